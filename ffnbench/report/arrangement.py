@@ -89,6 +89,7 @@ def arranged(
     A column that the table lacks is made of the records where these are of its rows; a table above that has none of
     the columns stays as it is.
     """
+    table = replace(table, short=())
     first = next(iter(records[0]))
     of_row = {record[first]: record for record in records}
     if not all(row[0].value in of_row for row in table.rows):

@@ -30,6 +30,7 @@ from ffnbench.report.tables.conditions import differing as conditions_differing
 from ffnbench.report.tables.details import conditions_line, details
 from ffnbench.report.tables.groups import headings, in_groups, swept_columns
 from ffnbench.report.tables.lines_below import answer, failure_line, general_line, machine_line
+from ffnbench.report.tables.pivot import pivots
 from ffnbench.report.tables.row_notes import row_notes
 from ffnbench.report.tables.table import (
     EXTRA,
@@ -110,7 +111,8 @@ def compare_table(report: Report) -> TextTable:
             summary=answer(report) if timed else [*failure_line(report), *general_line(report), *machine_line(report)],
             details=details(report),
         )
-    return replace(table, headings=headings(report.plan))
+    table = replace(table, headings=headings(report.plan))
+    return replace(table, short=pivots(report, table, rows, fields.reference)) if report.comparisons else table
 
 
 class _Fields:
@@ -163,9 +165,13 @@ class _Fields:
         fields += [self._of(HELD, 4)] if self._held else []
         fields += [*ceiling_fields(report), *rate_fields(), self._of("tokens_per_s", 7), *self._once()]
         fields += [(Column(title="error", priority=2, key=ERROR), _error_cell)] if self._errors else []
-        reference = report.plan.name_of(report.plan.reference).partition(" (")[0]
-        short = reference if len(reference) <= LONGEST_TITLE else "reference"
-        return [*fields, *self._beside(), *timed_fields(report, lambda row: row["label"], short)]
+        return [*fields, *self._beside(), *timed_fields(report, lambda row: row["label"], self.reference)]
+
+    @property
+    def reference(self) -> str:
+        """What the reference is called in the heading of a column."""
+        name = self._report.plan.name_of(self._report.plan.reference).partition(" (")[0]
+        return name if len(name) <= LONGEST_TITLE else "reference"
 
     def _failure(self, row: Record) -> Cell:
         """What stands in the place of numbers that could not be measured."""

@@ -11,7 +11,7 @@ from ffnbench.units import counted, signed_percent
 
 MISSES = 0.02  # a matched width that is off by more is told where the table says that it is matched
 MOST = 4  # of those that miss
-MOST_VALUES = 13  # of an axis that are named each: 1..4096 has so many
+MOST_VALUES = 6  # of an axis that are named each
 PLAIN = ("dtype", "mode", "device")  # what is told by its value alone
 
 

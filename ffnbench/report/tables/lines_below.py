@@ -48,6 +48,7 @@ def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
     after = [
         *failure_line(report),
         *_launch_bound(report),
+        *_doubted(report),
         *to_do(report),
         *general_line(report),
         *machine_line(report),
@@ -202,11 +203,21 @@ def failure_line(report: Report) -> list[str]:
     return ["; ".join(told)] if told else []
 
 
+def _doubted(report: Report) -> list[str]:
+    """Why rows could not be told though their intervals leave 1 out."""
+    unclear = [c for c in report.comparisons if c.verdict is Verdict.UNCLEAR and c.reason and c.ratio]
+    why = {
+        c.reason for c in unclear if c.ratio and c.ratio.low and c.ratio.high and (c.ratio.low > 1 or c.ratio.high < 1)
+    }
+    return [f"can't tell beside an interval without 1: {listed(sorted(why))}"] if why else []
+
+
 def to_do(report: Report) -> list[str]:
     """What would decide the rows that could not be decided: one flag, and the time that it takes."""
     unclear = [c for c in report.comparisons if c.verdict is Verdict.UNCLEAR and c.case != CONTROL and c.ratio]
     known = {c.case: half for c in unclear if c.ratio and (half := half_width(c.ratio))}
-    if not known or report.interrupted or not report.wall_s:
+    busy = any(c.verdict is Verdict.BUSY for c in report.comparisons)  # which takes a quiet machine, not time
+    if busy or not known or report.interrupted or not report.wall_s:
         return []
     asked, table = report.plan.protocol.precision or 0.01, table_of(report)
     wanted = asked if max(known.values()) > asked else asked / 2

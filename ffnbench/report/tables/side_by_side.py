@@ -55,8 +55,8 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
         )
     common = common_rows(runs)
     if not common:
-        has = (f"{name}: {', '.join(c.label for c in run.plan.shown)}" for name, run in zip(names, runs, strict=True))
-        raise FfnbenchError("these runs have no row in common", "; ".join(has))
+        has = (f"{run.plan.shown[0].label} ({name})" for name, run in zip(names, runs, strict=True))
+        raise FfnbenchError(f"these runs have no row in common: {', '.join(has)}", f"ffnbench report {paths[0]}")
     changes = [changes_between(runs[0], run, common) for run in runs[1:]]
     beside = _Beside(names=names, runs=runs, common=common, changes=changes)
     table = beside.table()

@@ -47,7 +47,9 @@ def renderable(table: TextTable, width: int, *, verbose: bool = False) -> Render
         for each in (*table.above, replace(table, above=())):
             below += [renderable(each, width, verbose=verbose), *[Text()] * (verbose or not each.extra)]
         return Group(*below[:-1])
-    table = _beginning(table)
+    table = next(
+        (one for one in map(_beginning, () if verbose else table.short) if _fits(one, width)), _beginning(table)
+    )
     parts: list[RenderableType] = [_paragraph(line, width) for line in table.header]
     blocks = _blocks(table, width) if verbose else [] if table.extra else [_fitting(table, width)]
     for block in blocks if table.rows else []:
@@ -67,6 +69,10 @@ def _beginning(table: TextTable) -> TextTable:
     told = f"the first {starts[-1]} of {len(table.rows):,} rows: -o FILE.csv or -f csv has them all"
     return replace(table, rows=table.rows[: starts[-1]], headings=table.headings[: len(starts) - 1],
                    summary=(told, *table.summary))  # fmt: skip
+
+
+def _fits(table: TextTable, width: int) -> bool:
+    return sum(natural_width(table, i) + GAP for i in range(len(table.columns))) - GAP <= width
 
 
 def _paragraph(line: str, width: int, indent: str = "") -> Text:
@@ -174,6 +180,7 @@ def markdown(table: TextTable, *, every: bool = False) -> str:
     """A pipe table with all ordinary columns, for pull requests and notes; or with every column and detail."""
     if table.above:
         return "\n".join(markdown(each, every=every) for each in (*table.above, replace(table, above=())))
+    table = table.short[0] if table.short and not every else table
     indices = [i for i, c in enumerate(table.columns) if every or c.priority < EXTRA]
     columns = [table.columns[i] for i in indices]
     lines = [f"{_prose(line)}  " for line in table.header]
@@ -207,6 +214,7 @@ def html_fragment(table: TextTable) -> str:
         return "".join(html_fragment(each) for each in (*table.above, replace(table, above=())))
     import pandas as pd
 
+    table = table.short[0] if table.short else table
     shown = [i for i, c in enumerate(table.columns) if c.priority < EXTRA]
     headings, rows = dict(table.headings), []
     for place, row in enumerate(table.rows):
