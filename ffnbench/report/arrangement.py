@@ -117,16 +117,24 @@ def arranged(
 
 
 def _sorted(table: TextTable, key: str, down: bool, of_row: dict[Any, Record]) -> TextTable:
-    """Its rows by that column, group by group; a table without it stays."""
+    """Its rows by that column, group by group, or its groups where a group has one value; a table without it stays."""
     place = _place(table, key)
     if place is None and not of_row:
         return table
     values = [of_row[row[0].value].get(key) if place is None else row[place].value for row in table.rows]
     starts = [start for start, _ in table.headings] or [0]
-    rows = []
-    for start, end in zip(starts, [*starts[1:], len(table.rows)], strict=True):
-        rows += _in_order(table.rows[start:end], values[start:end], down)
-    return replace(table, rows=tuple(rows))
+    parts = list(zip(starts, [*starts[1:], len(table.rows)], strict=True))
+    places = list(range(len(parts)))
+    if len(parts) > 1 and all(len(set(values[start:end])) == 1 for start, end in parts):
+        places = _in_order(
+            places, [values[start] for start, _ in parts], down
+        )  # an axis: all rows of a group are alike
+    rows: list[tuple[Cell, ...]] = []
+    headings = []
+    for place in places:
+        headings += [(len(rows), text) for _, text in table.headings[place : place + 1]]
+        rows += _in_order(table.rows[slice(*parts[place])], values[slice(*parts[place])], down)
+    return replace(table, rows=tuple(rows), headings=tuple(headings))
 
 
 def _in_order(items: Sequence[Any], values: Sequence[Any], down: bool) -> list[Any]:

@@ -75,7 +75,8 @@ def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list
                 rows_of.setdefault(_name(report, case), []).append((heading(group), comparison))
     names: dict[str, list[str]] = {}
     for name, of_row in rows_of.items():
-        names.setdefault(_in_several(_name(report, report.plan.case(found[0].reference)), of_row), []).append(name)
+        reference = _name(report, report.plan.case(found[0].reference))
+        names.setdefault(_in_several(reference, of_row, len(of_row) == len(found)), []).append(name)
     told = [f"{listed(alike)} {'are' if len(alike) > 1 else 'is'} {what}" for what, alike in names.items()]
     return ["; ".join(told)] if told else []
 
@@ -153,7 +154,7 @@ def both_ways(ratio: Estimate) -> str:
     return " to ".join(told)
 
 
-def _in_several(reference: str, rows: list[tuple[str, Comparison]]) -> str:
+def _in_several(reference: str, rows: list[tuple[str, Comparison]], everywhere: bool) -> str:
     """`slower than relu everywhere`; `as fast as relu at seq_len 1 to 16, undecided at 4 of 9`."""
     at: dict[Verdict, list[int]] = {}
     for number, (_, comparison) in enumerate(rows):
@@ -162,7 +163,7 @@ def _in_several(reference: str, rows: list[tuple[str, Comparison]]) -> str:
              Verdict.BUSY: "too disturbed to compare", Verdict.SLOWER: f"slower than {reference}",
              Verdict.FASTER: f"faster than {reference}"}  # fmt: skip
     told = {words.get(verdict, verdict.value): places for verdict, places in at.items()}
-    if len(told) == 1:
+    if len(told) == 1 and everywhere:
         (word,) = told
         return f"{word} everywhere"
     names = [where for where, _ in rows]
@@ -181,8 +182,6 @@ def _places(places: list[int], names: list[str]) -> str:
             runs.append([place])
     key = names[0].rpartition(" ")[0]
     one_axis = all(name.rpartition(" ")[0] == key for name in names)
-    if len(places) <= NAMED and not one_axis:
-        return listed(names[place] for place in places)
     if len(runs) > NAMED or not one_axis:
         return f"{len(places)} of {len(names)}"
     values = [name.removeprefix(key).strip() for name in names]

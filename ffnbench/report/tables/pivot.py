@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Group, Plan, typed_as
 from ffnbench.report.records import Record
-from ffnbench.report.tables.groups import heading
+from ffnbench.report.tables.groups import PLAIN, heading
 from ffnbench.report.tables.table import (
     STYLES,
     UNKNOWN,
@@ -41,29 +42,38 @@ def pivots(report: Report, table: TextTable, rows: Sequence[Record], title: str)
     if not table.headings or len(names) > 1:
         return ()
     (reference, *variants), axes = names.pop(), list(plan.groups[0].values)
-    first = [*map(_axis, axes), _time(report, reference, title)]
-    headings = _headings(plan.groups, axes[:-1])
+    shown, ordered, blocks = _along(points, axes)
+    first = [*map(_axis, shown), _time(report, reference, title)]
     unclear = any(comparison.verdict is Verdict.UNCLEAR for comparison in report.comparisons)
     told = [*_what(variants, rows, plan), *["~: can't tell"] * unclear, "-v: all columns"]
     return tuple(
         replace(
             table,
-            columns=made.columns, rows=made.rows, headings=headings, header=(*table.header, "; ".join(told)),
+            columns=made.columns, rows=made.rows, headings=blocks, header=(*table.header, "; ".join(told)),
         )
         for unit in (f"time vs {title} {CERTAIN}", f"vs {title}")
         if (made := table_of_fields([
-            *first[len(axes) - 1 if headings else 0 :],
+            *first,
             *(_ratio(report, name, reference, unit) for name in variants if name != reference),
-        ], points))
+        ], ordered))
     )  # fmt: skip
 
 
-def _headings(groups: Sequence[Group], outer: Sequence[str]) -> tuple[tuple[int, str], ...]:
-    """Where the other axes than the last have another value, if points follow each other along the last one."""
-    found: dict[str, int] = {}
-    for place, group in enumerate(groups):
-        found.setdefault(heading(replace(group, values={key: group.values[key] for key in outer})), place)
-    return tuple((place, text) for text, place in found.items()) if outer and 2 * len(found) <= len(groups) else ()
+def _along(
+    points: Sequence[Point], axes: Sequence[str]
+) -> tuple[Sequence[str], Sequence[Point], tuple[tuple[int, str], ...]]:
+    """The axes that are columns, the points in order, and headings: one axis, that with most values, below the values
+    of the others. All axes of a shard that has no such rows.
+    """
+    along = max(reversed(axes), key=lambda key: len({group.values[key] for group, _ in points}))
+    blocks: dict[str, list[Point]] = {}
+    for point in points:
+        others = {key: value for key, value in point[0].values.items() if key != along}
+        blocks.setdefault(heading(replace(point[0], values=others)), []).append(point)
+    if len(axes) == 1 or 2 * len(blocks) > len(points):
+        return axes, points, ()
+    starts = accumulate(map(len, blocks.values()), initial=0)
+    return [along], [point for of in blocks.values() for point in of], tuple(zip(starts, blocks, strict=False))
 
 
 def _what(variants: Sequence[str], rows: Sequence[Record], plan: Plan) -> list[str]:
@@ -87,7 +97,7 @@ def _axis(key: str) -> Field:
         value = point[0].values[key]
         return count(value) if type(value) is int else Cell(text=typed_as(value), value=value)
 
-    return Column(title=key), cell
+    return Column(title=key, left=key in PLAIN), cell
 
 
 def _time(report: Report, name: str, title: str) -> Field:
@@ -109,7 +119,7 @@ def _ratio(report: Report, name: str, reference: str, unit: str) -> Field:
         (word, verdict), ratio = verdict_text(report, label), ratio_cell(report, label)
         style = "red" if word and verdict is None else STYLES.get(verdict, "")  # type: ignore[arg-type]
         if verdict is None or ratio.value is None:
-            return Cell(text=SIGNS.get(verdict, word) or UNKNOWN, style=style)  # type: ignore[arg-type]
+            return Cell(text=(word if verdict is not Verdict.UNCLEAR else "") or UNKNOWN, style=style)
         number = ratio.text if CERTAIN in unit else ratio.text.partition(" ")[0]
         return Cell(text=f"{number} {SIGNS[verdict]:<{WIDEST}}", value=ratio.value, style=style)
 

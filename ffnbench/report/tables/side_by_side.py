@@ -56,7 +56,9 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
     common = common_rows(runs)
     if not common:
         has = (f"{run.plan.shown[0].label} ({name})" for name, run in zip(names, runs, strict=True))
-        raise FfnbenchError(f"these runs have no row in common: {', '.join(has)}", f"ffnbench report {paths[0]}")
+        raise FfnbenchError(
+            f"these runs have no row in common: {', '.join(has)}", f"one alone: `ffnbench report {paths[0]}`"
+        )
     changes = [changes_between(runs[0], run, common) for run in runs[1:]]
     beside = _Beside(names=names, runs=runs, common=common, changes=changes)
     table = beside.table()
@@ -130,7 +132,7 @@ class _Beside:
 
     def _title(self, metric: str) -> str:
         """`time vs relu` where that is what all ratios are to."""
-        references = {run.plan.reference_of(label) for run in self.runs for label in self.common}
+        references = {run.plan.name_of(run.plan.reference_of(label)) for run in self.runs for label in self.common}
         if metric != RATIO:
             return NAMES[metric]
         return f"time vs {references.pop() if len(references) == 1 else 'reference'}"
