@@ -39,7 +39,7 @@ def pivots(report: Report, table: TextTable, rows: Sequence[Record], title: str)
     plan = report.plan
     points = [(group, {plan.name_of(case.label): case.label for case in group.cases}) for group in plan.groups]
     names = {(plan.name_of(group.reference), *labels) for group, labels in points}
-    if not table.headings or len(names) > 1:
+    if not (table.headings and plan.groups[0].values) or len(names) > 1:
         return ()
     (reference, *variants), axes = names.pop(), list(plan.groups[0].values)
     shown, ordered, blocks = _along(points, axes)
