@@ -21,14 +21,14 @@ from ffnbench.metrics import (
     PEAK,
     SAVED,
 )
-from ffnbench.plan import SWEPT, Mode, Plan, Time, typed_as, value_of
+from ffnbench.plan import SWEPT, Mode, Time
 from ffnbench.report.csv_columns import case_records
 from ffnbench.report.records import Record
 from ffnbench.report.tables.ceilings import ceiling_fields, rate_fields
 from ffnbench.report.tables.conditions import CONDITIONS
 from ffnbench.report.tables.conditions import differing as conditions_differing
 from ffnbench.report.tables.details import conditions_line, details
-from ffnbench.report.tables.groups import headings, in_groups, swept_columns
+from ffnbench.report.tables.groups import axis_field, headings, in_groups, swept_columns
 from ffnbench.report.tables.lines_below import answer, failure_line, general_line, machine_line
 from ffnbench.report.tables.pivot import pivots
 from ffnbench.report.tables.row_notes import row_notes
@@ -132,7 +132,7 @@ class _Fields:
         swept = [key for key in swept_columns(plan) if key != "d_ff"]  # which has a column in any case
         shown = [*(key for key in swept if key in SWEPT), *(key for key in keys if key in differing)]
         conditions = [text_field(one.key, one.column, 2) for one in conditions_differing(plan)]
-        axes = [_axis_field(plan, key) for key in swept if key not in (*SWEPT, *(one.key for one in CONDITIONS))]
+        axes = [axis_field(plan, key) for key in swept if key not in (*SWEPT, *(one.key for one in CONDITIONS))]
         return [*(text_field(key, key, 2) for key in shown), *axes, *conditions]
 
     def counted(self) -> list[Field]:
@@ -256,16 +256,6 @@ class _Fields:
     def _held(self) -> bool:
         """Whether the weights that calls compute with stand in a column."""
         return self._backends and any(row[HELD] is not None for row in self._rows)
-
-
-def _axis_field(plan: Plan, key: str) -> Field:
-    """Where the rows are on an axis that is no column of theirs."""
-
-    def cell(row: Any) -> Cell:
-        value = value_of(plan.case(row["label"]), key)
-        return Cell(text=typed_as(value), value=value)
-
-    return Column(title=key, priority=2), cell
 
 
 def _error_cell(row: Any) -> Cell:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ffnbench.plan import Group, Plan, Value, typed_as, value_of
 from ffnbench.report.records import Record
+from ffnbench.report.tables.table import Cell, Column, Field, count
 from ffnbench.report.tables.words import device_text, listed
 from ffnbench.units import counted, signed_percent
 
@@ -45,6 +46,16 @@ def in_groups(plan: Plan, rows: Iterable[Record]) -> list[Record]:
 def swept_columns(plan: Plan) -> Sequence[str]:
     """What groups differ in, as columns: where no heading tells it."""
     return () if headings(plan) else tuple(plan.groups[0].values)
+
+
+def axis_field(plan: Plan, key: str) -> Field:
+    """Where the rows are on an axis."""
+
+    def cell(row: Record) -> Cell:
+        value = value_of(plan.case(row["label"]), key)
+        return count(value) if type(value) is int else Cell(text=typed_as(value), value=value)
+
+    return Column(title=key, priority=2, left=key in PLAIN), cell
 
 
 def workload_words(plan: Plan, keys: Sequence[str]) -> list[str]:
