@@ -9,14 +9,14 @@ from itertools import accumulate
 from ffnbench.activations.facts import Facts
 from ffnbench.activations.table import Activation
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.plan import Case, Group, typed_as
+from ffnbench.plan import Group, typed_as
 from ffnbench.planning.activations import REFERENCE
 from ffnbench.report.csv_columns import LATENCY_KEYS, RATIO_KEYS, case_records
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.details import details
 from ffnbench.report.tables.lines_below import answer
-from ffnbench.report.tables.row_notes import judging_notes
+from ffnbench.report.tables.row_notes import case_notes
 from ffnbench.report.tables.table import EXTRA, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields, timed_fields
 from ffnbench.report.tables.words import FLOPS_OF_ONE, device_text
 from ffnbench.result import Report
@@ -174,16 +174,9 @@ def timing_records(report: Report) -> list[Record]:
     for case, row in zip(report.plan.shown, case_records(report, TIMED), strict=True):
         assert isinstance(case.ffn, ActivationSpec)
         first = {"activation": case.variant, "mode": row.pop("mode"), "dtype": row.pop("dtype")}
-        notes = "; ".join(_said(report, case)) or None
+        notes = "; ".join(case_notes(report, case.label)) or None
         found.append(first | {"elements": case.ffn.elements} | row | {"notes": notes})
     return found
-
-
-def _said(report: Report, case: Case) -> list[str]:
-    """What the reader of a number should know, beside why there is none."""
-    comparison = report.comparison(case.label)
-    reasons = [comparison.reason] if comparison and comparison.reason else []
-    return reasons + judging_notes(report, case.label) + [note.text for note in report.notes(case.label)]
 
 
 def timing_table(report: Report) -> TextTable:

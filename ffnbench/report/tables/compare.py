@@ -72,7 +72,6 @@ HEADINGS = {
     "flops_backward": Heading("FLOPs bwd", SI, PER_TOKEN),
     "flops_elementwise": Heading("elem.-wise", SI, PER_TOKEN),
     "flops_elementwise_backward": Heading("elem. bwd", SI, PER_TOKEN),
-    "macs_forward": Heading("MACs fwd", SI, PER_TOKEN),
     "tokens_per_s": Heading("tokens", SI, "/s"),
     "weight_bytes": Heading("weights", IEC),
     HELD: Heading("weights", IEC),
@@ -147,7 +146,6 @@ class _Fields:
             *([self._of(SAVED, 2)] if train else []),
             self._of("total_bytes", 4 - train),
             self._of("flops_elementwise_backward", EXTRA),
-            self._of("macs_forward", EXTRA),
             self._of("sizing", EXTRA),
         ]
 
@@ -158,7 +156,7 @@ class _Fields:
             if group in report.plan.metrics:
                 fields += self._group(group)
         fields += [] if self._held else [self._of("weight_bytes", EXTRA)]
-        fields += [self._of(key, EXTRA) for key in ("macs_forward", "flops_elementwise", "params_formula", "sizing")]
+        fields += [self._of(key, EXTRA) for key in ("flops_elementwise", "params_formula", "sizing")]
         fields += [text_field(key, key, EXTRA, left=True) for key in ("activation", "gate")]
         if LATENCY not in report.plan.metrics:
             return [*fields, (Column(title="failure", left=True), self._failure)] if report.failures else fields

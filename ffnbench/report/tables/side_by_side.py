@@ -31,6 +31,7 @@ from ffnbench.report.tables.words import (
     VERDICTS,
     change_text,
     interval_text,
+    labelled,
     listed,
     seconds_text,
     side_lines,
@@ -106,7 +107,7 @@ class _Beside:
         ]  # fmt: skip
         tables = [self._table(metric) for metric in shown or [PARAMS]]
         tables[0] = replace(tables[0], header=tuple(self._header()))
-        last = replace(tables[-1], summary=tuple(self._unlike()), details=tuple(self._closing(shown)))
+        last = replace(tables[-1], summary=tuple(self._unlike()))
         return replace(last, above=tuple(tables[:-1]))
 
     def _differences(self, label: str) -> list[str]:
@@ -146,11 +147,7 @@ class _Beside:
 
     def _unlike(self) -> Iterator[str]:
         """Which rows are not the same rows or are missing, what else differs, and what the intervals do not know."""
-        told: dict[str, list[str]] = {}
-        for label in self.common:
-            for text in self._differences(label):
-                told.setdefault(text, []).append(label)
-        yield from (f"{', '.join(labels)}: {text}" for text, labels in told.items())
+        yield from labelled((label, text) for label in self.common for text in self._differences(label))
         lacking: dict[str, list[str]] = {}
         for label in dict.fromkeys(case.label for run in self.runs for case in run.plan.shown):
             has = [any(case.label == label for case in run.plan.shown) for run in self.runs]
@@ -165,12 +162,6 @@ class _Beside:
             yield f"not the same: {'; '.join(differs)}"
         if any(run.samples and len(run.runs) == 1 for run in self.runs):
             yield "intervals leave out what changes from run to run (--runs 5 measures that)"
-
-    def _closing(self, shown: Sequence[str]) -> Iterator[str]:
-        """What is equal."""
-        both = {c.metric for found in self.changes for c in found if c.old and c.new}
-        if equal := [NAMES[metric] for metric in COMPARED if metric in both and metric not in shown]:
-            yield f"the same in {counted(len(self.common), 'common row')}: {', '.join(equal)}"
 
     def _sides(self) -> list[Side]:
         """What is not the same about machine, software, method and plan of those that measured."""

@@ -168,13 +168,4 @@ def whole_model_table(records: Sequence[Record], header: Sequence[str], notes: S
         number("kv_bytes", "KV", "bytes", 4, IEC),
         number("ffn_params_active", "FFN, active", "params/tok", EXTRA),
     ]
-    return table_of_fields(fields, rows, header=header, details=notes, summary=(_summary(rows[-1]),))
-
-
-def _summary(total: Record) -> str:
-    if total["attention_params"] is None:
-        return f"FFNs of all layers: {total['ffn_params']:,} parameters, {total['ffn_params_active']:,} of them active"
-    together = total["ffn_params"] + total["attention_params"]
-    text = f"FFNs and attention of all layers: {together:,} parameters"
-    active = total["ffn_params_active"] + total["attention_params"]
-    return text + (f", {active:,} of them active for a token" if active != together else "")
+    return table_of_fields(fields, rows, header=header, details=notes)
