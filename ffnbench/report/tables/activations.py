@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from itertools import accumulate
 
 from ffnbench.activations.facts import Facts
 from ffnbench.activations.table import Activation
@@ -15,6 +14,7 @@ from ffnbench.report.csv_columns import LATENCY_KEYS, RATIO_KEYS, case_records
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.details import details
+from ffnbench.report.tables.groups import placed
 from ffnbench.report.tables.lines_below import answer
 from ffnbench.report.tables.row_notes import case_notes
 from ffnbench.report.tables.table import EXTRA, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields, timed_fields
@@ -183,7 +183,6 @@ def timing_table(report: Report) -> TextTable:
     """Seconds of each operation, the ratio to relu's and the verdict, group by group."""
     groups = report.plan.groups
     rows = [case for group in groups for case in group.cases]
-    places = accumulate((len(group.cases) for group in groups), initial=0)
     table = table_of_fields(
         [
             (Column(title="activation", left=True), lambda case: Cell(text=case.variant, value=case.label)),
@@ -194,9 +193,7 @@ def timing_table(report: Report) -> TextTable:
         summary=answer(report, groups[:1]),
         details=details(report),
     )
-    return replace(
-        table, headings=tuple((place, _heading(group)) for place, group in zip(places, groups, strict=False))
-    )
+    return replace(table, headings=placed((_heading(group), len(group.cases)) for group in groups))
 
 
 def _heading(group: Group) -> str:

@@ -34,6 +34,7 @@ from ffnbench.report.tables.table import (
     TextTable,
     count,
     count_field,
+    estimated,
     latency_cell,
     number_field,
     percentage,
@@ -159,7 +160,7 @@ def _measured_fields(report: Report, lengths: Sequence[Length]) -> list[Field]:
         def cell(length: Length) -> Cell:
             of = label(part, length)
             estimate = report.estimate(of, PEAK) if of else None
-            return Cell(text=UNKNOWN if estimate is None else digits(estimate.value / byte))
+            return estimated(estimate, lambda found: digits(found.value / byte))
 
         return Column(title=f"{part} peak", unit=unit, priority=EXTRA), cell
 

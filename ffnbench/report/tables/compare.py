@@ -35,19 +35,20 @@ from ffnbench.report.tables.row_notes import row_notes
 from ffnbench.report.tables.table import (
     EXTRA,
     OF_NUMBER,
-    UNKNOWN,
     Cell,
     Column,
     Field,
     TextTable,
     count_field,
+    estimated,
+    known,
     number_field,
     share_field,
     table_of_fields,
     text_field,
     timed_fields,
 )
-from ffnbench.report.tables.words import error_text, seconds_text, verdict_text
+from ffnbench.report.tables.words import error_text, seconds_text
 from ffnbench.result import Against, Report
 from ffnbench.units import IEC, SI, TIME, Units, scale
 
@@ -159,7 +160,7 @@ class _Fields:
         fields += [self._of(key, EXTRA) for key in ("flops_elementwise", "params_formula", "sizing")]
         fields += [text_field(key, key, EXTRA, left=True) for key in ("activation", "gate")]
         if LATENCY not in report.plan.metrics:
-            return [*fields, (Column(title="failure", left=True), self._failure)] if report.failures else fields
+            return fields
         fields += [self._of(HELD, 4)] if self._held else []
         fields += [*ceiling_fields(report), *rate_fields(), self._of("tokens_per_s", 7), *self._once()]
         fields += [(Column(title="error", priority=2, key=ERROR), _error_cell)] if self._errors else []
@@ -170,10 +171,6 @@ class _Fields:
         """What the reference is called in the heading of a column."""
         name = self._report.plan.name_of(self._report.plan.reference).partition(" (")[0]
         return name if len(name) <= LONGEST_TITLE else "reference"
-
-    def _failure(self, row: Record) -> Cell:
-        """What stands in the place of numbers that could not be measured."""
-        return Cell(text=verdict_text(self._report, row["label"])[0], style="red")
 
     def _of(self, key: str, priority: int, title: str = "") -> Field:
         """A column of the rows."""
@@ -218,9 +215,8 @@ class _Fields:
         """Seconds with their interval, of the first of these metrics that a row has."""
 
         def cell(row: Any) -> Cell:
-            known = (self._report.estimate(row["label"], metric) for metric in metrics)
-            found = next((estimate for estimate in known if estimate), None)
-            return Cell(text=UNKNOWN) if found is None else Cell(text=seconds_text(found, size), value=found.value)
+            of_row = (self._report.estimate(row["label"], metric) for metric in metrics)
+            return estimated(next(filter(None, of_row), None), lambda found: seconds_text(found, size))
 
         return column, cell
 
@@ -257,6 +253,5 @@ class _Fields:
 
 
 def _error_cell(row: Any) -> Cell:
-    value = row[ERROR]
     of = " vs itself" * (row["judged_against"] == Against.ITSELF.value)  # its function is not checked
-    return Cell(text=UNKNOWN if value is None else error_text(value) + of, value=value)
+    return known(row[ERROR], lambda value: error_text(value) + of)

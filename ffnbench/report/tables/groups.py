@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from ffnbench.plan import Group, Plan, Value, typed_as, value_of
 from ffnbench.report.records import Record
@@ -29,12 +30,15 @@ def _told(key: str, values: Iterable[Value]) -> str:
 
 def headings(plan: Plan) -> tuple[tuple[int, str], ...]:
     """The heading of each group, with the place of its first row; none where each group is one row."""
-    found, place = [], 0
-    if len(plan.groups) > 1 and any(len(group.cases) > 1 for group in plan.groups):
-        for group in plan.groups:
-            found.append((place, heading(group)))
-            place += len(group.cases)
-    return tuple(found)
+    if len(plan.groups) == 1 or all(len(group.cases) == 1 for group in plan.groups):
+        return ()
+    return placed((heading(group), len(group.cases)) for group in plan.groups)
+
+
+def placed(blocks: Iterable[tuple[str, int]]) -> tuple[tuple[int, str], ...]:
+    """Headings of blocks of so many rows, each with the place of its first row."""
+    texts, sizes = zip(*blocks, strict=True)
+    return tuple(zip(accumulate(sizes[:-1], initial=0), texts, strict=True))
 
 
 def in_groups(plan: Plan, rows: Iterable[Record]) -> list[Record]:
@@ -83,16 +87,12 @@ def workload_words(plan: Plan, keys: Sequence[str]) -> list[str]:
 
 
 def misses(plan: Plan) -> str:
-    """Which matched widths miss by more than 2 %: ` except swiglu (+4.7%)`; empty where none does."""
-    found: dict[str, dict[str, list[str]]] = {}
+    """Which matched widths miss by more than 2 %, at the farthest: ` except swiglu (+4.7%)`; empty where none does."""
+    farthest: dict[str, float] = {}
     for case in plan.shown:
-        if case.sizing.how == "matched" and case.residual is not None and abs(case.residual) > MISSES:
-            by = found.setdefault(plan.name_of(case.label), {})
-            by.setdefault(signed_percent(case.residual), []).append(f"{case.ffn.d_model:,}")
-    at = "d_model" in plan.groups[0].values
-    told = [
-        f"{name} ({listed(f'{size} at d_model {listed(widths)}' if at else size for size, widths in by.items())})"
-        for name, by in found.items()
-    ]
+        if case.sizing.how == "matched" and abs(case.residual or 0.0) > MISSES:
+            name = plan.name_of(case.label)
+            farthest[name] = max(case.residual or 0.0, farthest.get(name, 0.0), key=abs)
+    told = [f"{name} ({signed_percent(size)})" for name, size in farthest.items()]
     more = f" and {len(told) - MOST} more" if len(told) > MOST else ""
     return f" except {', '.join(told[:MOST])}{more}" if told else ""

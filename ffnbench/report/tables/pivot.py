@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import accumulate
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Group, Plan
 from ffnbench.report.records import Record
-from ffnbench.report.tables.groups import axis_field, heading
+from ffnbench.report.tables.groups import axis_field, heading, placed
 from ffnbench.report.tables.table import (
     STYLES,
     UNKNOWN,
@@ -63,8 +62,8 @@ def _along(groups: Sequence[Group]) -> tuple[Sequence[str], list[Record], tuple[
         blocks.setdefault(heading(replace(group, values=others)), []).append({"label": group.reference})
     if len(axes) == 1 or 2 * len(blocks) > len(groups):
         return axes, [{"label": group.reference} for group in groups], ()
-    starts = accumulate(map(len, blocks.values()), initial=0)
-    return [along], [row for of in blocks.values() for row in of], tuple(zip(starts, blocks, strict=False))
+    headings = placed((text, len(of)) for text, of in blocks.items())
+    return [along], [row for of in blocks.values() for row in of], headings
 
 
 def _what(variants: Sequence[str], rows: Sequence[Record], plan: Plan) -> list[str]:

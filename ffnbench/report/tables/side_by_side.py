@@ -25,7 +25,7 @@ from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.page.page import page_of
 from ffnbench.report.records import Record
-from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable
+from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable, estimated
 from ffnbench.report.tables.words import (
     CERTAIN,
     VERDICTS,
@@ -196,12 +196,11 @@ def _plain(value: float | None, metric: str, size: float) -> str:
 
 
 def _value(of: Estimate | None, metric: str, size: float) -> Cell:
-    if of is None:
-        return Cell(text=UNKNOWN)
-    text = _plain(of.value, metric, size)
-    if metric in TIMED:
-        text = seconds_text(of, size) if metric == LATENCY else interval_text(of).partition(" ")[0]
-    return Cell(text=text, value=of.value)
+    if metric == LATENCY:
+        return estimated(of, lambda found: seconds_text(found, size))
+    if metric == RATIO:
+        return estimated(of, lambda found: interval_text(found).partition(" ")[0])
+    return estimated(of, lambda found: _plain(found.value, metric, size))
 
 
 def _change(change: RunChange) -> Cell:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rich import box
@@ -188,13 +188,20 @@ def markdown(table: TextTable, *, every: bool = False) -> str:
         return "\n".join(lines) + "\n"
     if table.rows:
         lines += ["", _pipe([c.name for c in columns]), _pipe([":--" if c.left else "--:" for c in columns])]
-    headings = dict(table.headings)
-    for place, row in enumerate(table.rows):
-        lines += [f"| **{_prose(headings[place])}** |{' |' * len(indices[1:])}"] if place in headings else []
-        lines.append(_pipe([row[i].text for i in indices]))
+    for heading, texts in _lines(table, indices):
+        lines.append(f"| **{_prose(texts[0])}** |{' |' * len(indices[1:])}" if heading else _pipe(texts))
     for below in (table.summary, table.details if every else ()):
         lines += ["", *(f"{_prose(line)}  " for line in below)] if below else []
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _lines(table: TextTable, indices: list[int]) -> Iterator[tuple[bool, list[str]]]:
+    """The texts of its rows, and of the headings between them: whether it is one, and its texts."""
+    headings = dict(table.headings)
+    for place, row in enumerate(table.rows):
+        if place in headings:
+            yield True, [visible(headings[place]), *[""] * len(indices[1:])]
+        yield False, [row[i].text for i in indices]
 
 
 def _pipe(cells: list[str]) -> str:
@@ -216,11 +223,7 @@ def html_fragment(table: TextTable) -> str:
 
     table = table.short[0] if table.short else table
     shown = [i for i, c in enumerate(table.columns) if c.priority < EXTRA]
-    headings, rows = dict(table.headings), []
-    for place, row in enumerate(table.rows):
-        rows += [[visible(headings[place]), *[""] * len(shown[1:])]] if place in headings else []
-        rows.append([row[i].text for i in shown])
-    frame = pd.DataFrame(rows, columns=[table.columns[i].name for i in shown])
+    frame = pd.DataFrame([texts for _, texts in _lines(table, shown)], columns=[table.columns[i].name for i in shown])
     above, below = ("<br>".join(html.escape(line) for line in lines) for lines in (table.header, table.summary))
     parts = (
         f"<p>{above}</p>" if above else "",
