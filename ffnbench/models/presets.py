@@ -8,6 +8,7 @@ that of the bare model.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -307,10 +308,7 @@ def _is_here(name: str) -> bool:
 
 
 def _exists(name: str) -> bool:
-    try:
-        return Path(name).expanduser().exists()
-    except (OSError, RuntimeError):  # a name too long, a home that is not there
-        return False
+    return os.path.exists(os.path.expanduser(name))
 
 
 def variant_keys(spec: FFNSpec) -> dict[str, Scalar]:
