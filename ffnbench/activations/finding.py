@@ -40,14 +40,6 @@ class Trace:
     y: Tensor
     slope: Tensor
 
-    def value(self, x: float) -> float:
-        """f(x)."""
-        return at(self.function, x)[0]
-
-    def slope_at(self, x: float) -> float:
-        """f'(x)."""
-        return at(self.function, x)[1]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
@@ -328,14 +320,14 @@ def bound_of_slope(trace: Trace, kinks: tuple[float, ...], sign: int) -> float |
         return None
     i = int(h.argmin())
     a, b = float(x[max(i - 1, 0)]), float(x[min(i + 1, len(x) - 1)])
-    found = _least(lambda x: sign * trace.slope_at(x), a, b)[0]
+    found = _least(lambda x: sign * at(trace.function, x)[1], a, b)[0]
     lowest = min(found, float(h[i])) if math.isfinite(found) else float(h[i])
     return 0.0 if abs(lowest) < SAME * typical(x, h) else sign * lowest
 
 
 def _grows_towards(trace: Trace, kink: float, side: int, sign: int) -> bool:
     """Whether f' falls below all bounds towards a kink from one side, as the slope of sqrt |x| does from the left."""
-    near, far = (sign * trace.slope_at(kink + side * distance) for distance in (1e-9, 1e-4))
+    near, far = (sign * at(trace.function, kink + side * distance)[1] for distance in (1e-9, 1e-4))
     return near < 0 and near < 10 * far
 
 
@@ -364,15 +356,21 @@ def _refined(trace: Trace, sign: int, i: int) -> tuple[float, float]:
 
     The place is where f' changes its sign: the values alone would give half the digits.
     """
+
+    def f(x: float) -> float:
+        return sign * at(trace.function, x)[0]
+
+    def slope(x: float) -> float:
+        return sign * at(trace.function, x)[1]
+
     a, b = float(trace.x[i - 1]), float(trace.x[i + 1])
-    if not sign * trace.slope_at(a) < 0 < sign * trace.slope_at(b):
-        on_grid = sign * float(trace.y[i])
-        return min(_least(lambda x: sign * trace.value(x), a, b), (on_grid, float(trace.x[i])))
+    if not slope(a) < 0 < slope(b):
+        return min(_least(f, a, b), (sign * float(trace.y[i]), float(trace.x[i])))
     for _ in range(80):
         middle = (a + b) / 2
-        a, b = (middle, b) if sign * trace.slope_at(middle) < 0 else (a, middle)
-    at = 0.0 if abs(a + b) < 2e-12 else (a + b) / 2
-    return sign * trace.value(at), at
+        a, b = (middle, b) if slope(middle) < 0 else (a, middle)
+    place = 0.0 if abs(a + b) < 2e-12 else (a + b) / 2
+    return f(place), place
 
 
 def _least(f: Callable[[float], float], a: float, b: float) -> tuple[float, float]:
@@ -463,14 +461,11 @@ def moment(function: Function, power: int, places: tuple[float, ...]) -> float:
 
 def _between(start: float, end: float) -> float:
     """P(start < x < end), from the tail where both lie on one side of zero."""
+    from scipy.special import ndtr
+
     if start > 0:
         start, end = -end, -start
-    return _phi(end) - _phi(start)
-
-
-def _phi(x: float) -> float:
-    """The normal distribution function."""
-    return 0.5 * math.erfc(-x / math.sqrt(2))
+    return float(ndtr(end) - ndtr(start))
 
 
 REPEATS = 1000  # elements enough that even a rare random one shows
