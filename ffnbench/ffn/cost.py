@@ -269,7 +269,9 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> 
         if spec.limit is not None:
             up = _clamp(t, up, hidden, bounds=2, item=item)
         if spec.up_offset:
-            up = t.add(hidden, inputs=(up,), output="offset", grads=(up,), scratch=_number(item, device))
+            # a number that a kernel adds is a float64, and its cast; a device's kernel takes it as an argument
+            number = 8 + item % 8 if device == "cpu" else 0
+            up = t.add(hidden, inputs=(up,), output="offset", grads=(up,), scratch=number)
         h = t.add(hidden, inputs=(h, up), output="product", saves=(h, up), grads=(h, up))
     if train and spec.dropout:
         # CPU keeps a mask in the tensor's own dtype, CUDA's fused kernel one byte an element
@@ -289,11 +291,6 @@ def _clamp(t: Tape, source: str, size: int, *, bounds: int, item: int) -> str:
     return t.add(
         size, inputs=(source,), output=f"limited_{source}", saves=(source,), grads=(source,), temps=masks
     )  # fmt: skip
-
-
-def _number(item: int, device: str) -> int:
-    """Bytes of a number that a kernel adds: a float64, and its cast. A device's kernel takes it as an argument."""
-    return 8 + item % 8 if device == "cpu" else 0
 
 
 def _masks(masks: int, size: int, item: int) -> int:
@@ -321,7 +318,6 @@ def _activate(t: Tape, spec: FFNSpec, source: str, size: int, item: int, device:
             weight=len(spec.row.learned) * item if step is steps[-1] else 0,
             temps=step.temps * size + _masks(step.masks, size, item),
             scalar=step.scalar_bytes if device == "cpu" else 0,  # to autograd a tensor, which is the host's
-            scratch=_number(item, device) if step.adds else 0,
         )
     return result
 
