@@ -6,7 +6,6 @@ Exit codes live here so that no command invents its own: 2 is the user's input (
 
 from __future__ import annotations
 
-import errno
 import signal
 import sys
 from collections.abc import Iterator
@@ -76,13 +75,6 @@ def interruption(report: Any = None) -> KeyboardInterrupt:
     problem.report = report
     problem._render_traceback_ = lambda *_: [f"KeyboardInterrupt: {problem}"]
     return problem  # type: ignore[no-any-return]
-
-
-def want_of_files(problem: BaseException | None) -> bool:
-    """Whether it comes of a limit of open files, whatever was made of that on the way."""
-    while problem is not None and getattr(problem, "errno", None) not in (errno.EMFILE, errno.ENFILE):
-        problem = problem.__cause__ or problem.__context__
-    return problem is not None
 
 
 @contextmanager

@@ -205,7 +205,7 @@ def _found(
     single point any slope, as it does to sign(x) log1p(|x|) at 0.
     """
     values = g(x).nan_to_num()
-    change = values[1:] - values[:-1]
+    size, change = typical(x, values), values[1:] - values[:-1]
     before, after = change.roll(1), change.roll(-1)
     before[0], after[-1] = change[0], change[-1]
     misfit = torch.maximum((change - before).abs(), (change - after).abs())
@@ -227,22 +227,7 @@ def _found(
         b, at_b = torch.where(open_ & left, middle, b), torch.where(open_ & left, at_middle, at_b)
         a, at_a = torch.where(open_ & ~left, middle, a), torch.where(open_ & ~left, at_middle, at_a)
         most = torch.maximum(most, (at_b - at_a).abs())
-    return _remaining(g, a, b, at_b - at_a, most, noise, typical(x, values), beside)
-
-
-def _remaining(
-    g: Function,
-    a: Tensor,
-    b: Tensor,
-    left: Tensor,
-    most: Tensor,
-    noise: tuple[float, float],
-    size: float,
-    beside: float,
-) -> list[tuple[float, float]]:
-    """Those of the intervals [a, b] where enough of the change is `left`, and it is no noise, and not of one point."""
-    at_a, at_b = g(a).nan_to_num().abs(), g(b).nan_to_num().abs()
-    local = at_a.maximum(at_b).clamp(min=size)
+    left, local = at_b - at_a, g(a).nan_to_num().abs().maximum(g(b).nan_to_num().abs()).clamp(min=size)
     jump = (left.abs() > REMAINS * most) & (left.abs() > noise[0] * local) & (left.abs() > noise[1])
     if beside:
         differ = (g(b + beside) - g(a - beside)).abs() > REMAINS * left.abs()
