@@ -22,7 +22,7 @@ from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import LARGEST, FFNSpec, Gate
 from ffnbench.models.model import Beside, HeadNorms, LayerGroup, Rest
-from ffnbench.models.windows import View, sights, views
+from ffnbench.models.windows import FULL_VIEW, sights, views
 from ffnbench.names import did_you_mean
 
 FILE = Path(__file__).with_name("families.toml")
@@ -35,9 +35,7 @@ ASK = "inspect counts it by transformers: pip install 'ffnbench[hf]'"
 MOST = 10_000_000  # of a width, of experts, of layers; no model is near it
 HF_ACTIVATIONS = {name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name}
 
-
 AS_PUBLISHED = "give the config.json as it was published"
-FULL_VIEW: View = (None, "")  # all tokens
 
 
 class Unanswered(FfnbenchError):
