@@ -64,7 +64,7 @@ MISTAKES = [
     (["relu", "swiglu"], "no such command 'relu'", "`ffnbench compare relu swiglu` measures"),
     (["mistral"], "no such command 'mistral'", "`ffnbench inspect mistral` counts it"),
     (["relu", "--quick"], "no such command 'relu'", "`ffnbench compare relu --quick` measures"),
-    (["report", "."], "cannot read '.': it is a folder", "name its files: ./*.json"),
+    (["report", "."], "cannot read '.': Is a directory", "name its files: ./*.json"),
     (["cost", "swiglu", "--moe", "8x2"], "no such option: --moe", "it is a key of a variant, as in swiglu@moe=8x2"),
     (["cost", "--budget", "5m"], "no such option: --budget", "`ffnbench compare` has it"),
     (["cost", "--d-model", "4,096"], "'096' is not a whole number", "write 4096"),

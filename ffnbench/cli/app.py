@@ -26,7 +26,6 @@ from ffnbench.errors import (
     FfnbenchError,
     complain,
     termination_as_interruption,
-    want_of_files,
 )
 from ffnbench.files import content_of
 from ffnbench.names import hint_for
@@ -35,7 +34,6 @@ from ffnbench.streams import hush, prepare
 
 INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"
-NO_FILES = "too many files are open: a process may not have more here"
 OWN = ("--help", "-h", "--version", "-V", "--install-completion", "--show-completion")  # flags without a command
 EXAMPLES_OF_ALL = (
     "ffnbench compare relu gelu swiglu --d-model 768",
@@ -162,8 +160,6 @@ def main() -> None:
 
 def _told(problem: Exception) -> int:
     """Say what is wrong; gives the exit code."""
-    if want_of_files(problem):
-        return complain(NO_FILES, "`ulimit -n` shows how many may be; 256 are enough", EXIT_UNFINISHED)
     if isinstance(problem, FfnbenchError):
         return complain(problem.message, problem.hint, problem.exit_code)
     if isinstance(problem, OSError):

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ffnbench.errors import need_room
-
 CONFIDENCE = 0.95  # of every interval, as stated
 MEDIAN_COST = math.pi / 2  # variance of a median against that of a mean
 UNKNOWN = 50.0  # half-width of a log that says nothing: more than any ratio
@@ -83,7 +81,6 @@ class Mean:
 
     def p_above(self, limit: float) -> float:
         """One-sided p of "the mean is at most the limit"; 1 for a single value."""
-        need_room()
         from scipy.special import stdtr
 
         if self.freedom <= 0:
@@ -96,7 +93,6 @@ class Mean:
 @lru_cache(maxsize=4096)
 def student(freedom: float, confidence: float) -> float:
     """The two-sided quantile of Student's t."""
-    need_room()
     from scipy.special import stdtrit  # 0.2 s, paid while nothing is measured
 
     return float(stdtrit(freedom, 0.5 + confidence / 2))
