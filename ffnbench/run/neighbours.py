@@ -6,6 +6,7 @@ time that threads wait for a CPU tells of them (waiting.py). Which rounds count 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import tempfile
@@ -16,11 +17,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ffnbench.result import Around
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 POLL_S = 0.5
 BESIDE = "another run of ffnbench{who} measured on this machine when this one began: they disturb each other"
@@ -35,14 +31,14 @@ def machine_lock(wait: bool, tell: Callable[[str], None], sleep: Callable[[float
 
     With `wait` it is waited for, and `tell` is told so. Where there can be no lock a run is made without.
     """
-    place = Path(tempfile.gettempdir(), f"ffnbench-measuring-{os.getuid()}") if fcntl else None
+    place = Path(tempfile.gettempdir(), f"ffnbench-measuring-{os.getuid()}")
     try:
-        mine, who = _take(place) if place else (None, None)
+        mine, who = _take(place)
         if who is not None and wait:
             tell(f"waiting: another run of ffnbench{who} measures on this machine")
-            while mine is None and who is not None:
+            while who is not None:
                 sleep(POLL_S)
-                mine, who = _take(place) if place else (None, None)
+                mine, who = _take(place)
         elif who is not None:
             tell(f"note: another run of ffnbench{who} measures on this machine now; --wait waits for it")
     except OSError:  # no such folder, or a file of somebody else's
@@ -50,7 +46,7 @@ def machine_lock(wait: bool, tell: Callable[[str], None], sleep: Callable[[float
     try:
         yield "" if who is None else BESIDE.format(who=who)
     finally:
-        if mine is not None and place is not None:
+        if mine is not None:
             place.unlink(missing_ok=True)  # first, so that nobody takes a file that is about to go
             mine.close()
 
