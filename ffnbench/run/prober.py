@@ -10,7 +10,6 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ffnbench import jsonable
@@ -47,11 +46,9 @@ class Prober(Probe):
     def __enter__(self) -> Prober:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         for prober in self._others.values():
-            prober.__exit__(kind, problem, trace)
+            prober.__exit__(*raised)
         if self._session is not None:
             self._session.close()
 
