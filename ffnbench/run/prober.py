@@ -62,11 +62,11 @@ class Prober(Probe):
         """What the worker says of its torch; raises FfnbenchError where it can't start."""
         try:
             return self.start().greeting()
-        except (WorkerLost, Unfinished) as problem:
-            if self._arm == OWN and isinstance(problem, Unfinished):
+        except Unfinished as problem:
+            if self._arm == OWN:
                 raise
             hint = f"does `{self._arm.python or 'python'} -c 'import torch'` work?"
-            raise FfnbenchError(self._said(getattr(problem, "message", str(problem))), hint) from problem
+            raise FfnbenchError(self._said(problem.message), hint) from problem
 
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         """Parameters and FLOPs of a user's module; raises FfnbenchError where it can't serve as an FFN."""

@@ -78,9 +78,12 @@ class Session:
         self._answers.put(None)
 
     def greeting(self) -> dict[str, Any]:
-        """What the worker says of its torch; waits for its start the first time."""
+        """What the worker says of its torch; waits for its start the first time. Raises Unfinished where that fails."""
         if self._facts is None:
-            hello = self._receive(START_TIMEOUT_S)
+            try:
+                hello = self._receive(START_TIMEOUT_S)
+            except WorkerLost as lost:
+                raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost
             if hello.get("hello") != VERSION:
                 raise Unfinished(
                     "a worker speaks another version of ffnbench's protocol",
