@@ -21,7 +21,7 @@ from typing import Any
 
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.plan import OWN, Arm
-from ffnbench.worker.channel import MARK, VERSION, Message, end_group
+from ffnbench.worker.channel import MARK, Message, end_group
 
 BOOT = Path(__file__).parents[1] / "worker" / "boot.py"
 START_TIMEOUT_S = 300.0
@@ -84,11 +84,6 @@ class Session:
                 hello = self._receive(START_TIMEOUT_S)
             except WorkerLost as lost:
                 raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost
-            if hello.get("hello") != VERSION:
-                raise Unfinished(
-                    "a worker speaks another version of ffnbench's protocol",
-                    "install one version of ffnbench everywhere",
-                )
             if "error" in hello:
                 raise Unfinished(
                     f"a worker could not start: {hello['error']}", "is torch installed for this interpreter?"
