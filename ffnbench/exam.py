@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 from ffnbench.device.environment import usable_cpus
-from ffnbench.errors import FfnbenchError, Interrupted, Unfinished
+from ffnbench.errors import Interrupted, Unfinished
 from ffnbench.ffn.spec import require_positive
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
@@ -143,8 +143,6 @@ class Exam:
 
 def exam(request: SelftestRequest) -> Exam:
     """What is to be done; raises FfnbenchError for every mistake."""
-    if not 0 <= request.seed < 2**31:
-        raise FfnbenchError(f"--seed {request.seed} is out of range", "a seed is between 0 and 2^31 - 1")
     threads = usable_cpus() if request.threads is None else request.threads
     given = {"d_model": request.d_model, "threads": threads, "repeats": request.repeats}
     width, threads, repeats = (require_positive(name, value) for name, value in given.items())

@@ -101,7 +101,7 @@ def test_a_broken_promise_ends_with_3(call, monkeypatch: pytest.MonkeyPatch) -> 
         (["--threads", "0"], "threads must be a positive integer", ""),
         (["--d-model", "0"], "d_model must be a positive integer", ""),
         (["--budget", "1"], "--budget 1 is out of range", "at least 5"),
-        (["--seed", "-1"], "--seed -1 is out of range", "2^31"),
+        (["--seed", "-1"], "--seed -1 is out of range", "2^63"),
         (["-o", "x.png"], "unknown suffix '.png'", ".json"),
     ],
 )

@@ -26,7 +26,7 @@ GLANCES, GLANCE_S = 4, 0.01  # without anybody else at work in them there is not
 
 
 @contextmanager
-def machine_lock(wait: bool, tell: Callable[[str], None], sleep: Callable[[float], None] = time.sleep) -> Iterator[str]:
+def machine_lock(wait: bool, tell: Callable[[str], None]) -> Iterator[str]:
     """Hold the lock while something is measured; gives what a reader should know: nothing where no other run has it.
 
     With `wait` it is waited for, and `tell` is told so. Where there can be no lock a run is made without.
@@ -37,7 +37,7 @@ def machine_lock(wait: bool, tell: Callable[[str], None], sleep: Callable[[float
         if who is not None and wait:
             tell(f"waiting: another run of ffnbench{who} measures on this machine")
             while who is not None:
-                sleep(POLL_S)
+                time.sleep(POLL_S)
                 mine, who = _take(place)
         elif who is not None:
             tell(f"note: another run of ffnbench{who} measures on this machine now; --wait waits for it")
@@ -69,19 +69,19 @@ def _take(place: Path) -> tuple[BinaryIO | None, str | None]:
         file.close()  # it went between opening and locking
 
 
-def others_now(threads: int, sleep: Callable[[float], None] = time.sleep) -> float | None:
+def others_now(threads: int) -> float | None:
     """CPUs that others use at this moment; None where that leaves enough for so many threads, or is not known."""
-    if not any(_someone_works(sleep) for _ in range(GLANCES)):
+    if not any(_someone_works() for _ in range(GLANCES)):
         return None
     watch = Watch()
-    sleep(LOOK_S)
+    time.sleep(LOOK_S)
     others, cpus = watch.others(), os.cpu_count() or 1
     return others if others is not None and others > max(0, cpus - threads) + BUSY_CPUS else None
 
 
-def _someone_works(sleep: Callable[[float], None]) -> bool:
+def _someone_works() -> bool:
     """Whether the kernel runs more than this process at this moment, or does not say."""
-    sleep(GLANCE_S)
+    time.sleep(GLANCE_S)
     try:
         return int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[0]) > 1
     except (OSError, ValueError, IndexError):

@@ -163,7 +163,6 @@ class _Runner:
     def measure(self) -> None:
         """One worker after another, until a limit is met. Each has a number of its own, those that are lost too."""
         self._tell("starting")
-        self.source.start_first()
         facts = self.source.greeting()
         self.sides = facts.get("sides", ())
         index = 0

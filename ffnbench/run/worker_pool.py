@@ -180,13 +180,12 @@ class WorkerPool:
             self._ready.append((self.started, start_for(self.plan, self.launch)))
             self.started += 1
 
-    def start_first(self) -> None:
-        """Start the first ones of a run, where there are none of the run before."""
+    def greeting(self) -> dict[str, Any]:
+        """What the first one says. Waits until all have started, for none measures beside one that starts. Where there
+        are none of a run before, the first of this one are started.
+        """
         if not self._ready:
             self.start()
-
-    def greeting(self) -> dict[str, Any]:
-        """What the first one says. Waits until all have started, for none measures beside one that starts."""
         self._since = self._since or self.now()
         told = [starter.greeting() for _, starter in self._ready]
         return told[0]
