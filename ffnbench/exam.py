@@ -150,16 +150,16 @@ def exam(request: SelftestRequest) -> Exam:
     return Exam(plan=plan, repeats=repeats)
 
 
-def measure(asked: Exam, listener: Callable[[Progress], None], now: Callable[[], float] = time.monotonic) -> list[Told]:
+def measure(asked: Exam, listener: Callable[[Progress], None]) -> list[Told]:
     """Every run, each with a seed of its own.
 
     Interrupted, or where one can't be finished, it gives what was measured by then; raises where that is nothing.
     """
     told: list[Told] = []
-    start, seed = now(), asked.plan.protocol.seed
+    start, seed = time.monotonic(), asked.plan.protocol.seed
     try:
         for number in range(asked.repeats):
-            done, spent = number / asked.repeats, now() - start
+            done, spent = number / asked.repeats, time.monotonic() - start
             whole = spent / done if done else asked.wait_s
             text = f"run {number + 1} of {asked.repeats}"
             listener(Progress(done=done, text=text, eta_s=max(0.0, whole - spent)))

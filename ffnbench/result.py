@@ -218,8 +218,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """What else the machine did during a run: CPUs that other processes used on average, the load at its start, and by
-    worker the share of the CPUs' time that the hypervisor gave to other guests. Unknown is None.
+    """What else the machine did during a run: CPUs that other processes used on average. In older files also the load
+    at its start, and by worker the share of the CPUs' time that the hypervisor gave to others. Unknown is None.
     """
 
     others_cpus: float | None = None

@@ -134,11 +134,10 @@ OF_DEVICE = (
 TOLD = ("blas", "waits", "allocator", "gpu", "cuda", "gpu_uuid", *OF_DEVICE)
 
 
-def describe(facts: dict[str, Any] | None) -> Environment:
+def describe(facts: dict[str, Any]) -> Environment:
     """The environment of this run; `facts` come from a worker's greeting, and from what it says of the device that is
-    used (`about_device`); None where there was none.
+    used (`about_device`).
     """
-    facts = facts or {}
     commit, dirty = head(Path())
     cpu, usable = _cpu_name(), usable_cpus()
     identity = (

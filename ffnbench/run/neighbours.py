@@ -92,12 +92,12 @@ class Watch:
     """Made when a run begins; asked when all its workers have ended."""
 
     def __init__(self, stat: Path = Path("/proc/stat")) -> None:
-        self._stat, self._load = stat, os.getloadavg()[0]
+        self._stat = stat
         self._start = self._used()
 
     def around(self) -> Around:
         """What others did during the run; unknown is None."""
-        return Around(others_cpus=self.others(SHORTEST_S), load=self._load)
+        return Around(others_cpus=self.others(SHORTEST_S))
 
     def others(self, shortest_s: float = 0.0) -> float | None:
         """CPUs that others have used since the start; None where that is not known, or was less than so long ago."""

@@ -153,13 +153,14 @@ def check_fits(plan: Plan, available: int | None, free: Mapping[str, int] | None
             )
 
 
-def too_large(plan: Plan, available: int | None, free: Mapping[str, int] | None = None) -> list[Failure]:
+def too_large(plan: Plan, available: int | None) -> list[Failure]:
     """The rows that memory does not hold, cell by cell: the largest first until the others fit beside each other, and
-    all of a cell whose reference does not fit. By closed forms, before a worker starts; memory as in `check_fits`.
+    all of a cell whose reference does not fit. By closed forms, before a worker starts. `available` is in bytes of the
+    machine: what a GPU has is not known yet.
     """
     found = []
     for group in plan.groups:
-        room = {"cpu": available, **(free or {})}.get(plan.case(group.reference).workload.device)
+        room = available if plan.case(group.reference).workload.device == "cpu" else None
         kept = sorted(group.cases, key=lambda case: (case.label != group.reference, memory_needed([case])))
         out: list[Case] = []
         while room is not None and kept and memory_needed(kept) > room:

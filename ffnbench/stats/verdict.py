@@ -277,8 +277,7 @@ def busy_text(run: Run | Report) -> str:
         return f"busy: {threads} threads had {counted(cpus, 'CPU')}; try --threads {cpus}"
     who = CPUS_TAKEN
     if around and around.others_cpus is not None and around.others_cpus > OTHERS_CPUS:
-        load = f" (load {around.load:.1f})" if around.load is not None else ""
-        who = f"other processes used {around.others_cpus:.1f} CPUs{load}"
+        who = f"other processes used {around.others_cpus:.1f} CPUs"
     ways = ["--threads 1"] if max(case.workload.threads for case in run.plan.cases) > 1 else []
     ways += ["a longer --budget"] if run.plan.protocol.precision is not None else []
     return f"busy: {', '.join(filter(None, (who, clean)))}; wait{', or try ' * bool(ways)}{' or '.join(ways)}"
