@@ -229,8 +229,9 @@ class Around:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSeen:
-    """What a worker saw of a device right after its samples: the least and the most of the clock of its cores, the most
-    of temperature and power, and how many other processes computed on it at the first. Unknown is None.
+    """What a worker saw of a device right after its samples: the least and the most of the clock of its cores, and
+    how many other processes computed on it at the first; in older files the most of temperature and power. Unknown is
+    None.
     """
 
     worker: int = field(metadata=least(0))

@@ -65,13 +65,11 @@ class Devices:
     def read(self, worker: int, device: str, now: Message) -> None:
         """One reading."""
         seen = self._seen.setdefault((worker, device), {})
-        for name, value, keep in (
-            ("least_clock_mhz", now.get("clock_mhz"), min), ("most_clock_mhz", now.get("clock_mhz"), max),
-            ("most_temperature_c", now.get("temperature_c"), max), ("most_power_w", now.get("power_w"), max),
-            ("others", now.get("others"), max),
-        ):  # fmt: skip
-            if value is not None:
-                seen[name] = keep(seen.get(name, value), value)
+        if (clock := now.get("clock_mhz")) is not None:
+            seen["least_clock_mhz"] = min(seen.get("least_clock_mhz", clock), clock)
+            seen["most_clock_mhz"] = max(seen.get("most_clock_mhz", clock), clock)
+        if "others" in now:
+            seen["others"] = now["others"]
 
     @property
     def seen(self) -> tuple[DeviceSeen, ...]:
