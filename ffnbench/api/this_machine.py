@@ -98,8 +98,8 @@ def selftest(request: SelftestRequest, sink: NullSink = NULL_SINK) -> None:
     from ffnbench.exam import exam, measure
     from ffnbench.report.tables.selftest import selftest_view
 
-    asked = exam(request)
-    tell_wait(sink, asked.plan, budget=asked.wait_s)
+    plan, repeats = exam(request), request.repeats
+    tell_wait(sink, plan, budget=repeats * (plan.protocol.budget_s or 0.0))
     with machine_lock(sink.waits, sink.tell), sink.progress() as listener:
-        told = measure(asked, listener)
-    sink.show(lambda: selftest_view(told, asked.repeats))
+        told = measure(plan, repeats, listener)
+    sink.show(lambda: selftest_view(told, repeats))
