@@ -63,7 +63,9 @@ def caches(root: Path = CPUS, cpus: Iterable[int] | None = None) -> tuple[CacheL
     """
     sizes: dict[int, int] = {}
     groups: dict[int, set[str]] = {}
-    for cpu in _usable() if cpus is None else cpus:
+    if cpus is None:
+        cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ()  # macOS has no such files
+    for cpu in cpus:
         for index in sorted((root / f"cpu{cpu}" / "cache").glob("index*")):
             try:
                 level, kind, size, shared = (
@@ -77,10 +79,6 @@ def caches(root: Path = CPUS, cpus: Iterable[int] | None = None) -> tuple[CacheL
                 sizes[number] = min(found, sizes.get(number, found))
                 groups.setdefault(number, set()).add(shared)
     return tuple(CacheLevel(level=level, bytes=sizes[level], instances=len(groups[level])) for level in sorted(sizes))
-
-
-def _usable() -> Iterable[int]:
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
 
 
 def _bytes(text: str) -> int:

@@ -85,7 +85,6 @@ def about_torch() -> dict[str, Any]:
         "blas": blas[1] if blas else None,
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
-        "float32_matmul": torch.get_float32_matmul_precision(),
         "variables": {name: value for name, value in os.environ.items() if name.startswith(SPEAKING)},
         **gpus,
     }
