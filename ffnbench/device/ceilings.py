@@ -46,11 +46,6 @@ class CacheLevel:
     bytes: int
     instances: int
 
-    @property
-    def name(self) -> str:
-        """L1, L2 or L3."""
-        return f"L{self.level}"
-
     def capacity(self, threads: int) -> int:
         """Bytes that so many threads find in it, each on a CPU of its own."""
         return self.bytes * max(1, min(threads, self.instances))
@@ -90,7 +85,7 @@ def _bytes(text: str) -> int:
 def level_of(size: int, threads: int, found: Iterable[CacheLevel]) -> str:
     """The smallest cache that holds so many bytes, memory where none does; empty where no cache is known."""
     known = tuple(found)
-    name = next((cache.name for cache in known if size <= cache.capacity(threads)), MEMORY)
+    name = next((f"L{cache.level}" for cache in known if size <= cache.capacity(threads)), MEMORY)
     return name if known else ""
 
 
