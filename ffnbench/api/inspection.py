@@ -89,10 +89,7 @@ def inspect_whole(name: str, sink: NullSink = NULL_SINK) -> WholeModel:
         found = whole_of(model_of(name))
         if found.params is None:  # where transformers can't help the note says why
             more = _by_transformers("hf_whole", name, WholeModel)
-            if isinstance(more, str):
-                found = replace(found, note="; ".join(filter(None, (found.note, more))))
-            else:
-                found = more
+            found = replace(found, note="; ".join(filter(None, (found.note, more)))) if isinstance(more, str) else more
     except Unanswered as problem:
         found = _known(_by_transformers("hf_whole", name, WholeModel), problem)
     sink.show(lambda: parts_view(found))
