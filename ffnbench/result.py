@@ -218,8 +218,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """What else the machine did during a run: CPUs that other processes used on average, the load at its start, and by
-    worker the share of the CPUs' time that the hypervisor gave to other guests. Unknown is None.
+    """What else the machine did during a run: CPUs that other processes used on average. In older files also the load
+    at its start, and by worker the share of the CPUs' time that the hypervisor gave to others. Unknown is None.
     """
 
     others_cpus: float | None = None
@@ -229,8 +229,9 @@ class Around:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSeen:
-    """What a worker saw of a device right after its samples: the least and the most of the clock of its cores, the most
-    of temperature and power, and how many other processes computed on it at the first. Unknown is None.
+    """What a worker saw of a device right after its samples: the least and the most of the clock of its cores, and
+    how many other processes computed on it at the first; in older files the most of temperature and power. Unknown is
+    None.
     """
 
     worker: int = field(metadata=least(0))

@@ -15,7 +15,7 @@ from typing import Any
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, HELD, HOST_TIME, LATENCY, PACK, PEAK, SAVED, WORKSPACE
+from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, HELD, HOST_TIME, LATENCY, PACK, PEAK, SAVED
 from ffnbench.plan import Case, Workload
 from ffnbench.report.records import Record
 from ffnbench.report.tables.conditions import CONDITIONS
@@ -232,7 +232,6 @@ COLUMNS: Columns = {
     **_seconds(DEVICE_TIME),
     **_seconds(HOST_TIME),
     "launch_bound": lambda row: launch_bound(row.report, row.case.label),
-    WORKSPACE: lambda row: row.whole(WORKSPACE),
     "unbeaten": lambda row: unbeaten(row.report).get(row.case.label),
 }
 CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
@@ -244,7 +243,7 @@ OF_SAMPLES = {  # what is not known of cases that are only counted
     "tokens_per_s", "rounds", "zero_share", "dead_share", "resolution", "expert_load_max", "experts_hit",
     "clean_rounds", "made_rounds", "waited_share", "flops_per_s", "bytes_per_s", "ceiling_share", "ceiling_share_low",
     "ceiling_share_high", "bound_by", "ceiling_path", PACK, HELD, ERROR, "judged_against", "judged_name",
-    "judged_outputs", "judged_gradients", "inputs", "input_bytes", "launch_bound", WORKSPACE,
+    "judged_outputs", "judged_gradients", "inputs", "input_bytes", "launch_bound",
 }  # fmt: skip
 DEVICE_KEYS = (*_seconds(DEVICE_TIME), *_seconds(HOST_TIME), "launch_bound")
 

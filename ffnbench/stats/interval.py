@@ -62,13 +62,13 @@ class Mean:
         half = self.half(confidence)
         return (self.mean - half, self.mean + half) if math.isfinite(half) else None
 
-    def inflated(self, confidence: float, stated: float) -> Mean:
-        """With the error so much larger that the stated interval is as wide as that of the confidence: what looking
+    def inflated(self, confidence: float) -> Mean:
+        """With the error so much larger that the interval of CONFIDENCE is as wide as that of this one: what looking
         several times costs.
         """
-        if self.freedom <= 0 or confidence == stated:
+        if self.freedom <= 0:
             return self
-        return replace(self, error=self.error * student(self.freedom, confidence) / student(self.freedom, stated))
+        return replace(self, error=self.error * (student(self.freedom, confidence) / student(self.freedom, CONFIDENCE)))
 
     def less(self, other: Mean) -> Mean:
         """The difference to a mean that is independent of this one, its degrees of freedom by Welch (1947)."""
