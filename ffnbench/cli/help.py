@@ -10,23 +10,8 @@ from typing import Any
 from typer.core import TyperArgument
 
 from ffnbench.planning.fields import flag_of
-from ffnbench.request import (
-    ARGUMENTS,
-    ATTENTION,
-    CURVES,
-    EFFORT,
-    LIMITS,
-    MEASURING,
-    MODEL,
-    OUTPUT,
-    SIDES,
-    WIDTHS,
-    WORKLOAD,
-)
+from ffnbench.request import PANELS
 
-PANELS = (
-    ARGUMENTS, SIDES, MODEL, WIDTHS, ATTENTION, CURVES, WORKLOAD, LIMITS, MEASURING, EFFORT, OUTPUT, "Options",
-)  # fmt: skip
 FEW = 16  # so many flags are shown at once; of more, those that few people use stand in --help-all alone
 RARE = {
     "absolute", "across_machines", "allow_mismatch", "base_env", "base_source", "bias", "cache", "causal",
