@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from ffnbench.report.answers import in_notebook
 from ffnbench.report.formats import View
-from ffnbench.report.output import Listener, NullSink, OneOfSeveral
+from ffnbench.report.output import Listener, NullSink, say
 from ffnbench.report.progress import NotebookLine, ProgressBar
-from ffnbench.streams import visible
 
 
 class Following(NullSink):
@@ -40,12 +39,7 @@ class Following(NullSink):
         if self._bar is not None:
             self._bar.tell(text)
         elif not self._quiet:
-            with suppress(OSError):  # nobody reads stderr
-                print(visible(text), file=sys.stderr, flush=True)
-
-    def within(self, number: int, of: int, what: str) -> NullSink:
-        """The ending of one of several runs."""
-        return OneOfSeveral(self, number, of, what)
+            say(text)
 
     @contextmanager
     def progress(self) -> Iterator[Listener]:

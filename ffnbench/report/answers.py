@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ffnbench.errors import WrongArgument
 from ffnbench.report.files.outputs import Outputs
-from ffnbench.report.formats import View, Write, writer_of
+from ffnbench.report.formats import View, Write, bytes_of
 from ffnbench.report.page.library import PAGE, page_installed
 from ffnbench.report.records import Record
 from ffnbench.report.tables.table import TextTable
@@ -141,13 +141,8 @@ def written_to(path: str | os.PathLike[str], writers: Mapping[str, Write], stem:
         raise WrongArgument(f"{path!r} is no path", "for example 'run.json'; a folder ends with a slash")
     text = os.fspath(path)
     suffixes = list(dict.fromkeys(f".{name.rpartition('.')[2]}" for name in writers))
-
-    def content(one: Path) -> bytes:
-        made = writer_of(writers, one)()
-        return made.encode() if isinstance(made, str) else made
-
     with Outputs([text], stem, suffixes) as outputs:
-        made = {one: content(one) for one in outputs.paths}  # what can't be drawn is told as itself
+        made = {one: bytes_of(writers, one) for one in outputs.paths}  # what can't be drawn is told as itself
         written = outputs.write(made.__getitem__)
     return written[0] if len(written) == 1 else Path(text)
 

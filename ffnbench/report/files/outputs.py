@@ -13,8 +13,7 @@ import secrets
 import shlex
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ffnbench.errors import FfnbenchError, Unfinished
@@ -162,19 +161,6 @@ def _refuse_measured(path: Path) -> None:
     if isinstance(data, dict) and data.get("samples"):
         problem = f"{str(path)!r} holds what was measured, and this command only counts"
         raise FfnbenchError(problem, "write elsewhere, or give --force")
-
-
-@contextmanager
-def watched(path: Path) -> Iterator[Callable[[], bool]]:
-    """Gives what tells whether a file that will be written anew is still the one that was there at the beginning."""
-    try:
-        if not path.is_file():
-            raise FfnbenchError(f"{str(path)!r} is no file that runs can be added to", "is the path right?")
-        file = path.open("rb")
-    except OSError as problem:
-        raise FfnbenchError(f"cannot read {str(path)!r}: {problem.strerror}", "is the path right?") from problem
-    with file:
-        yield lambda: path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
 
 
 def save(path: Path, text: str, rescue: bool = False) -> None:
