@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ffnbench.report.answers import in_notebook
+from ffnbench.report.answers import notebook_shell
 from ffnbench.report.formats import View
 from ffnbench.report.output import Listener, NullSink, say
 from ffnbench.report.progress import NotebookLine, ProgressBar
@@ -19,7 +19,7 @@ class Following(NullSink):
         self.waits, self._spoken = wait, spoken
         self.view: Callable[[], View] | None = None
         terminal = sys.stderr is not None and sys.stderr.isatty()
-        self._bar = NotebookLine() if not quiet and in_notebook() else None
+        self._bar = NotebookLine() if not quiet and notebook_shell() else None
         self._quiet = quiet or self._bar is not None or not terminal
 
     def __enter__(self) -> Following:

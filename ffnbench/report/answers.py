@@ -73,7 +73,7 @@ class Shows:
 
     def show(self, *, verbose: bool = False) -> None:
         """Print the table: in colour in a terminal, as HTML in a notebook. `verbose` prints all columns and details."""
-        if in_notebook() and not verbose:
+        if notebook_shell() and not verbose:
             from IPython.display import display
 
             display(self)  # type: ignore[no-untyped-call]
@@ -121,11 +121,6 @@ class Answer(Shows):
     @property
     def _stem(self) -> str:
         return self.name
-
-
-def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
-    return notebook_shell() is not None
 
 
 def notebook_shell() -> Any:
