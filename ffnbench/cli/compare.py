@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, sink_of
-from ffnbench.report.flags import CountedOutput, MeasuredOutput, Plotted, Reported
+from ffnbench.report.flags import MeasuredOutput, Plotted, Reported
 from ffnbench.request import ARGUMENTS, CURVES, BlockRequest, CompareRequest, CostRequest, flag
 
 
@@ -33,7 +33,7 @@ def compare(request: CompareRequest, output: MeasuredOutput) -> int:
     "ffnbench cost --variants gelu,swiglu@moe=8x2 --mode train -f md",
     docs="docs/forms.md#widths",
 )
-def cost(request: CostRequest, output: CountedOutput) -> int:
+def cost(request: CostRequest, output: Reported) -> int:
     """Count parameters, FLOPs and bytes of variants, without measuring and without torch."""
     from ffnbench import api
 

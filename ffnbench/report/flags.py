@@ -35,7 +35,7 @@ class Arranged:
         "", "Only these, named as in the CSV or by their heading: params,latency,ratio; +gflops adds one.", OUTPUT,
         "LIST")  # fmt: skip
     sort: str = flag(
-        "", "Sort rows by a column, the reference among them; -latency or latency:desc: largest first. Rows of one "
+        "", "Sort rows by a column, the reference among them; -latency: largest first. Rows of one "
         "reference stay together.", OUTPUT, "COLUMN")  # fmt: skip
 
 
@@ -47,7 +47,7 @@ class Written:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plotted:
+class Plotted(Written):
     """The files of a plot."""
 
     out: tuple[str, ...] = out_flag(".png, .svg, .pdf; default: plot.png", default=("plot.png",))
@@ -62,16 +62,9 @@ class Kept(Shown):
 
 @dataclass(frozen=True, kw_only=True)
 class Reported(Arranged, Kept):
-    """How a saved run is shown and written."""
+    """How what is counted, and a saved run, is shown and written."""
 
     out: tuple[str, ...] = out_flag(WITH_PICTURES)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CountedOutput(Reported):
-    """How what is counted is shown and written."""
-
-    force: bool = flag(False, "Overwrite a .json that holds measurements.", OUTPUT)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,17 +20,8 @@ from ffnbench.plan import Plan
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.journal import Found, Journal, journal_of
 from ffnbench.report.files.outputs import Outputs, append, inputs_of, refuse_unwritable, save
-from ffnbench.report.flags import CheckOutput, Plotted, Shown, Updating, Written
-from ffnbench.report.formats import (
-    CHECK_FORMATS,
-    CHECK_SUFFIXES,
-    FORMATS,
-    SUFFIXES,
-    View,
-    Write,
-    bytes_of,
-    is_roofline,
-)
+from ffnbench.report.flags import CheckOutput, Shown, Updating, Written
+from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, FORMATS, SUFFIXES, View, Write, bytes_of, is_roofline
 from ffnbench.report.page.library import PAGE, no_page, no_samples, page_installed
 from ffnbench.report.progress import ProgressBar
 from ffnbench.report.tables.text import Terminal, show
@@ -106,7 +97,7 @@ class OutputSink(NullSink):
 
     def __init__(
         self,
-        output: Shown | Written | Plotted,
+        output: Shown | Written,
         stem: str,
         *,
         suffixes: Sequence[str] = SUFFIXES,
@@ -123,8 +114,7 @@ class OutputSink(NullSink):
         self._said: tuple[str, ...] = getattr(output, "said", ())
         one_of("format", self._format, formats)
         self._counts_only = counts_only
-        keep = counts_only and not getattr(output, "force", False)
-        self._outputs = Outputs(getattr(output, "out", ()), stem, suffixes, inputs, keep=keep)
+        self._outputs = Outputs(getattr(output, "out", ()), stem, suffixes, inputs, keep=counts_only)
         self._resumes: bool = getattr(output, "resume", False)
         if self._resumes and self._outputs.first is None:
             raise FfnbenchError("--resume goes on with the file of -o, and none is named", "add -o sweep.json")

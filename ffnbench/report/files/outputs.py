@@ -160,7 +160,7 @@ def _refuse_measured(path: Path) -> None:
         return
     if isinstance(data, dict) and data.get("samples"):
         problem = f"{str(path)!r} holds what was measured, and this command only counts"
-        raise FfnbenchError(problem, "write elsewhere, or give --force")
+        raise FfnbenchError(problem, "write elsewhere, or move it away")
 
 
 def save(path: Path, text: str, rescue: bool = False) -> None:
