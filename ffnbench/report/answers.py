@@ -93,8 +93,7 @@ class Shows:
     def __str__(self) -> str:
         return plain(self.table, shutil.get_terminal_size().columns)
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return html_fragment(self.table)

@@ -67,10 +67,6 @@ class CaseRow:
         return self.report.comparison(self.case.label)
 
     @property
-    def ratio(self) -> Estimate | None:
-        return self.comparison.ratio if self.comparison else None
-
-    @property
     def share(self) -> Share | None:
         return self.report.share(self.case.label)
 
@@ -175,7 +171,7 @@ COLUMNS: Columns = {
     **_parts(COUNTS, "params", "params_active"),
     **_parts(COST, "flops_forward", "flops_backward", "flops_elementwise"),
     **_interval(lambda row: row.estimate(LATENCY), "latency", "_s"),
-    **_interval(lambda row: row.ratio, "ratio"),
+    **_interval(lambda row: getattr(row.comparison, "ratio", None), "ratio"),
     **_parts(lambda row: row.comparison, "verdict"),
     "tokens_per_s": lambda row: _per_second(row, row.work.tokens),
     PEAK: lambda row: row.whole(PEAK),
@@ -207,7 +203,7 @@ COLUMNS: Columns = {
     "waited_share": _waited,
     "flops_per_s": lambda row: _per_second(row, row.needed.flops),
     "bytes_per_s": lambda row: _per_second(row, row.needed.bytes),
-    **_interval(lambda row: row.share.share if row.share else None, "ceiling_share"),
+    **_interval(lambda row: getattr(row.share, "share", None), "ceiling_share"),
     "bound_by": _bound_by,
     "ceiling_path": lambda row: getattr(roof_of(row.report, row.share), "path", None),
     "compile_mode": lambda row: row.work.compile if row.work.compiled else None,
@@ -216,7 +212,7 @@ COLUMNS: Columns = {
     HELD: lambda row: row.whole(HELD),
     ERROR: _error,
     **_parts(lambda row: row.judged, "against", prefix="judged_"),
-    "judged_name": lambda row: (row.judged.name or None) if row.judged else None,
+    "judged_name": lambda row: getattr(row.judged, "name", None) or None,
     **_parts(lambda row: row.judged, "outputs", "gradients", prefix="judged_"),
     "inputs": lambda row: getattr(row.report.inputs_of(row.case.label), "count", None),
     "input_bytes": lambda row: getattr(row.report.inputs_of(row.case.label), "bytes", None),
