@@ -265,13 +265,13 @@ class CheckSink(OutputSink):
         if self._updating.update and shown.refused:
             say(f"the baseline was not updated: {shown.refused}")
         elif self._updating.update and shown.baseline is not None:
-            save(Path(self._baseline), shown.baseline(), rescue=True)
+            save(Path(self._baseline), shown.baseline())
             say(f"wrote {self._baseline}")
             self.code = shown.code if shown.code == EXIT_INTERRUPTED else 0
         if self._updating.append and shown.longer is not None:
             found = shown.longer()
             if found.text:
-                save(Path(self._baseline), found.text, rescue=True)
+                save(Path(self._baseline), found.text)
             say(found.said)
 
     def _export(self, view: View) -> list[Path]:

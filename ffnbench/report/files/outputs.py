@@ -163,12 +163,12 @@ def _refuse_measured(path: Path) -> None:
         raise FfnbenchError(problem, "write elsewhere, or move it away")
 
 
-def save(path: Path, text: str, rescue: bool = False) -> None:
-    """Write one file in one step; raises Unfinished where it can't be written, and may save the text elsewhere."""
+def save(path: Path, text: str) -> None:
+    """Write one file in one step; raises Unfinished where it can't be written, and saves the text elsewhere."""
     try:
         replace_file(path, text.encode())
     except OSError as problem:
-        saved = _rescue(text.encode()) if rescue else None
+        saved = _rescue(text.encode())
         where = f"is the disk full? it is in {saved}" if saved else "is the disk full?"
         raise Unfinished(f"cannot write {str(path)!r}: {problem.strerror}", where) from problem
 
