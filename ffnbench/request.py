@@ -16,6 +16,9 @@ MODEL, WIDTHS, WORKLOAD, OUTPUT = "Model", "Widths", "Workload", "Output"
 MEASURING, EFFORT = "What is measured", "How long"
 ATTENTION, CURVES, SIDES, LIMITS = "Attention", "Curves", "Sides", "Limits"
 ARGUMENTS = "Arguments"  # typed by their place
+PANELS = (  # in the order of the help
+    ARGUMENTS, SIDES, MODEL, WIDTHS, ATTENTION, CURVES, WORKLOAD, LIMITS, MEASURING, EFFORT, OUTPUT, "Options",
+)  # fmt: skip
 TAKE_LISTS = "`ffnbench compare` and `ffnbench cost` take lists"
 EXAMPLES = {  # of a list, by the flags that may have one
     "d_model": "512,1024", "dtype": "float32,bfloat16", "mode": "forward,train", "threads": "1,2", "batch": "1,8",

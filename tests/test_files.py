@@ -181,9 +181,8 @@ def test_what_was_measured_is_not_replaced_by_counts(measured: Path, call) -> No
     code, _, err = call(*COST, "-o", measured)
     assert (code, measured.read_text()) == (2, text)
     assert "holds what was measured, and this command only counts" in err
-    assert call(*COST, "-o", measured, "--force")[0] == 0
-    assert "samples" not in measured.read_text() or not json.loads(measured.read_text())["samples"]
-    assert call(*COST, "-o", measured)[0] == 0  # counts may replace counts
+    for _ in range(2):  # counts may replace counts
+        assert call(*COST, "-o", measured.with_name("counts.json"))[0] == 0
 
 
 def test_mode_and_link_stay(tmp_path: Path, call) -> None:

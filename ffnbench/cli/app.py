@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from ffnbench import __version__
-from ffnbench.cli.commands import CONTEXT, FILES, built, described, with_dashes
+from ffnbench.cli.commands import CONTEXT, FILES, UsageError, built, described, with_dashes
 from ffnbench.cli.help import write_end, write_options
 from ffnbench.errors import (
     EXIT_INTERRUPTED,
@@ -66,13 +66,7 @@ class Commands(TyperGroup):
         write_end(formatter, EXAMPLES_OF_ALL, "README.md")
 
 
-app = typer.Typer(
-    cls=Commands,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings=CONTEXT,
-    help="Build any Transformer FFN from flags, count it exactly, measure it honestly.",
-)
+app = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode=None, context_settings=CONTEXT)
 
 
 def _version(wanted: bool) -> None:
@@ -167,7 +161,7 @@ def _told(problem: Exception) -> int:
         return complain(f"{problem.strerror or problem}", "can stdout be written to?", EXIT_UNFINISHED)
     if isinstance(problem, MemoryError) or "can't start new thread" in str(problem):
         return complain(NO_MEMORY, "is it limited here? `ulimit -a` shows that", EXIT_UNFINISHED)
-    if isinstance(problem, typer.BadParameter.__bases__[0]):
+    if isinstance(problem, UsageError):
         return _usage_error(problem)
     traceback.print_exception(problem)
     return complain("this is a bug in ffnbench", "please report it with the lines above", EXIT_UNFINISHED)

@@ -31,8 +31,8 @@ FIRST_SHOWN = 12  # names in a hint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrangement:
-    """`sort` is a column, `-` before it or `:desc` behind it for the largest first; `columns` a list of them, or with
-    `+` before each those that stay longest beside the usual ones. Empty is as it comes.
+    """`sort` is a column, with `-` before it for the largest first; `columns` a list of them, or with `+` before each
+    those that stay longest beside the usual ones. Empty is as it comes.
     """
 
     sort: str = ""
@@ -44,11 +44,7 @@ class Arrangement:
     @property
     def by(self) -> tuple[str, bool]:
         """The name of the column to sort by, and whether the largest comes first."""
-        text, colon, way = self.sort.partition(":")
-        if way.strip().lower() not in ("", "asc", "desc") or (colon and not way):
-            raise FfnbenchError(f"--sort {self.sort!r} has no such order", "write latency:desc, or -latency")
-        down = text.startswith("-")
-        return text.removeprefix("-").strip(), down != (way.strip().lower() == "desc")
+        return self.sort.removeprefix("-").strip(), self.sort.startswith("-")
 
     @property
     def chosen(self) -> list[tuple[str, bool]]:
