@@ -34,7 +34,8 @@ def sweep_line(report: Report) -> list[str]:
         cliffs.setdefault(cliff.variant, []).append(cliff)
     told = [f"{variant} {how} at {_at(found, of)}" for (variant, how), of in crossings.items()]
     told += [_cliffs(found.axis.name, variant, of) for variant, of in cliffs.items()]
-    told += [f"the time of {variant} begins to rise at {_at(found, of)}" for variant, of in knees.items()]
+    told += [f"the time of {variant}{_flat(found, of)} begins to rise at {_at(found, of)}"
+             for variant, of in knees.items()]  # fmt: skip
     more = [f"{len(told) - MOST} more in the picture"] * (len(told) > MOST)
     return ["; ".join([*told[:MOST], *more])] if told else []
 
@@ -53,9 +54,17 @@ def _held(within: Mapping[str, Any]) -> str:
     return f" ({heading(Group(reference='', cases=(), values=within))})" if within else ""
 
 
-def _cliffs(axis: str, variant: str, cliffs: list[Cliff]) -> str:
-    values = list(dict.fromkeys(f"{value:,g}" for cliff in cliffs for value in cliff.values))
+def _flat(found: Findings, knees: Sequence[Knee]) -> str:
+    """`, flat from seq_len 2 on,`; empty where it is from the axis's start."""
+    since = max(knee.since for knee in knees)
+    return f", flat from {found.axis.name} {since:,.0f} on," * (since > found.axis.values[0] * 1.001)
+
+
+def _cliffs(axis: str, variant: str, cliffs: Sequence[Cliff]) -> str:
+    """`takes 1.05 [1.03, 1.07] times as long per FLOP where 8 does not divide d_ff`; of many the span."""
     ends = [end for cliff in cliffs for end in (cliff.times.low, cliff.times.high) if end]
-    times = " to ".join(dict.fromkeys((digits(min(ends)), digits(max(ends)))))
-    shown = listed([*values[:MOST], f"{len(values) - MOST} more"] if len(values) > MOST + 1 else values)
-    return f"{variant} takes {times} times as long per FLOP at {axis} {shown} as on both sides"
+    times = interval_text(cliffs[0].times) if len(cliffs) == 1 else f"{digits(min(ends))} to {digits(max(ends))}"
+    how = listed(dict.fromkeys(f"{one.multiple:,} {'divides' if one.divides else 'does not divide'}" for one in cliffs))
+    return f"{variant} takes {times} times as long per FLOP where {how} {axis}" + _held(cliffs[0].within) * (
+        len(cliffs) == 1
+    )
