@@ -19,16 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from ffnbench.report.pictures.canvas import BLACK, drawing, literal, pens, shortened
-from ffnbench.report.pictures.drawn import (
-    LATENCY_S,
-    RATIO,
-    Drawn,
-    DrawnRow,
-    drawn_of,
-    number_text,
-    unit_of,
-    within_text,
-)
+from ffnbench.report.pictures.drawn import LATENCY_S, RATIO, Drawn, DrawnRow, drawn_of, number_text, within_text
 from ffnbench.report.pictures.heat import heat_figure
 from ffnbench.report.pictures.ratios import BAND, SIDE_BY_SIDE, TICKS, about
 from ffnbench.report.tables.sweeps import sweep_line
@@ -76,29 +67,34 @@ def _curves(drawn: Drawn, *, marks: bool) -> Figure:
     with drawing(**FONTS):
         figure = Figure(dpi=DPI, layout="constrained")
         grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-        size, label = unit_of(drawn)
         for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)
         for number, (axes, (title, series)) in enumerate(zip(grid.flat, panels.items(), strict=False)):
-            _frame(axes, drawn, series, columns)
+            _frame(axes, drawn, columns)
             for name, look in looks.items():
-                _line(axes, series.get(name, []), look, size, drawn, marks=marks)
+                _line(axes, series.get(name, []), look, drawn, marks=marks)
             _gaps(axes, series, looks)
             if found:
-                _mark(axes, found, title, drawn, series, size)
+                _mark(axes, found, title, drawn, series)
             axes.set_title(literal(shortened(title, 60)), loc="left", pad=3)
             if number + columns >= len(panels):
-                axes.set_xlabel(literal(drawn.x), labelpad=1)
+                axes.set_xlabel(literal(drawn.x_unit[1]), labelpad=1)
                 axes.tick_params(labelbottom=True)
-        _limits(grid.flat[0], drawn, size)
+        _limits(grid.flat[0], drawn)
         for axes in grid[:, 0]:
-            axes.set_ylabel(literal(shortened(label, 40)), labelpad=2)
+            axes.set_ylabel(literal(shortened(drawn.y_unit[1], 40)), labelpad=2)
         _around(figure, drawn, looks, (COLUMN if columns == 1 else PAGE, PANEL * rows), found, marks=marks)
     return figure
 
 
-def _frame(axes: Axes, drawn: Drawn, series: Mapping[str, Sequence[DrawnRow]], columns: int) -> None:
-    axis = drawn.axis
+def _frame(axes: Axes, drawn: Drawn, columns: int) -> None:
+    axes.tick_params(axis="both", length=2, pad=1.5)
+    if drawn.y == RATIO:
+        axes.axhspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BAND, linewidth=0, zorder=0)
+        axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
+    axis, texts = drawn.axis, drawn.texts
+    if not drawn.swept and not texts:
+        return _scale(axes, "x", axis.values[0], axis.values[-1])
     if axis.logarithmic:
         axes.set_xscale("log")
     places = list(map(axis.place, axis.values))
@@ -110,29 +106,40 @@ def _frame(axes: Axes, drawn: Drawn, series: Mapping[str, Sequence[DrawnRow]], c
     axes.xaxis.set_major_locator(FixedLocator(kept))
     axes.xaxis.set_minor_locator(FixedLocator([value for value in axis.values if value not in kept]))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    texts = drawn.texts
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda value, _: literal(shortened(texts[int(value)], 14)) if texts else number_text(value))
     )
-    axes.tick_params(axis="both", length=2, pad=1.5)
-    if drawn.y == RATIO:
-        axes.axhspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BAND, linewidth=0, zorder=0)
-        axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
+    return None
 
 
-def _line(
-    axes: Axes, dots: Sequence[DrawnRow], look: Mapping[str, Any], size: float, drawn: Drawn, *, marks: bool
-) -> None:
+def _scale(axes: Axes, side: str, low: float, high: float, below: float = 1.0) -> None:
+    """An axis of a column, with room at both ends, and so many times of it below; logarithmic where values are far
+    apart.
+    """
+    axis: Any = axes.xaxis if side == "x" else axes.yaxis
+    if low > 0 and high / low > SIDE_BY_SIDE:
+        room = (high / low) ** 0.06
+        axes.set(**{f"{side}scale": "log", f"{side}lim": (low / room**below, high * room)})
+        axis.set_minor_locator(NullLocator())
+        subs = next(subs for least, subs in TICKS.items() if high / low > least)
+        axis.set_major_locator(MaxNLocator(6) if high / low < FARTHEST else LogLocator(subs=subs, numticks=7))
+    else:
+        room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
+        axes.set(**{f"{side}lim": (low - room * below, high + room)})
+        axis.set_major_locator(MaxNLocator(5))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
+
+
+def _line(axes: Axes, dots: Sequence[DrawnRow], look: Mapping[str, Any], drawn: Drawn, *, marks: bool) -> None:
     """A line that is broken where there is no value, and its band."""
     if not dots:
         return
     at = np.array([dot.at for dot in dots], dtype=float)
-    value, low, high = (np.array([getattr(dot, end) for dot in dots]) / size for end in ("value", "low", "high"))
-    joined = bool(drawn.along)
-    if joined and drawn.along == drawn.x:
+    value, low, high = (np.array([getattr(dot, end) for dot in dots]) for end in ("value", "low", "high"))
+    if drawn.swept:
         axes.fill_between(at, low, high, color=look["color"], alpha=0.16, linewidth=0, zorder=2)
     axes.vlines(at, low, high, color=look["color"], linewidth=0.6, zorder=2.5)
-    axes.plot(at, value, linestyle="-" if joined else "", linewidth=0.9, markersize=3.2, markeredgewidth=0.7,
+    axes.plot(at, value, linestyle="-" if drawn.joined else "", linewidth=0.9, markersize=3.2, markeredgewidth=0.7,
               zorder=3, gid=json.dumps([visible(dot.label) for dot in dots if dot.label]), **look)  # fmt: skip
     if marks and any(kept := [dot.unbeaten for dot in dots]):
         axes.plot(at[kept], value[kept], **RING)
@@ -157,10 +164,8 @@ def _gaps(axes: Axes, series: Mapping[str, Sequence[DrawnRow]], looks: Mapping[s
                           clip_on=False, zorder=5, **CROSS)  # fmt: skip
 
 
-def _mark(
-    axes: Axes, found: Findings, title: str, drawn: Drawn, series: Mapping[str, Sequence[DrawnRow]], size: float
-) -> None:
-    """A bar over the interval of each crossing, where the two lines meet; a wedge at each cliff; the knee upright."""
+def _mark(axes: Axes, found: Findings, title: str, drawn: Drawn, series: Mapping[str, Sequence[DrawnRow]]) -> None:
+    """A bar over the interval of each crossing, where the two lines meet; wedges at a cliff; the knee upright."""
     for crossing in found.crossings * (drawn.y == RATIO):
         if within_text(crossing.within) == title:
             y = _height(series, (crossing.variant, crossing.than), crossing.at.value, drawn)
@@ -169,7 +174,7 @@ def _mark(
     for cliff in found.cliffs:
         if within_text(cliff.within) == title:
             shown = [dot for dot in series.get(cliff.variant, ()) if dot.at in cliff.values]
-            axes.plot([dot.at for dot in shown], [dot.high / size for dot in shown], **CLIFF)
+            axes.plot([dot.at for dot in shown], [dot.high for dot in shown], **CLIFF)
     for knee in found.knees:
         if within_text(knee.within) == title:
             low, high = knee.at.low or knee.at.value, knee.at.high or knee.at.value
@@ -188,31 +193,17 @@ def _height(series: Mapping[str, Sequence[DrawnRow]], pair: tuple[str, str], at:
     return 1.0 if len(heights) < len(pair) else float(np.mean(heights))
 
 
-def _limits(axes: Axes, drawn: Drawn, size: float) -> None:
-    """All values, and of their intervals what is not FARTHEST away; logarithmic where values are far apart."""
-    dots = [dot for series in drawn.panels.values() for name in drawn.variants for dot in series.get(name, ())]
-    known = [dot for dot in dots if not dot.why]
-    values = [d.value / size for d in known] + [1 - 2 * SAME_WITHIN, 1 + 2 * SAME_WITHIN] * (drawn.y == RATIO)
+def _limits(axes: Axes, drawn: Drawn) -> None:
+    """All values, and of their intervals what is not FARTHEST away."""
+    known = [dot for dot in drawn.dots if not dot.why]
+    values = [dot.value for dot in known] + [1 - 2 * SAME_WITHIN, 1 + 2 * SAME_WITHIN] * (drawn.y == RATIO)
     if not values:
         axes.set_yticks([])
         return
     low, high = min(values), max(values)
-    low = max(min([low, *(d.low / size for d in known)]), low - (FARTHEST - 1) * abs(low) / FARTHEST)
-    high = min(max([high, *(d.high / size for d in known)]), high * FARTHEST)
-    gaps = any(dot.why for dot in dots)
-    if low > 0 and high / low > SIDE_BY_SIDE:
-        axes.set_yscale("log")
-        room = (high / low) ** 0.06
-        axes.set_ylim(low / room ** (1 + 2 * gaps), high * room)
-        axes.yaxis.set_minor_locator(NullLocator())
-        subs = next(subs for least, subs in TICKS.items() if high / low > least)
-        even = high / low < FARTHEST
-        axes.yaxis.set_major_locator(MaxNLocator(6) if even else LogLocator(subs=subs, numticks=7))
-    else:
-        room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
-        axes.set_ylim(low - room * (1 + 2 * gaps), high + room)
-        axes.yaxis.set_major_locator(MaxNLocator(5))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
+    low = max(min([low, *(dot.low for dot in known)]), low - (FARTHEST - 1) * abs(low) / FARTHEST)
+    high = min(max([high, *(dot.high for dot in known)]), high * FARTHEST)
+    _scale(axes, "y", low, high, below=3.0 if len(known) < len(drawn.dots) else 1.0)
 
 
 def _around(
@@ -225,17 +216,15 @@ def _around(
         Line2D([], [], label=literal(shortened(name, 40)), linewidth=0.9, markersize=3.2, **look)
         for name, look in looks.items()
     ]
-    whys = {dot.why for series in drawn.panels.values() for n in looks for dot in series.get(n, ()) if dot.why}
-    if whys:
+    if whys := {dot.why for dot in drawn.dots if dot.why}:
         handles.append(Line2D([], [], color=KNEE, label=f"no figure: {', '.join(sorted(whys))}", **CROSS))
     if drawn.y == RATIO:
         handles.append(Line2D([], [], color=BAND, linewidth=4, solid_capstyle="butt", label=f"same: within {WITHIN}"))
     for told, look, text in (
         (found and drawn.y == RATIO and found.crossings, CROSSING, "crossing, with its interval"),
-        (found and found.cliffs, CLIFF, "cliff"),
+        (found and found.cliffs, CLIFF, "slow by its alignment"),
         (found and found.knees, {"color": KNEE, "linestyle": ":", "linewidth": 0.8}, "knee of the reference"),
-        (marks and any(d.unbeaten for s in drawn.panels.values() for v in s.values() for d in v), RING,
-         "no other variant beats it"),
+        (marks and any(dot.unbeaten for dot in drawn.dots), RING, "no other variant beats it"),
     ):  # fmt: skip
         handles += [Line2D([], [], label=text, **look)] * bool(told)
     longest = max(len(str(handle.get_label())) for handle in handles)
