@@ -335,6 +335,7 @@ def saved(report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
         ("--y latnecy", "no column is called 'latnecy'", "did you mean 'latency'"),
         ("--y verdict", "verdict is no number", "--y latency"),
         ("--y zeros", "no row of this run has a zero_share", "report RUN.json -f csv"),
+        ("--facet latency_s", "latency_s is measured", "--facet variant"),
         ("--facet dtpye", "no column is called 'dtpye'", "did you mean 'dtype'"),
         ("-o plot.txt", "plot.txt", ".png"),
     ],
@@ -359,9 +360,17 @@ def test_a_panel_for_each_value_of_a_facet_and_of_the_axes_that_are_left() -> No
     found = run("relu,swiglu", seq_len=(1, 64), dtype="float32,bfloat16", d_model=(64, 96))
     titles = [axes.get_title(loc="left") for axes in plotted(found, x="seq_len", facet="dtype").axes]
     assert titles == ["float32, d_model 64", "bfloat16, d_model 64", "float32, d_model 96", "bfloat16, d_model 96"]
-    points = plotted(found, x="params", y="latency", facet="seq_len").axes[0]
+    points = plotted(found, x="params", y="latency", facet="seq_len").axes[-1]
     widths = {2 * 64 * 256, 3 * 64 * 168, 2 * 96 * 384, 3 * 96 * 256}
-    assert {x for line in points.lines for x in line.get_xdata()} <= widths
+    assert {round(1e3 * x) for line in points.lines for x in line.get_xdata()} <= widths
+    assert points.get_xlabel() == "params (k)"
+
+
+def test_what_is_measured_joins_no_points(report: Report) -> None:
+    """Its order is not the axis's, so a line would go to and fro."""
+    drawn = {x: plotted(report, x=x, y="latency").axes[0].lines for x in ("seq_len", "params", "ratio")}
+    joined = {x: any(one.get_marker() == "s" and one.get_linestyle() == "-" for one in of) for x, of in drawn.items()}
+    assert joined == {"seq_len": True, "params": True, "ratio": False}
 
 
 def test_a_facet_by_variant_has_a_panel_for_each(tmp_path: Path) -> None:

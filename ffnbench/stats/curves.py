@@ -27,7 +27,7 @@ from ffnbench.stats.verdict import SAME_WITHIN, control_slack, holm
 FEWEST = 3  # points of an axis that is drawn as a curve; of widths that a number divides, and of those it does not
 WIDTH, TOKENS = "d_ff", ("seq_len", "batch")  # the axes of cliffs, and of knees
 FLAT = 0.5  # between the slope of a latency that does not grow with the tokens, and of one that grows as they do
-LEVEL = 1.25  # times between two points that are of one flat part, at most
+LEVEL = 1.25  # times from a point of a flat part to the next, at most
 FINE = 100  # looks between two points of the axis
 K = TypeVar("K")
 
@@ -337,8 +337,8 @@ def _knees(lines: Sequence[_Line]) -> Iterator[Knee]:
 def knee(points: Sequence[tuple[float, Mean]]) -> tuple[float, float, float, float] | None:
     """From where the log of seconds is flat over the log of tokens, and where its slope passes FLAT for the last time,
     upwards, with its interval; None where it is not decided on both sides, or points are too few. A flat and a rising
-    line that are joined, however smoothly, have this slope where the two would meet. The flat part ends, to the left,
-    where a point is not within LEVEL of it: another kernel.
+    line that are joined, however smoothly, have this slope where the two would meet. To the left the flat part ends at
+    the first step that is higher than LEVEL: another kernel.
     """
     slopes = []
     for (a, before), (b, after) in pairwise(points):
@@ -349,7 +349,7 @@ def knee(points: Sequence[tuple[float, Mean]]) -> tuple[float, float, float, flo
     found = list(turns(places)) if len(places) >= FEWEST else []
     if not found or places[found[-1][1]].side < 0:
         return None
-    since, level = found[-1][0], points[found[-1][0]][1].mean
-    while since and abs(points[since - 1][1].mean - level) <= math.log(LEVEL):
+    since = found[-1][0]
+    while since and abs(points[since][1].mean - points[since - 1][1].mean) <= math.log(LEVEL):
         since -= 1
     return points[since][0], *where(places, *found[-1])

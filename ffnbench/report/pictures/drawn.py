@@ -39,16 +39,14 @@ TITLES = {
 class DrawnRow:
     """A row of the run: where it stands, its value and interval, or why it has none."""
 
+    record: Record
     at: Any
-    value: float
-    low: float
-    high: float
+    order: Any  # along a line
+    held: Any  # the value of the axis that a heat map goes up by
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
     why: str = ""
-    unbeaten: bool = False
-    verdict: str = ""
-    held: Any = None  # the value of the axis that a heat map goes up by
-    order: Any = 0  # along a line
-    label: str = ""  # of what has a value
 
 
 @dataclass(frozen=True)
@@ -112,16 +110,12 @@ class Drawn:
         """Dots by variant, along x, for each value of the other axes and of the facet."""
         found: dict[str, dict[str, list[DrawnRow]]] = {}
         for group, case, record in self.rows:
-            if (x := value_at(group, record, self.x)) is not None:
-                at = self.texts.index(str(x)) if self.texts else x / self.x_unit[0]
-                order = at if self.along == self.x else group.values.get(self.along, at)
-                dot = replace(self._dot(at, case.label, record), held=group.values.get(self.held), order=order)
-                series = found.setdefault(self._panel(group, record), {})
-                series.setdefault(variant_of(group, case), []).append(dot)
-        return {
-            title: {name: sorted(dots, key=lambda dot: dot.order) for name, dots in series.items()}
-            for title, series in found.items()
-        }
+            if value_at(group, record, self.x) is not None:
+                dots = found.setdefault(self._panel(group, record), {}).setdefault(variant_of(group, case), [])
+                dots.append(self._dot(group, record))
+        for dots in [dots for series in found.values() for dots in series.values()]:
+            dots.sort(key=lambda dot: dot.order)
+        return found
 
     @cached_property
     def variants(self) -> list[str]:
@@ -152,18 +146,17 @@ class Drawn:
             values = {self.facet: value_at(group, record, self.facet)} | values
         return within_text(values)
 
-    def _dot(self, at: Any, label: str, record: Record) -> DrawnRow:
-        value, unit = record.get(self.y), "_s" if self.y.endswith("_s") else ""
-        stem = self.y.removesuffix(unit)
+    def _dot(self, group: Group, record: Record) -> DrawnRow:
+        x, value, unit = value_at(group, record, self.x), record.get(self.y), "_s" if self.y.endswith("_s") else ""
+        at = self.texts.index(str(x)) if self.texts else x / self.x_unit[0]
+        order = at if self.along == self.x else group.values.get(self.along, at)
+        dot = DrawnRow(record, at, order, group.values.get(self.held))
         busy = self.y == RATIO and record["verdict"] == Verdict.BUSY.value
-        if value is None or busy or (self.y in TIMED and not is_told(self.report, label)):
-            why = verdict_text(self.report, label)[0] or "not known"
-            return DrawnRow(at, math.nan, math.nan, math.nan, why)
-        ends = [value if (end := record.get(f"{stem}{name}{unit}")) is None else end for name in ("_low", "_high")]
-        value, low, high = (number / self.y_unit[0] for number in (value, *ends))
-        return DrawnRow(
-            at, value, low, high, unbeaten=bool(record["unbeaten"]), verdict=record["verdict"] or "", label=label
-        )
+        if value is None or busy or (self.y in TIMED and not is_told(self.report, record["label"])):
+            return replace(dot, why=verdict_text(self.report, record["label"])[0] or "not known")
+        ends = (record.get(f"{self.y.removesuffix(unit)}{end}{unit}") for end in ("_low", "_high"))
+        low, high = ((value if end is None else end) / self.y_unit[0] for end in ends)
+        return replace(dot, value=value / self.y_unit[0], low=low, high=high)
 
 
 def within_text(values: Mapping[str, Any]) -> str:

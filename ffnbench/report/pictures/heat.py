@@ -29,7 +29,8 @@ CELL, WIDE, BESIDE, ABOVE = (0.27, 0.2), 7.0, 1.1, 0.62  # inches: a cell, a pag
 DPI, SMALL, TINY = 300, 5.5, 5.0
 LETTERS = 22  # of small text, that an inch has room for
 FONTS = {"font.size": 7, "xtick.labelsize": 6, "ytick.labelsize": 6, "axes.labelsize": 6.5, "axes.titlesize": 6.5,
-         "axes.grid": False, "axes.linewidth": 0.4, "figure.constrained_layout.w_pad": 0.03}  # fmt: skip
+         "axes.linewidth": 0.6, "figure.constrained_layout.w_pad": 0.03,
+         "figure.constrained_layout.h_pad": 0.03}  # fmt: skip
 TICKS, TILDE = 5, " (~: can't tell)"
 LEAST = 1.1  # the ratio that has the full colour where none is farther from 1
 PALE = 0.25, 0.75  # shares of the colours' way between which figures are black
@@ -46,7 +47,7 @@ def heat_figure(drawn: Drawn, up: Axis) -> Figure:
     columns = max(1, min(len(panels), int((WIDE - BESIDE) / width)))
     rows = math.ceil(len(panels) / columns)
     values = [dot.value for dots in panels.values() for dot in dots if not dot.why]
-    with drawing(**FONTS):
+    with drawing(**FONTS | {"axes.grid": False}):
         figure = Figure(dpi=DPI, layout="constrained")
         across = max(3.3, BESIDE + width * columns)
         above = textwrap.wrap(about(drawn.report), int(across * LETTERS))
@@ -89,7 +90,7 @@ def _cells(
     for dot in dots:
         at = across.values.index(dot.at), up.values.index(dot.held)
         grid[at[1], at[0]] = dot.value
-        undecided = tilde and dot.verdict == Verdict.UNCLEAR.value
+        undecided = tilde and dot.record["verdict"] == Verdict.UNCLEAR.value
         text = "×" if dot.why else "~" * undecided + digits(dot.value)
         pale = dot.why or PALE[0] < norm(dot.value) < PALE[1]
         axes.text(*at, text, ha="center", va="center", fontsize=TINY, color="black" if pale else "white")

@@ -20,22 +20,17 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from ffnbench.report.pictures.canvas import BLACK, drawing, literal, pens, shortened
 from ffnbench.report.pictures.drawn import LATENCY_S, RATIO, Drawn, DrawnRow, drawn_of, number_text, within_text
-from ffnbench.report.pictures.heat import heat_figure
+from ffnbench.report.pictures.heat import DPI, FONTS, LETTERS, SMALL, heat_figure
 from ffnbench.report.pictures.ratios import BAND, SIDE_BY_SIDE, TICKS, about
-from ffnbench.report.tables.sweeps import sweep_line
+from ffnbench.report.tables.sweeps import divided, sweep_line
 from ffnbench.report.tables.words import WITHIN
 from ffnbench.result import Report
 from ffnbench.stats.curves import Findings, axes_of, findings, variant_of
 from ffnbench.stats.verdict import SAME_WITHIN
 from ffnbench.streams import visible
 
-COLUMN, PAGE, DPI = 3.3, 7.0, 300  # inches, of a paper
+COLUMN, PAGE = 3.3, 7.0  # inches, of a paper
 PANEL, AROUND, LEGEND_ROW, LINE = 2.0, 0.55, 0.14, 0.1  # inches: heights
-FONTS = {"font.size": 7, "xtick.labelsize": 6, "ytick.labelsize": 6, "axes.labelsize": 6.5, "axes.titlesize": 6.5,
-         "axes.linewidth": 0.6, "figure.constrained_layout.w_pad": 0.03,
-         "figure.constrained_layout.h_pad": 0.03}  # fmt: skip
-SMALL = 5.5  # points
-LETTERS = 22  # of small text, that an inch has room for
 MOST_PANELS = 6  # values of a second axis of numbers; more make a heat map
 FARTHEST = 3.0  # how far beyond the values the axis shows of a wide interval
 WIDEST = {1: 6, 2: 5, 3: 4}  # numbers below an axis, by panels in a row
@@ -139,9 +134,10 @@ def _line(axes: Axes, dots: Sequence[DrawnRow], look: Mapping[str, Any], drawn: 
     if drawn.swept:
         axes.fill_between(at, low, high, color=look["color"], alpha=0.16, linewidth=0, zorder=2)
     axes.vlines(at, low, high, color=look["color"], linewidth=0.6, zorder=2.5)
+    labels = [visible(dot.record["label"]) for dot in dots if not dot.why]
     axes.plot(at, value, linestyle="-" if drawn.joined else "", linewidth=0.9, markersize=3.2, markeredgewidth=0.7,
-              zorder=3, gid=json.dumps([visible(dot.label) for dot in dots if dot.label]), **look)  # fmt: skip
-    if marks and any(kept := [dot.unbeaten for dot in dots]):
+              zorder=3, gid=json.dumps(labels), **look)  # fmt: skip
+    if marks and any(kept := [bool(dot.record["unbeaten"]) for dot in dots]):
         axes.plot(at[kept], value[kept], **RING)
 
 
@@ -213,7 +209,7 @@ def _around(
     """The legend and the lines above and below; then the figure is as high as it must be."""
     width, height = size
     handles = [
-        Line2D([], [], label=literal(shortened(name, 40)), linewidth=0.9, markersize=3.2, **look)
+        Line2D([], [], label=literal(shortened(name, 40)), linewidth=0.9 * drawn.joined, markersize=3.2, **look)
         for name, look in looks.items()
     ]
     if whys := {dot.why for dot in drawn.dots if dot.why}:
@@ -222,9 +218,9 @@ def _around(
         handles.append(Line2D([], [], color=BAND, linewidth=4, solid_capstyle="butt", label=f"same: within {WITHIN}"))
     for told, look, text in (
         (found and drawn.y == RATIO and found.crossings, CROSSING, "crossing, with its interval"),
-        (found and found.cliffs, CLIFF, "slow by its alignment"),
+        (found and found.cliffs, CLIFF, f"{divided(found.cliffs, found.axis.name)}" if found else ""),
         (found and found.knees, {"color": KNEE, "linestyle": ":", "linewidth": 0.8}, "knee of the reference"),
-        (marks and any(dot.unbeaten for dot in drawn.dots), RING, "no other variant beats it"),
+        (marks and any(dot.record["unbeaten"] for dot in drawn.dots), RING, "no other variant beats it"),
     ):  # fmt: skip
         handles += [Line2D([], [], label=text, **look)] * bool(told)
     longest = max(len(str(handle.get_label())) for handle in handles)
