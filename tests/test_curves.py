@@ -360,7 +360,7 @@ def test_a_panel_for_each_value_of_a_facet_and_of_the_axes_that_are_left() -> No
     found = run("relu,swiglu", seq_len=(1, 64), dtype="float32,bfloat16", d_model=(64, 96))
     titles = [axes.get_title(loc="left") for axes in plotted(found, x="seq_len", facet="dtype").axes]
     assert titles == ["float32, d_model 64", "bfloat16, d_model 64", "float32, d_model 96", "bfloat16, d_model 96"]
-    points = plotted(found, x="params", y="latency", facet="seq_len").axes[-1]
+    points = plotted(found, x="params", y="latency", facet="seq_len").axes[7]
     widths = {2 * 64 * 256, 3 * 64 * 168, 2 * 96 * 384, 3 * 96 * 256}
     assert {round(1e3 * x) for line in points.lines for x in line.get_xdata()} <= widths
     assert points.get_xlabel() == "params (k)"

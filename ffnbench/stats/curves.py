@@ -20,7 +20,7 @@ from ffnbench.plan import Case, Group, Plan
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.ceilings import needed_by
 from ffnbench.stats.interval import CONFIDENCE, Mean, Part, student, whole
-from ffnbench.stats.pairs import Pairs, is_told, pairs_of
+from ffnbench.stats.pairs import Pair, Pairs, is_told, pairs_of
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.verdict import SAME_WITHIN, control_slack, holm
 
@@ -184,14 +184,16 @@ class _Line:
             if variant_of(group, case) == variant and is_told(self.report, case.label)
         }  # fmt: skip
 
-    @cached_property
-    def flops(self) -> dict[str, dict[float, float | None]]:
-        """What a call of each variant needs, at each value of the axis."""
+    def against(self, one: str, other: str) -> dict[float, Pair]:
+        """What is known of two variants along the axis."""
+        mine, others = self.labels(one), self.labels(other)
+        known = {x: self.pairs.get((mine[x], others[x])) for x in mine if x in others}
+        return {x: pair for x, pair in known.items() if pair}
+
+    def flops(self, variant: str) -> dict[float, float | None]:
+        """What a call needs along the axis."""
         plan, cost = self.report.plan, self.report.cost
-        return {
-            variant: {x: needed_by(plan.case(label), cost(label)).flops for x, label in self.labels(variant).items()}
-            for variant in self.variants
-        }
+        return {x: needed_by(plan.case(label), cost(label)).flops for x, label in self.labels(variant).items()}
 
     def seconds(self, variant: str) -> dict[float, Mean]:
         """The mean log of seconds along the axis."""
@@ -203,25 +205,22 @@ class _Line:
         """The log of the time of a FLOP along the axis, of a variant whose FLOPs change along it: over the time of one
         whose FLOPs do not, where there is one, for cells are measured one after another.
         """
-        steady = [name for name, flops in self.flops.items() if len(set(flops.values())) == 1]
+        steady = [name for name in self.variants if len(set(self.flops(name).values())) == 1]
         if variant in steady:
             return {}
-        times = {x: mean.mean for x, mean in self.seconds(variant).items()}
+        means, counted = self.seconds(variant), self.flops(variant)
         if steady:
-            mine, others = self.labels(variant), self.labels(steady[0])
-            pairs = {x: self.pairs.get((mine[x], others[x])) for x in mine if x in others}
-            times = {x: pair.mean.mean for x, pair in pairs.items() if pair}
-        return {x: time - math.log(flops) for x, time in times.items() if (flops := self.flops[variant][x])}
+            means = {x: pair.mean for x, pair in self.against(variant, steady[0]).items()}
+        return {x: mean.mean - math.log(flops) for x, mean in means.items() if (flops := counted[x])}
 
     def crossings(self, cliffs: Sequence[Cliff]) -> Iterator[Crossing]:
         """Of every two variants; along widths one, and not by way of those that a cliff makes slow."""
         slack = control_slack(self.report)
         for other, one in combinations(self.variants, 2):
-            slow = {x for cliff in cliffs for x in cliff.values
-                    if cliff.within == self.within and cliff.variant in (one, other)}  # fmt: skip
-            mine, others = self.labels(one), self.labels(other)
-            known = [(x, self.pairs.get((mine[x], others[x]))) for x in mine if x in others and x not in slow]
-            places = [Place(self.axis.place(x), pair.mean, pair.side) for x, pair in known if pair]
+            told = [cliff for cliff in cliffs if cliff.within == self.within and cliff.variant in (one, other)]
+            slow = {x for cliff in told for x in cliff.values}
+            known = {x: pair for x, pair in self.against(one, other).items() if x not in slow}
+            places = [Place(self.axis.place(x), pair.mean, pair.side) for x, pair in known.items()]
             found = list(turns(places))
             for first, last in found if self.axis.name != WIDTH or len(found) == 1 else ():
                 value, low, high = map(self.axis.value, where(places, first, last, slack))

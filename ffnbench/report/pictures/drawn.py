@@ -77,7 +77,7 @@ class Drawn:
     @cached_property
     def axis(self) -> Axis:
         """What x has, as an axis; texts stand at their numbers."""
-        values = range(len(self.texts)) if self.texts else {x / self.x_unit[0] for x in self.found(self.x)}
+        values = range(len(self.texts)) if self.texts else {x / self.units[self.x][0] for x in self.found(self.x)}
         return Axis(self.x, tuple(map(float, sorted(values))))
 
     @cached_property
@@ -87,16 +87,13 @@ class Drawn:
         return [] if all(map(_is_number, found)) else list(dict.fromkeys(map(str, found)))
 
     @cached_property
-    def x_unit(self) -> tuple[float, str]:
-        """What x is divided by, and its name."""
-        return (1.0, self.x) if self.swept or self.texts else self._unit(self.x)
-
-    @cached_property
-    def y_unit(self) -> tuple[float, str]:
-        """What y is divided by, and its name."""
-        return self._unit(self.y)
+    def units(self) -> dict[str, tuple[float, str]]:
+        """What x and y are divided by, and their names."""
+        return {key: self._unit(key) for key in (self.x, self.y)}
 
     def _unit(self, key: str) -> tuple[float, str]:
+        if key == self.x and (self.swept or self.texts):
+            return 1.0, key
         if key == RATIO:
             plan = self.report.plan
             names = {variant_of(group, plan.case(group.reference)) for group in plan.groups}
@@ -148,15 +145,15 @@ class Drawn:
 
     def _dot(self, group: Group, record: Record) -> DrawnRow:
         x, value, unit = value_at(group, record, self.x), record.get(self.y), "_s" if self.y.endswith("_s") else ""
-        at = self.texts.index(str(x)) if self.texts else x / self.x_unit[0]
+        at = self.texts.index(str(x)) if self.texts else x / self.units[self.x][0]
         order = at if self.along == self.x else group.values.get(self.along, at)
         dot = DrawnRow(record, at, order, group.values.get(self.held))
         busy = self.y == RATIO and record["verdict"] == Verdict.BUSY.value
         if value is None or busy or (self.y in TIMED and not is_told(self.report, record["label"])):
             return replace(dot, why=verdict_text(self.report, record["label"])[0] or "not known")
         ends = (record.get(f"{self.y.removesuffix(unit)}{end}{unit}") for end in ("_low", "_high"))
-        low, high = ((value if end is None else end) / self.y_unit[0] for end in ends)
-        return replace(dot, value=value / self.y_unit[0], low=low, high=high)
+        low, high = ((value if end is None else end) / self.units[self.y][0] for end in ends)
+        return replace(dot, value=value / self.units[self.y][0], low=low, high=high)
 
 
 def within_text(values: Mapping[str, Any]) -> str:

@@ -69,7 +69,7 @@ def heat_figure(drawn: Drawn, up: Axis) -> Figure:
         bar = figure.colorbar(image, ax=grid, pad=0.02, aspect=30)
         bar.set_ticks(ticks.tolist(), labels=[digits(tick) for tick in ticks], minor=False)
         bar.ax.minorticks_off()
-        bar.set_label(literal(drawn.y_unit[1]) + TILDE * (drawn.y == RATIO), fontsize=6.5)
+        bar.set_label(literal(drawn.units[drawn.y][1]) + TILDE * (drawn.y == RATIO), fontsize=6.5)
         below = [part for line in sweep_line(drawn.report) for part in textwrap.wrap(line, int(across * LETTERS))]
         figure.supxlabel("\n".join(map(literal, below)), fontsize=SMALL, x=0.01, ha="left")
     return figure

@@ -25,7 +25,7 @@ from ffnbench.report.pictures.ratios import BAND, SIDE_BY_SIDE, TICKS, about
 from ffnbench.report.tables.sweeps import divided, sweep_line
 from ffnbench.report.tables.words import WITHIN
 from ffnbench.result import Report
-from ffnbench.stats.curves import Findings, axes_of, findings, variant_of
+from ffnbench.stats.curves import Crossing, Findings, axes_of, findings, variant_of
 from ffnbench.stats.verdict import SAME_WITHIN
 from ffnbench.streams import visible
 
@@ -73,11 +73,11 @@ def _curves(drawn: Drawn, *, marks: bool) -> Figure:
                 _mark(axes, found, title, drawn, series)
             axes.set_title(literal(shortened(title, 60)), loc="left", pad=3)
             if number + columns >= len(panels):
-                axes.set_xlabel(literal(drawn.x_unit[1]), labelpad=1)
+                axes.set_xlabel(literal(drawn.units[drawn.x][1]), labelpad=1)
                 axes.tick_params(labelbottom=True)
         _limits(grid.flat[0], drawn)
         for axes in grid[:, 0]:
-            axes.set_ylabel(literal(shortened(drawn.y_unit[1], 40)), labelpad=2)
+            axes.set_ylabel(literal(shortened(drawn.units[drawn.y][1], 40)), labelpad=2)
         _around(figure, drawn, looks, (COLUMN if columns == 1 else PAGE, PANEL * rows), found, marks=marks)
     return figure
 
@@ -164,7 +164,7 @@ def _mark(axes: Axes, found: Findings, title: str, drawn: Drawn, series: Mapping
     """A bar over the interval of each crossing, where the two lines meet; wedges at a cliff; the knee upright."""
     for crossing in found.crossings * (drawn.y == RATIO):
         if within_text(crossing.within) == title:
-            y = _height(series, (crossing.variant, crossing.than), crossing.at.value, drawn)
+            y = _height(series, crossing, drawn)
             ends = [crossing.at.low, crossing.at.value, crossing.at.high]
             axes.plot(ends, [y] * 3, markevery=[1], **CROSSING)
     for cliff in found.cliffs:
@@ -178,15 +178,13 @@ def _mark(axes: Axes, found: Findings, title: str, drawn: Drawn, series: Mapping
             axes.axvline(knee.at.value, color=KNEE, linewidth=0.8, linestyle=":", zorder=1)
 
 
-def _height(series: Mapping[str, Sequence[DrawnRow]], pair: tuple[str, str], at: float, drawn: Drawn) -> float:
+def _height(series: Mapping[str, Sequence[DrawnRow]], crossing: Crossing, drawn: Drawn) -> float:
     """Where two lines of ratios meet: at 1 for one that meets the reference."""
-    axis, heights = drawn.axis, []
-    for name in pair:
-        if name in drawn.variants:
-            known = [dot for dot in series.get(name, ()) if not dot.why]
-            places, values = [axis.place(dot.at) for dot in known], [math.log(dot.value) for dot in known]
-            heights.append(math.exp(np.interp(axis.place(at), places, values)))
-    return 1.0 if len(heights) < len(pair) else float(np.mean(heights))
+    if not {crossing.variant, crossing.than} <= set(drawn.variants):
+        return 1.0
+    known = [dot for dot in series[crossing.variant] if not dot.why]
+    places, logs = [drawn.axis.place(dot.at) for dot in known], [math.log(dot.value) for dot in known]
+    return math.exp(np.interp(drawn.axis.place(crossing.at.value), places, logs))
 
 
 def _limits(axes: Axes, drawn: Drawn) -> None:
