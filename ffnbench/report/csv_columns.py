@@ -35,6 +35,7 @@ class CaseRow:
     report: Report
     case: Case
     rounds: Rounds
+    unbeaten: bool | None = None
 
     @property
     def work(self) -> Workload:
@@ -222,7 +223,7 @@ COLUMNS: Columns = {
     **_seconds(DEVICE_TIME),
     **_seconds(HOST_TIME),
     "launch_bound": lambda row: launch_bound(row.report, row.case.label),
-    "unbeaten": lambda row: unbeaten(row.report).get(row.case.label),
+    "unbeaten": lambda row: row.unbeaten,
 }
 CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
 LATENCY_KEYS = ("latency_s", "latency_low_s", "latency_high_s")
@@ -243,7 +244,11 @@ def case_records(report: Report, keys: Iterable[str] = COLUMNS) -> list[Record]:
     if keys is COLUMNS and (known := vars(report).get(RECORDS)) is not None:  # of the table, and then of a file
         return list(known)
     table, keys_ = table_of(report), tuple(keys)
-    rows = (CaseRow(report=report, case=case, rounds=table.row(case.label)) for case in report.plan.shown)
+    best = unbeaten(report) if "unbeaten" in keys_ else {}
+    rows = (
+        CaseRow(report=report, case=case, rounds=table.row(case.label), unbeaten=best.get(case.label))
+        for case in report.plan.shown
+    )
     counted = report.environment is None and not report.samples
     wanted = [(key, COLUMNS[key]) for key in keys_ if not (counted and key in OF_SAMPLES)]
     found = []
