@@ -12,10 +12,10 @@ from itertools import zip_longest
 from typing import Any, TypeVar
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import CONTROL, Group, Plan
+from ffnbench.plan import Kind, Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.result import Around, Judged, Report, Verdict
-from ffnbench.stats.rounds import Table
+from ffnbench.stats.rounds import table_of
 
 LOOKS = 2  # after which a cell may be decided: the cells that the first visit leaves undecided have another
 FIRST_VISITS = 0.6  # of the budget; what they leave goes to the cells that are not decided
@@ -24,12 +24,9 @@ R = TypeVar("R", bound=Report)
 
 def cells_of(plan: Plan) -> tuple[Plan, ...]:
     """A plan of each group; one that has a single group stands for itself."""
-    return tuple(_cell(plan, group) for group in plan.groups) if plan.is_sweep else (plan,)
-
-
-def _cell(plan: Plan, group: Group) -> Plan:
-    control = tuple(case for case in plan.cases if case.label == CONTROL and group.reference == plan.reference)
-    return replace(plan, cases=(*group.cases, *control), reference=group.reference, notes=())
+    if not plan.is_sweep:
+        return (plan,)
+    return tuple(replace(plan, cases=group.cases, reference=group.reference, notes=()) for group in plan.groups)
 
 
 def with_budget(cell: Plan, seconds: float) -> Plan:
@@ -42,16 +39,22 @@ def first_visit_s(plan: Plan, cells: int) -> float:
     return FIRST_VISITS * (plan.protocol.budget_s or 0.0) / cells
 
 
-def is_whole(cell: Plan, found: Report) -> bool:
-    """Whether all that has not failed of a cell was measured by enough workers, and judged where anything was."""
-    here = [case.label for case in cell.cases if not found.failure(case.label)]
-    failed = frozenset(failure.case for failure in found.failures)
-    timed = "latency" not in cell.metrics or (
-        Table(cell, found.samples, failed=failed).whole_workers >= cell.protocol.workers
-    )
-    judged = not found.judged or all(found.judgement(label) for label in here)
-    there = {case.label for case in found.plan.cases} >= {case.label for case in cell.cases}
-    return there and (not here or (bool(found.samples) and timed and judged))
+def whole(found: Report, cells: Sequence[Plan]) -> list[Plan]:
+    """The cells of which all that has not failed was measured by enough workers, and judged where anything was. The
+    report is a part of theirs.
+    """
+    there = {case.label for case in found.plan.cases}
+    sampled, judged = ({one.case for one in many} for many in (found.samples, found.judged))
+    alive, rounds = there - {failure.case for failure in found.failures}, table_of(found).rounds
+
+    def is_whole(cell: Plan) -> bool:
+        here = {case.label for case in cell.cases} & alive
+        timed = "latency" not in cell.metrics or all(
+            len(rounds.get(label, ())) >= cell.protocol.workers for label in here
+        )
+        return cell.reference in there and here <= sampled and timed and (not judged or here <= judged)
+
+    return [cell for cell in cells if is_whole(cell)]
 
 
 def undecided(found: Report, cells: Sequence[Plan]) -> list[Plan]:
@@ -167,8 +170,11 @@ def of_shards(parts: Sequence[R]) -> R:
     cells = [cell for turn in zip_longest(*(cells_of(part.plan) for part in ordered)) for cell in turn if cell]
     cases = tuple(case for cell in cells for case in cell.cases)
     first = ordered[0].plan
-    whole = replace(first, cases=cases, reference=cells[0].reference, request=replace(first.request, shard=None))  # type: ignore[type-var]
-    return joined(ordered, whole)
+    protocol = replace(first.protocol, looks=max(part.plan.protocol.looks for part in ordered))
+    request = replace(first.request, shard=None)  # type: ignore[type-var]
+    return joined(
+        ordered, replace(first, cases=cases, reference=cells[0].reference, request=request, protocol=protocol)
+    )
 
 
 def shard(plan: Plan, number: int, of: int) -> Plan:
@@ -184,14 +190,18 @@ def shard(plan: Plan, number: int, of: int) -> Plan:
 
 
 def is_part(found: Report, plan: Plan) -> bool:
-    """Whether a saved report is of cases of this plan alone, measured in the same way."""
+    """Whether a saved report is of cells of this plan alone, measured in the same way."""
     by_label = {case.label: case for case in plan.cases}
+    there = {case.label for case in found.plan.cases}
+    cells = ({case.label for case in cell.cases} for cell in cells_of(plan))
+    if plan.kind != Kind.BLOCK.value and any(0 < len(cell & there) < len(cell) for cell in cells):
+        return False  # a block's textbook forms may be left out
     for there in found.plan.cases:
         case = by_label.get(there.label)
         if case is None or replace(case, workload=case.workload.on(there.workload.device)) != there:
             return False
     ours = plan.protocol
-    return replace(found.plan.protocol, budget_s=ours.budget_s, looks=ours.looks) == ours
+    return not found.repeats and replace(found.plan.protocol, budget_s=ours.budget_s, looks=ours.looks) == ours
 
 
 def restricted(found: R, cells: Sequence[Plan]) -> R:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
@@ -116,7 +117,7 @@ def read_journal(content: bytes, path: str) -> Report:
         except ValueError as problem:
             raise ValueError(f"line {number}: {problem}") from problem
         runs[-1].append(found)
-    made = _of_cells([run for run in map(_run, runs) if run.samples or run.failures])
+    made = [run for run in _of_cells(map(_run, runs)) if run.samples or run.failures]
     if not any(run.samples for run in made):
         raise FfnbenchError(f"{path!r} is the journal of a run that ended before it had a sample", "remove it")
     first, *later = made
@@ -126,19 +127,17 @@ def read_journal(content: bytes, path: str) -> Report:
     return replace(found, warnings=(*found.warnings, Note(text=ENDED, kind=NoteKind.GENERAL)))
 
 
-def _of_cells(runs: list[Report]) -> list[Report]:
-    """The runs of the whole plan. A sweep has a run of each cell; one that is done stands as it is behind what it found
-    on the way, and two of one cell belong together. Without such there may be several runs of each.
+def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
+    """The runs of the whole plan. A sweep begins with a report of all its cells and has a run of each; one that is done
+    stands as it is behind what it found on the way, and two of one cell belong together.
     """
-    done = [run for run in runs if not run.interrupted]
-    if done:
-        last = runs[-1]
-        return [joined([*done, last] if last.interrupted else done)]
-    turns: dict[tuple[str, ...], list[Report]] = {}
+    turns: list[list[Report]] = [[]]
     for run in runs:
-        turns.setdefault(tuple(case.label for case in run.plan.cases), []).append(run)
-    first = next(iter(turns.values()), [])
-    return [joined([turn[k] for turn in turns.values() if k < len(turn)]) for k in range(len(first))]
+        turns += [[]] * run.plan.is_sweep
+        turns[-1] = [*turns[-1], run]
+    for turn in turns:
+        done = [run for run in turn if not run.interrupted]
+        yield from [joined([*done, *(run for run in turn[-1:] if run.interrupted)])] if done else turn
 
 
 def _run(lines: list[Any]) -> Report:
@@ -173,6 +172,4 @@ def _read(line: bytes) -> Any:
     if not isinstance(data, dict) or len(data) != 1 or next(iter(data)) not in KINDS:
         raise ValueError(f"expected one of {', '.join(KINDS)}")
     [(name, value)] = data.items()
-    if isinstance(value, dict):
-        value.pop("seal", None)  # of cases and costs, in older files
     return jsonable.decode(KINDS[name], value)
