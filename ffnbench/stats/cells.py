@@ -196,9 +196,9 @@ def is_part(found: Report, plan: Plan) -> bool:
     cells = ({case.label for case in cell.cases} for cell in cells_of(plan))
     if plan.kind != Kind.BLOCK.value and any(0 < len(cell & there) < len(cell) for cell in cells):
         return False  # a block's textbook forms may be left out
-    for there in found.plan.cases:
-        case = by_label.get(there.label)
-        if case is None or replace(case, workload=case.workload.on(there.workload.device)) != there:
+    for known in found.plan.cases:
+        case = by_label.get(known.label)
+        if case is None or replace(case, workload=case.workload.on(known.workload.device)) != known:
             return False
     ours = plan.protocol
     return not found.repeats and replace(found.plan.protocol, budget_s=ours.budget_s, looks=ours.looks) == ours

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
@@ -20,6 +21,11 @@ from ffnbench.result import Environment, Failure, Inputs, Judged, Report, Roof, 
 from ffnbench.stats.cells import joined
 from ffnbench.stats.verdict import with_figures, with_suspects
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 SUFFIX = ".journal"
 HEAD = {"ffnbench journal": 1}
 Found = Report | Plan | Environment | Sample | Failure | Note | Roof | Judged | Inputs
@@ -28,31 +34,48 @@ ENDED = "recovered from a run that was killed: what it had measured by then"
 
 
 class Journal:
-    """The journal of an output while it is written, mode 600. One that can't be is given up, and `problem` says why.
+    """The journal of an output while it is written, mode 600. One that can't be is given up, and `tell` is told why.
 
-    One that is there already is never written to: its place is taken, with `over`, once the first line stands.
+    One that is there already is never written to: its place is taken, with `over`, once the first line stands. Raises
+    FfnbenchError where another process writes to that.
     """
 
-    def __init__(self, output: Path, *, over: bool = False) -> None:
-        self.problem = ""
+    def __init__(self, output: Path, tell: Callable[[str], None], *, over: bool = False) -> None:
         self.path: Path | None = None  # of its own
+        self._tell = tell
         self._file: BinaryIO | None = None
         self._samples = False
         self._over: Path | None = None
+        self._held = ExitStack()  # files that nobody else goes on with meanwhile
         path = journal_of(output)
-        if over and path.exists():
-            self._over, path = path, path.with_name(f"{path.name}.new")
-            path.unlink(missing_ok=True)
         try:  # exclusively: what is there is another's, and a link is not followed
+            if over and path.exists():
+                self._hold(path.open("rb"))
+                self._over, path = path, path.with_name(f"{path.name}.new")
+                path.unlink(missing_ok=True)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            told = f"{path} is of a run that was killed, or that runs now: ffnbench report {path}"
-            self.problem = f"no journal is kept: {told}"
+            tell(f"no journal is kept: {path} is of a run that was killed, or that runs now: ffnbench report {path}")
         except OSError as problem:
-            self.problem = f"no journal is kept beside {str(output)!r}: {problem.strerror}"
+            tell(f"no journal is kept beside {str(output)!r}: {problem.strerror}")
         else:
             self.path, self._file = path, os.fdopen(handle, "wb", buffering=0)
+            self._hold(self._file)
             self._write(HEAD)
+
+    def _hold(self, file: BinaryIO) -> None:
+        """Until the end of this journal, or of this process."""
+        self._held.enter_context(file)
+        if fcntl is None:
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._held.close()
+            told = f"--resume: {file.name} is of a run that goes on now"
+            raise FfnbenchError(told, "wait until it ends (--wait), or give -o another file") from None
+        except OSError:  # a file system without locks
+            return
 
     def add(self, found: Found) -> None:
         """One line more."""
@@ -61,28 +84,27 @@ class Journal:
         self._write({name: jsonable.encode(found)})
         if isinstance(found, Report):
             self._samples = self._samples or bool(found.samples)
-        if self._over is not None and self.path is not None:
+        if self._over is not None and self.path is not None and self._file is not None:
             os.replace(self.path, self._over)
             self.path, self._over = self._over, None
 
     def _write(self, line: dict[str, Any]) -> None:
         if self._file is None:
             return
+        left = memoryview(jsonable.text_of(line).encode() + b"\n")
         try:
-            self._file.write(jsonable.text_of(line).encode() + b"\n")
+            while left:  # what a disk has no room for is not written, and the next time refused
+                left = left[self._file.write(left) :]
         except OSError as problem:  # a full disk is no reason to lose the run itself
-            self.problem = f"the journal {str(self.path)!r} ends here: {problem.strerror}"
-            self._file.close()
+            self._tell(f"the journal {str(self.path)!r} ends here: {problem.strerror}")
             self._file = None
 
     def close(self, *, keep: bool) -> bool:
         """End it, and remove it unless it is to be kept and holds samples; whether it is left."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        left = keep and self._samples
+        left = keep and self._samples and self._over is None
         if self.path is not None and not left:
             self.path.unlink(missing_ok=True)
+        self._held.close()
         return left and self.path is not None
 
 
