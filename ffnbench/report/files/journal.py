@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -121,8 +122,8 @@ def is_journal(content: bytes) -> bool:
 def read_journal(content: bytes, path: str) -> Report:
     """The report of a journal, as of a run that was interrupted. The last line may be torn, and is then dropped.
 
-    Raises ValueError for any other line that does not fit, FfnbenchError where there is no sample. Later runs become
-    repeats where they are of the same cases.
+    Raises FfnbenchError for any other line that does not fit, and where there is no sample. Later runs become repeats
+    where they are of the same cases.
     """
     whole, _, _ = content.rpartition(b"\n")
     head, *lines = whole.split(b"\n")
@@ -137,7 +138,8 @@ def read_journal(content: bytes, path: str) -> Report:
             elif not runs:
                 raise ValueError("nothing says yet what was measured")
         except ValueError as problem:
-            raise ValueError(f"line {number}: {problem}") from problem
+            hint = f"head -n {number - 1} {shlex.quote(path)} > whole.journal keeps what stands before it"
+            raise FfnbenchError(f"{path!r} is not a whole journal: line {number}: {problem}", hint) from problem
         runs[-1].append(found)
     made = [run for run in _of_cells(map(_run, runs)) if run.samples or run.failures]
     if not any(run.samples for run in made):
