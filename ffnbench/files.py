@@ -7,9 +7,15 @@ import select
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.units import IEC, quantity
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 MOST_BYTES = 1 << 28
 WRITER_S = 1.0  # so long a pipe is waited for that nobody has opened for writing
@@ -32,6 +38,18 @@ def content_of(path: str | Path, hint: str = "is the path right?") -> bytes:
         why = getattr(problem, "strerror", None) or str(problem)
         raise FfnbenchError(f"cannot read {str(path)!r}: {why}", hint) from problem
     return content
+
+
+def locked(file: BinaryIO) -> bool:
+    """Whether no other process holds this file: this one does, until it is closed. True where there are no locks."""
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without them
+        pass
+    return True
 
 
 def _begun(pipe: int) -> bytes:

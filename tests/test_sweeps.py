@@ -278,7 +278,7 @@ def test_samples_are_looked_at_once_and_not_by_each_cell() -> None:
 
     found, plan = simulated("usual", 5, "a=relu,b=relu"), prepared("a=relu,b=relu").plan
     cells = cells_of(plan)
-    assert whole(replace(found, samples=Looked(found.samples)), cells) == list(cells)
+    assert whole(replace(found, samples=Looked(found.samples)), cells).plan.cases == plan.cases
     assert Looked.times < len(cells)
 
 

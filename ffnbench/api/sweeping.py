@@ -18,12 +18,11 @@ from ffnbench.result import Environment, Report
 from ffnbench.run.log import Finder
 from ffnbench.run.what_fits import too_large
 from ffnbench.stats.cells import (
+    FIRST_VISITS,
     LOOKS,
     cells_of,
-    first_visit_s,
     is_part,
     joined,
-    restricted,
     undecided,
     whole,
     with_budget,
@@ -48,14 +47,14 @@ class Sweep:
         """Every cell that is not known yet; then the undecided ones once more, for as long as is left."""
         plan = self.prepared.plan
         cells = cells_of(plan)
-        known = {cell.reference for cell in self._known(cells)}
-        again = len(known) == len(cells)
+        known = self._known(cells)
+        left = [cell for cell in cells if cell.reference not in known]
+        again = not left
         if plan.protocol.precision is not None:
             self.looks = max(1 if again else LOOKS, self.before.plan.protocol.looks if self.before else 1)
         try:
             with termination_as_interruption():
-                left = self._that_fit([cell for cell in cells if cell.reference not in known])
-                done = self._visit(left, first_visit_s(plan, len(cells)))
+                done = self._visit(self._that_fit(left), FIRST_VISITS * (plan.protocol.budget_s or 0.0) / len(cells))
                 if done and plan.protocol.budget_s is not None:
                     self._again(cells, plan.protocol.budget_s, looks=again)
         except KeyboardInterrupt:
@@ -71,8 +70,8 @@ class Sweep:
         found = joined(self.parts, replace(plan, protocol=replace(plan.protocol, looks=self.looks)))
         return replace(found, costs=self.prepared.costs_of(found.plan))
 
-    def _known(self, cells: Sequence[Plan]) -> list[Plan]:
-        """The cells that were measured before. Raises FfnbenchError where that was another plan. The journal begins
+    def _known(self, cells: Sequence[Plan]) -> set[str]:
+        """The cases that were measured before. Raises FfnbenchError where that was another plan. The journal begins
         with them.
         """
         plan, before = self.prepared.plan, self.before
@@ -81,11 +80,11 @@ class Sweep:
                 "--resume: what stands there was measured for another plan",
                 "give -o another file, or leave --resume out",
             )
-        known = whole(before, cells) if before is not None else []
-        if before is not None and known:
-            self.parts.append(as_shown(restricted(before, known)))
-        self.sink.journal(self.parts[0] if known else new_report(plan, self.prepared.costs))
-        return known
+        start = new_report(plan, self.prepared.costs)
+        if before is not None and (known := whole(before, cells)).plan.cases:
+            self.parts.append(start := as_shown(known))
+        self.sink.journal(start)
+        return {case.label for part in self.parts for case in part.plan.cases}
 
     def _visit(self, cells: Sequence[Plan], seconds: float) -> bool:
         """Measure these cells one after another; whether nothing ended that early."""

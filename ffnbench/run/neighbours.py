@@ -15,12 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from ffnbench.files import locked
 from ffnbench.result import Around
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 POLL_S = 0.5
 BESIDE = "another run of ffnbench{who} measured on this machine when this one began: they disturb each other"
@@ -35,7 +31,7 @@ def machine_lock(wait: bool, tell: Callable[[str], None], sleep: Callable[[float
 
     With `wait` it is waited for, and `tell` is told so. Where there can be no lock a run is made without.
     """
-    place = Path(tempfile.gettempdir(), f"ffnbench-measuring-{os.getuid()}") if fcntl else None
+    place = Path(tempfile.gettempdir(), f"ffnbench-measuring-{os.getuid()}") if hasattr(os, "getuid") else None
     try:
         mine, who = _take(place) if place else (None, None)
         if who is not None and wait:
@@ -60,9 +56,7 @@ def _take(place: Path) -> tuple[BinaryIO | None, str | None]:
     while True:
         handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         file = os.fdopen(handle, "r+b", buffering=0)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not locked(file):
             number = file.read(20).decode("ascii", "replace").strip()
             file.close()
             return None, f" (process {number})" if number.isdigit() else ""

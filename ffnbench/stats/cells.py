@@ -7,14 +7,14 @@ then goes to the cells that are not decided. `verdict.py` pays for that second l
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import zip_longest
 from typing import Any, TypeVar
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Kind, Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.result import Around, Judged, Report, Verdict
+from ffnbench.result import Judged, Report, Verdict
 from ffnbench.stats.rounds import table_of
 
 LOOKS = 2  # after which a cell may be decided: the cells that the first visit leaves undecided have another
@@ -34,14 +34,9 @@ def with_budget(cell: Plan, seconds: float) -> Plan:
     return replace(cell, protocol=replace(cell.protocol, budget_s=max(LEAST_BUDGET_S, seconds)))
 
 
-def first_visit_s(plan: Plan, cells: int) -> float:
-    """What each cell may take at first."""
-    return FIRST_VISITS * (plan.protocol.budget_s or 0.0) / cells
-
-
-def whole(found: Report, cells: Sequence[Plan]) -> list[Plan]:
-    """The cells of which all that has not failed was measured by enough workers, and judged where anything was. The
-    report is a part of theirs.
+def whole(found: R, cells: Sequence[Plan]) -> R:
+    """A part of these cells without those of which something that has not failed was not measured by enough workers, or
+    not judged where anything was.
     """
     there = {case.label for case in found.plan.cases}
     sampled, judged = ({one.case for one in many} for many in (found.samples, found.judged))
@@ -54,7 +49,20 @@ def whole(found: Report, cells: Sequence[Plan]) -> list[Plan]:
         )
         return cell.reference in there and here <= sampled and timed and (not judged or here <= judged)
 
-    return [cell for cell in cells if is_whole(cell)]
+    kept = {case.label for cell in cells if is_whole(cell) for case in cell.cases}
+    plan = replace(found.plan, cases=tuple(case for case in found.plan.cases if case.label in kept))
+    return replace(restricted(found, plan), interrupted=False)
+
+
+def restricted(found: R, plan: Plan) -> R:
+    """A report of this part of its plan, and what was found of that."""
+    others = {case.label for case in found.plan.cases} - {case.label for case in plan.cases}
+    lists = {one.name: value for one in fields(found) if isinstance(value := getattr(found, one.name), tuple)}
+    kept: dict[str, Any] = {
+        name: tuple(one for one in of if getattr(one, "case", getattr(one, "label", "")) not in others)
+        for name, of in lists.items()
+    }
+    return replace(found, plan=plan, **kept)
 
 
 def undecided(found: Report, cells: Sequence[Plan]) -> list[Plan]:
@@ -97,7 +105,7 @@ def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
         devices=_all(apart, "devices"),
         environment=next((part.environment for part in parts if part.environment), None),
         timer=next((part.timer for part in parts if part.timer), None),
-        around=_around([part.around for part in parts if part.around]),
+        around=max(filter(None, (part.around for part in parts)), key=lambda one: one.others_cpus or 0.0, default=None),
         interrupted=any(part.interrupted for part in parts),
         stopped=next((part.stopped for part in parts if part.stopped), ""),
         limit=parts[-1].limit if len({part.limit for part in parts}) == 1 else "budget",
@@ -142,14 +150,6 @@ def _judged(found: Iterable[Judged]) -> tuple[Judged, ...]:
             why="" if errors else one.why,
         )
     return tuple(by_case.values())
-
-
-def _around(found: Sequence[Around]) -> Around | None:
-    if not found:
-        return None
-    others = [one.others_cpus for one in found if one.others_cpus is not None]
-    stolen = tuple(share for one in found for share in one.stolen)
-    return Around(others_cpus=sum(others) / len(others) if others else None, load=found[0].load, stolen=stolen)
 
 
 def of_shards(parts: Sequence[R]) -> R:
@@ -202,22 +202,3 @@ def is_part(found: Report, plan: Plan) -> bool:
             return False
     ours = plan.protocol
     return not found.repeats and replace(found.plan.protocol, budget_s=ours.budget_s, looks=ours.looks) == ours
-
-
-def restricted(found: R, cells: Sequence[Plan]) -> R:
-    """A report of these cells alone."""
-    labels = {case.label for cell in cells for case in cell.cases}
-    workers = {one.worker for one in found.samples if one.case in labels}
-    own: dict[str, Any] = {
-        name: tuple(one for one in getattr(found, name) if one.case in labels)
-        for name in ("costs", "failures", "judged", "inputs")
-    }
-    return replace(
-        found,
-        plan=replace(found.plan, cases=tuple(case for case in found.plan.cases if case.label in labels)),
-        samples=tuple(one for one in found.samples if one.worker in workers),
-        warnings=tuple(note for note in found.warnings if note.label in labels),
-        interrupted=False,
-        repeats=(),
-        **own,
-    )

@@ -17,15 +17,11 @@ from typing import Any, BinaryIO, get_args
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
+from ffnbench.files import locked
 from ffnbench.plan import Note, NoteKind, Plan
 from ffnbench.result import Environment, Failure, Inputs, Judged, Report, Roof, Sample
 from ffnbench.stats.cells import joined
 from ffnbench.stats.verdict import with_figures, with_suspects
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 SUFFIX = ".journal"
 HEAD = {"ffnbench journal": 1}
@@ -67,24 +63,18 @@ class Journal:
     def _hold(self, file: BinaryIO) -> None:
         """Until the end of this journal, or of this process."""
         self._held.enter_context(file)
-        if fcntl is None:
-            return
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not locked(file):
             self._held.close()
             told = f"--resume: {file.name} is of a run that goes on now"
-            raise FfnbenchError(told, "wait until it ends (--wait), or give -o another file") from None
-        except OSError:  # a file system without locks
-            return
+            raise FfnbenchError(told, "wait until it ends (--wait), or give -o another file")
 
     def add(self, found: Found) -> None:
         """One line more."""
-        self._samples = self._samples or isinstance(found, Sample)
+        self._samples = (
+            self._samples or isinstance(found, Sample) or (isinstance(found, Report) and found.samples != ())
+        )
         name = next(name for name, kind in KINDS.items() if isinstance(found, kind))
         self._write({name: jsonable.encode(found)})
-        if isinstance(found, Report):
-            self._samples = self._samples or bool(found.samples)
         if self._over is not None and self.path is not None and self._file is not None:
             os.replace(self.path, self._over)
             self.path, self._over = self._over, None
