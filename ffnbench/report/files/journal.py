@@ -23,7 +23,6 @@ from ffnbench.result import Environment, Failure, Inputs, Judged, Report, Roof, 
 from ffnbench.stats.cells import joined
 from ffnbench.stats.verdict import with_figures, with_suspects
 
-SUFFIX = ".journal"
 HEAD = {"ffnbench journal": 1}
 Found = Report | Plan | Environment | Sample | Failure | Note | Roof | Judged | Inputs
 KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Found)}
@@ -101,7 +100,7 @@ class Journal:
 
 def journal_of(output: Path) -> Path:
     """Where the journal of an output stands."""
-    return output.with_name(f"{output.name}{SUFFIX}")
+    return output.with_name(f"{output.name}.journal")
 
 
 def is_journal(content: bytes) -> bool:
