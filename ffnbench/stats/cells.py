@@ -12,7 +12,7 @@ from itertools import zip_longest
 from typing import Any, TypeVar
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import Kind, Plan
+from ffnbench.plan import CONTROL, Kind, Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.result import Judged, Report, Verdict
 from ffnbench.stats.rounds import table_of
@@ -23,10 +23,14 @@ R = TypeVar("R", bound=Report)
 
 
 def cells_of(plan: Plan) -> tuple[Plan, ...]:
-    """A plan of each group; one that has a single group stands for itself."""
+    """A plan of each group, the control in that of its reference; one that has a single group stands for itself."""
     if not plan.is_sweep:
         return (plan,)
-    return tuple(replace(plan, cases=group.cases, reference=group.reference, notes=()) for group in plan.groups)
+    control = {plan.reference: tuple(case for case in plan.cases if case.label == CONTROL)}
+    return tuple(
+        replace(plan, cases=(*group.cases, *control.get(group.reference, ())), reference=group.reference, notes=())
+        for group in plan.groups
+    )
 
 
 def with_budget(cell: Plan, seconds: float) -> Plan:
