@@ -25,7 +25,6 @@ from ffnbench.stats.cells import (
     joined,
     undecided,
     whole,
-    with_budget,
 )
 from ffnbench.stats.verdict import with_figures
 
@@ -89,7 +88,8 @@ class Sweep:
     def _visit(self, cells: Sequence[Plan], seconds: float) -> bool:
         """Measure these cells one after another; whether nothing ended that early."""
         for number, cell in enumerate(cells, start=1):
-            planned = cell if cell.protocol.budget_s is None else with_budget(cell, seconds)
+            budget_s = None if cell.protocol.budget_s is None else max(LEAST_BUDGET_S, seconds)
+            planned = replace(cell, protocol=replace(cell.protocol, budget_s=budget_s))
             found = self.visit(planned, self.sink.within(number, len(cells), "group"), self._same_machine)
             self.parts.append(found)
             if found.interrupted or found.stopped:

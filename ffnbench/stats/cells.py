@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, Kind, Plan
-from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.result import Judged, Report, Verdict
 from ffnbench.stats.rounds import table_of
 
@@ -31,11 +30,6 @@ def cells_of(plan: Plan) -> tuple[Plan, ...]:
         replace(plan, cases=(*group.cases, *control.get(group.reference, ())), reference=group.reference, notes=())
         for group in plan.groups
     )
-
-
-def with_budget(cell: Plan, seconds: float) -> Plan:
-    """The cell measured for so long at most."""
-    return replace(cell, protocol=replace(cell.protocol, budget_s=max(LEAST_BUDGET_S, seconds)))
 
 
 def whole(found: R, cells: Sequence[Plan]) -> R:
