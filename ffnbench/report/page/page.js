@@ -16,12 +16,11 @@ function value(cell) {
 const last = (way) => (a, b) => (a === b ? 0 : a === null ? 1 : b === null ? -1 : way * (a < b ? -1 : 1));
 DataTable.type("cell", { order: { asc: last(1), desc: last(-1) } });
 
+// Also what is filtered is HTML: the library reads texts with "&" as such.
 function show(cell, kind) {
-  if (kind === "display") {
-    const colour = Array.isArray(cell) && cell[2];
-    return colour ? `<span class="${colour}">${escaped(cell[0])}</span>` : escaped(text(cell));
-  }
-  return kind === "sort" ? value(cell) : text(cell);
+  if (kind === "sort") return value(cell);
+  const told = escaped(text(cell)), colour = kind === "display" && Array.isArray(cell) && cell[2];
+  return colour ? `<span class="${colour}">${told}</span>` : told;
 }
 
 const FEW = 2; // columns beside the first that a narrow screen has at least, and scrolls

@@ -58,6 +58,7 @@ def page_of(title: str, table: TextTable, reports: Sequence[Report] = (), draw: 
     said = [line for each in shown for line in each.summary]
     warnings = _warnings(report) if report else []
     method = [line for each in shown for line in map(visible, each.details) if line not in warnings]
+    asked = dict.fromkeys(command_of(each) for each in reports if each.plan.request)
     drawn = _pictures(report, draw, _told(shown)) if report and draw else ""
     tables = "".join(_table(number, each) for number, each in enumerate(shown) if each.rows)
     parts = [
@@ -66,7 +67,7 @@ def page_of(title: str, table: TextTable, reports: Sequence[Report] = (), draw: 
         _section("Warnings and notes", _list(warnings)),
         _section("Method", _list(method)),
         _section("Environment", "".join(map(_environment, reports))),
-        _section("The command again", "".join(_command(each) for each in reports if each.plan.request)),
+        _section("The command again", "".join(map(_command, asked))),
     ]
     import itables  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
@@ -218,10 +219,11 @@ def _value(key: str, value: Any) -> str:
     return quantity(value, IEC) if key.endswith("_bytes") else visible(plain_text(value))
 
 
-def _command(report: Report) -> str:
-    """The command that asks the same again, and a button that copies it."""
-    command = escape(visible(command_of(report)))
-    return f'<pre tabindex="0"><code>{command}</code></pre><button type="button" class="copy">Copy</button>'
+def _command(asked: str) -> str:
+    """A command that asks the same again, and a button that copies it."""
+    return (
+        f'<pre tabindex="0"><code>{escape(visible(asked))}</code></pre><button type="button" class="copy">Copy</button>'
+    )
 
 
 def title_of(report: Report) -> str:
