@@ -18,10 +18,10 @@ ATTENTION, CURVES, SIDES, LIMITS = "Attention", "Curves", "Sides", "Limits"
 ARGUMENTS = "Arguments"  # typed by their place
 TAKE_LISTS = "`ffnbench compare` and `ffnbench cost` take lists"
 EXAMPLES = {  # of a list, by the flags that may have one
-    "d_model": "512,1024", "dtype": "float32,bfloat16", "mode": "forward,train", "threads": "1,2", "batch": "1,8",
-    "seq_len": "1,128", "elements": "4096,1048576", "d_ff": "2688..2752/8", "ratio": "2..4/0.5", "dropout": "0,0.1",
-    "device": "cpu,cuda", "time": "wall,device", "cache": "hot,cold", "matmul_precision": "highest,high",
-    "routing": "uniform,skewed",
+    "d_model": "512,1024..4096", "dtype": "float32,bfloat16", "mode": "forward,train", "threads": "1,2..8",
+    "batch": "1,8..64", "seq_len": "1,128..1024", "elements": "4096,64Ki..1Mi", "d_ff": "2688..2752/8",
+    "ratio": "2..4/0.5", "dropout": "0..0.3/0.1", "device": "cpu,cuda", "time": "wall,device", "cache": "hot,cold",
+    "matmul_precision": "highest,high", "routing": "uniform,skewed",
 }  # fmt: skip
 # what others call it; ffn/imported.py has more names, which are too unsure to be taken for a flag
 D_MODEL = ("--hidden-size", "--n-embd", "--embed-dim", "--embedding-dim", "--dim", "--model-dim")

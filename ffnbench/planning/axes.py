@@ -20,11 +20,11 @@ from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.model import ModelSpec
 from ffnbench.names import choose
 from ffnbench.plan import SWEPT, Cache, CompileMode, MatmulPrecision, Point, Time, Value
-from ffnbench.planning.keys import Of, keys_of
-from ffnbench.planning.lists import MOST_CELLS, is_range, several, too_many, written_out
+from ffnbench.planning.keys import KEYS, Of, keys_of
+from ffnbench.planning.lists import MOST_CELLS, cut, is_range, several, too_many, written_out
 from ffnbench.planning.variant_text import Variant, is_variant, parse_scalar, parse_variant
 from ffnbench.planning.workload import device_of, mode_of
-from ffnbench.request import EXAMPLES, AnyRequest, spelling
+from ffnbench.request import EXAMPLES, AnyRequest, VariantList, spelling
 from ffnbench.units import read_number
 
 R = TypeVar("R", bound=AnyRequest)
@@ -53,6 +53,7 @@ READ: Mapping[str, Reader] = {
 }  # fmt: skip
 OF_FLAGS = (*SWEPT, *(key for key in EXAMPLES if key not in (*SWEPT, "elements")))
 SINGLE = {*keys_of(Of.PROCESS, Of.OWN_CODE), "backend"}  # no axis: backends are rows of one cell, by --backend
+OF_KEYS = {key.name: key.pair.partition("=")[2] for key in KEYS} | EXAMPLES  # an example of their values
 WORDS = ("true", "false", "yes", "no", "none")
 
 
@@ -144,24 +145,18 @@ def listed_variants(text: str, models: Mapping[str, ModelSpec] | None = None) ->
             if name in SINGLE or not ("," in value or is_range(value)):
                 kept.append(pair)
                 continue
-            typed = [one.strip() for one in value.split(",")]
-            texts = tuple(dict.fromkeys(written_out(f"@{name}=", typed)))
+            texts = tuple(dict.fromkeys(written_out(f"@{name}=", value, OF_KEYS.get(name, "1..4096"))))
             if axes.setdefault(name, texts) != texts:
-                raise FfnbenchError(
-                    f"two variants have different lists of {name}: an axis has one",
-                    f"give both the same: @{name}={','.join(dict.fromkeys((*axes[name], *texts)))[:60]}"
-                    if len(axes[name]) + len(texts) <= 12 else f"give both the same list of @{name}",
-                )  # fmt: skip
+                told = f"two variants have different lists of {name}: an axis has one"
+                raise FfnbenchError(told, f"give both the same @{name}={value}")
             own.append(name)
         found.append(("@".join(kept), tuple(own)))
-    if not found:
-        raise FfnbenchError("no variant given", "for example --variants relu,gelu,swiglu")
     return Listed(tuple(found), axes, models or {})
 
 
 def _parts(text: str, models: Mapping[str, ModelSpec]) -> list[str]:
     found: list[str] = []
-    for part in (part.strip() for part in text.split(",") if part.strip()):
+    for part in cut("", text, VariantList.variants):
         key = found[-1].rpartition("@")[2].partition("=")[0].strip().replace("-", "_") if found else ""
         head = part.partition("@")[0].strip()
         if found and "@" in found[-1] and key not in SINGLE and head not in models and _goes_on(key, head):
@@ -172,8 +167,8 @@ def _parts(text: str, models: Mapping[str, ModelSpec]) -> list[str]:
 
 
 def _goes_on(key: str, text: str) -> bool:
-    """Whether a part is one more value of a key. No name of a variant begins with a digit."""
-    if text[:1].isdigit():
+    """Whether a part is one more value of a key. No name of a variant begins as a number."""
+    if text.lstrip("-.")[:1].isdigit():
         return ":" not in text and "=" not in text
     if is_variant(text):
         return False

@@ -23,7 +23,7 @@ from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, Workload, c
 from ffnbench.planning.axes import READ, CellAsked, Listed, axes_of, listed_variants
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.keys import WORKLOAD_KEYS
-from ffnbench.planning.lists import several
+from ffnbench.planning.lists import cut, several
 from ffnbench.planning.variant_text import Variant, as_activation_variant, as_model_variant
 from ffnbench.planning.widths import Sizer
 from ffnbench.planning.workload import labels_of, lacks, parse_backends, refuse_lacking, workload_of
@@ -48,7 +48,7 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     )
     _refuse_twins(rows)
     axes = axes_of(asked, keys=listed.axes)
-    _refuse_own_values(axes.flags, variants)
+    refuse_own_values(axes.flags, variants)
     references, sizers = _references(request.reference, rows), _Sizers(probe)
     found = [_group(cell, rows_at(cell.keys), references, sizers) for cell in axes.cells()]
     cases = tuple(case for group in found for case in group.cases)
@@ -196,7 +196,7 @@ def identify(variant: Variant, probe: Probe) -> Variant:
     return as_activation_variant(variant, own) if own else variant
 
 
-def _refuse_own_values(swept: Set[str], variants: Iterable[Variant]) -> None:
+def refuse_own_values(swept: Set[str], variants: Iterable[Variant]) -> None:
     """A variant has no value of its own of what groups differ in: it is the same in all."""
     for variant in variants:
         if own := sorted((variant.workload_keys.keys() | dict(variant.arguments).keys()) & swept):
@@ -232,8 +232,8 @@ def _references(label: str | None, rows: list[_Row]) -> list[str]:
 
 
 def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(part.strip() for part in request.metrics.split(",") if part.strip()))
-    for name in names or ("",):
+    names = tuple(dict.fromkeys(cut("--metrics ", request.metrics, CompareRequest.metrics)))
+    for name in names:
         if name not in METRIC_GROUPS:
             raise FfnbenchError(
                 f"unknown metric {name!r}", hint_for(name, METRIC_GROUPS, "metrics: " + ", ".join(METRIC_GROUPS))

@@ -23,9 +23,9 @@ from ffnbench.plan import (
     Mode,
     Time,
     Workload,
-    values_of,
 )
 from ffnbench.planning.keys import flag, number
+from ffnbench.planning.lists import cut
 from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant
 from ffnbench.request import CompareRequest
 
@@ -178,10 +178,8 @@ def lacks(ffn: AnySpec, work: Workload) -> str:
 
 
 def parse_backends(text: str) -> tuple[Backend, ...]:
-    """One backend, `eager,onednn`, or `all`, each once; raises FfnbenchError for none, and for unknown ones."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
-        raise FfnbenchError("no backend given", "backends: " + ", ".join((*values_of(Backend), ALL)))
+    """One backend, `eager,onednn`, or `all`, each once; raises FfnbenchError for an empty name, and an unknown one."""
+    parts = cut("--backend ", text, "eager,packed")
     return tuple(Backend) if ALL in parts else tuple(dict.fromkeys(choose(Backend, "backend", part) for part in parts))
 
 
