@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import random
@@ -14,6 +15,7 @@ from conftest import FakeLaunch, KnownProber
 
 import ffnbench
 from ffnbench import api
+from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
 from ffnbench.planning.activations import plan_timing
 from ffnbench.planning.block import lengths_of, plan_block
@@ -124,6 +126,14 @@ def test_python_takes_arrays() -> None:
     assert points(report.plan) == [
         {"d_model": d, "ratio": r, "dtype": t} for d, r, t in product((64, 96), (2.0, 3.0), ("float32", "bfloat16"))
     ]
+
+
+def test_python_is_told_of_arguments() -> None:
+    assert points(ffnbench.cost("relu", seq_len=range(8, 0, -2)).plan) == [{"seq_len": n} for n in (2, 4, 6, 8)]
+    with pytest.raises(FfnbenchError, match=r"^seq_len='1\.\.10/20' has a step") as caught:
+        ffnbench.cost("relu", seq_len="1..10/20")
+    argument = caught.value.hint.removeprefix("for example seq_len=")
+    assert len(ffnbench.cost("relu", seq_len=ast.literal_eval(argument)).plan.groups) > 1
 
 
 def test_block_and_activations() -> None:

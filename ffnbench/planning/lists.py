@@ -85,8 +85,8 @@ def several(name: str, value: Any, read: Callable[[Any], T]) -> tuple[T, ...]:
     """The values of a field that may be a list, each read and once; a text is cut at its commas and its ranges written
     out. Raises FfnbenchError where one is empty.
     """
-    if isinstance(value, str):
-        value = written_out(f"{spelling(name)} ", value, EXAMPLES[name])
+    if isinstance(value, str) or value in ((), []):
+        value = written_out(f"{spelling(name)} ", value or "", EXAMPLES[name])
     values = value if isinstance(value, tuple | list) else (value,)
     if len(values) > MOST_CELLS:
         raise too_many(len(values), spelling(name))
