@@ -24,7 +24,7 @@ from ffnbench.result import Bound, Comparison, Estimate, Judged, Report, Roof, S
 from ffnbench.stats.ceilings import Needed, needed_by
 from ffnbench.stats.pairs import unbeaten
 from ffnbench.stats.rounds import Row as Rounds
-from ffnbench.stats.rounds import table_of
+from ffnbench.stats.rounds import Table, table_of
 from ffnbench.stats.verdict import launch_bound
 
 
@@ -34,7 +34,7 @@ class CaseRow:
 
     report: Report
     case: Case
-    rounds: Rounds
+    table: Table
 
     @property
     def work(self) -> Workload:
@@ -61,6 +61,12 @@ class CaseRow:
     @property
     def needed(self) -> Needed:
         return needed_by(self.case, self.cost)
+
+    @property
+    def rounds(self) -> Rounds | None:
+        """Those of its ratio, or of its seconds; None where none was made."""
+        found = self.table.row(self.case.label)
+        return found if found.rounds else None
 
     @property
     def comparison(self) -> Comparison | None:
@@ -170,7 +176,9 @@ def _bound_by(row: CaseRow) -> str | None:
     return ((roof.level if roof.bound is Bound.BYTES else "") or roof.bound.value) if roof else None
 
 
-CASE, WORK, FORM, EXPERTS, COST, COUNTS = map(attrgetter, ("case", "work", "form", "experts", "cost", "counts"))
+CASE, WORK, FORM, EXPERTS, COST, COUNTS, ROUNDS = map(
+    attrgetter, ("case", "work", "form", "experts", "cost", "counts", "rounds")
+)
 COLUMNS: Columns = {
     **_parts(CASE, "label", "variant"),
     **_parts(lambda row: row.case.ffn, "d_model", "d_ff"),
@@ -208,8 +216,8 @@ COLUMNS: Columns = {
     "experts_hit": lambda row: row.value("experts_hit"),
     **_parts(COST, "weight_bytes_touched"),
     **_seconds(COMPILE),
-    "clean_rounds": lambda row: row.rounds.clean_rounds if row.rounds.rounds else None,
-    "made_rounds": lambda row: row.rounds.rounds or None,
+    "clean_rounds": _Part(ROUNDS, "clean_rounds"),
+    "made_rounds": _Part(ROUNDS, "rounds"),
     "waited_share": _waited,
     "flops_per_s": lambda row: _per_second(row, row.needed.flops),
     "bytes_per_s": lambda row: _per_second(row, row.needed.bytes),
@@ -252,8 +260,8 @@ DEVICE_KEYS = (*_seconds(DEVICE_TIME), *_seconds(HOST_TIME), "launch_bound")
 Parts = dict[Callable[[CaseRow], object], list[tuple[str, str]]]  # what has several attributes that are columns
 
 
-def _record(row: CaseRow, keys: Iterable[str], parts: Parts, others: Columns) -> Record:
-    found: Record = dict.fromkeys(keys)
+def _record(row: CaseRow, blank: Record, parts: Parts, others: Columns) -> Record:
+    found = blank.copy()
     for of, columns in parts.items():
         if (whole := of(row)) is not None:
             for key, name in columns:
@@ -268,12 +276,12 @@ def case_records(report: Report, keys: Iterable[str] = COLUMNS) -> list[Record]:
     """One flat record a case that is shown, with these columns: the contract of the CSV. New ones come at the end."""
     if keys is COLUMNS and (known := vars(report).get(RECORDS)) is not None:  # of the table, and then of a file
         return list(known)
-    table, keys_ = table_of(report), tuple(keys)
-    rows = (CaseRow(report=report, case=case, rounds=table.row(case.label)) for case in report.plan.shown)
+    table, blank = table_of(report), dict.fromkeys(keys)
+    rows = (CaseRow(report=report, case=case, table=table) for case in report.plan.shown)
     counted = report.environment is None and not report.samples
     parts: Parts = {}
     others: Columns = {}
-    for key in keys_:
+    for key in blank:
         column = COLUMNS[key]
         if counted and key in OF_SAMPLES:
             continue
@@ -281,7 +289,7 @@ def case_records(report: Report, keys: Iterable[str] = COLUMNS) -> list[Record]:
             parts.setdefault(column.of, []).append((key, column.name))
         else:
             others[key] = column
-    found = [_record(row, keys_, parts, others) for row in rows]
+    found = [_record(row, blank, parts, others) for row in rows]
     if keys is COLUMNS:
         vars(report)[RECORDS] = tuple(found)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from ffnbench.plan import Group, Plan, Value, typed_as, value_of
 from ffnbench.report.records import Record
@@ -28,12 +29,14 @@ def _told(key: str, values: Iterable[Value]) -> str:
 
 def headings(plan: Plan) -> tuple[tuple[int, str], ...]:
     """The heading of each group, with the place of its first row; none where each group is one row."""
-    found, place = [], 0
-    if len(plan.groups) > 1 and any(len(group.cases) > 1 for group in plan.groups):
-        for group in plan.groups:
-            found.append((place, heading(group)))
-            place += len(group.cases)
-    return tuple(found)
+    if not _headed(plan):
+        return ()
+    places = accumulate((len(group.cases) for group in plan.groups[:-1]), initial=0)
+    return tuple(zip(places, map(heading, plan.groups), strict=True))
+
+
+def _headed(plan: Plan) -> bool:
+    return len(plan.groups) > 1 and any(len(group.cases) > 1 for group in plan.groups)
 
 
 def in_groups(plan: Plan, rows: Iterable[Record]) -> list[Record]:
@@ -44,7 +47,7 @@ def in_groups(plan: Plan, rows: Iterable[Record]) -> list[Record]:
 
 def swept_columns(plan: Plan) -> Sequence[str]:
     """What groups differ in, as columns: where no heading tells it."""
-    return () if headings(plan) else tuple(plan.groups[0].values)
+    return () if _headed(plan) else tuple(plan.groups[0].values)
 
 
 def workload_words(plan: Plan, keys: Sequence[str]) -> list[str]:
