@@ -170,12 +170,13 @@ def _group(cell: CellAsked[CompareRequest], rows: list[_Row], references: list[s
 
 def _workloads(cell: CellAsked[CompareRequest], rows: list[_Row]) -> Iterator[Workload]:
     """What each row is fed, and its backend; variants without keys of their own are fed alike."""
+    request = cell.request
     found: dict[str, Workload] = {}
     for row in rows:
         alone = row.variant.workload_keys or row.variant.spec_keys.get("moe") is not None
         key = row.variant.label if alone else ""
         if key not in found:
-            found[key] = workload_of(cell.whole, row.variant, cell.flags)
+            found[key] = workload_of(request, row.variant)
         work = found[key]
         backend = work.backend if row.backend is None else row.backend.value
         yield work if backend == work.backend else replace(work, backend=backend)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
@@ -36,13 +35,11 @@ MODES = {mode.value: mode for mode in Mode} | MODE_ALIASES
 _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
 
 
-def workload_of(request: CompareRequest, variant: Variant, at: Mapping[str, Any] = MappingProxyType({})) -> Workload:
-    """The workload of a variant: its own keys win over the flags, and these where the cell is `at`. Raises
-    FfnbenchError for what can't be.
-    """
+def workload_of(request: CompareRequest, variant: Variant) -> Workload:
+    """The workload of a variant: its own keys win over the flags. Raises FfnbenchError for what can't be."""
     flags = {name: getattr(request, name) for name in FLAGS}
     threads = 1 if request.threads is None else request.threads
-    given: dict[str, Any] = {**flags, "threads": threads, **at, **variant.workload_keys}
+    given: dict[str, Any] = {**flags, "threads": threads, **variant.workload_keys}
     slowdown = number(given, "slowdown", 0.0, "e.g. 0.05 is 5%")
     if not 0 <= slowdown <= 10:
         raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
