@@ -136,7 +136,7 @@ def labels(out: str) -> list[str]:
 
 
 def test_every_way_to_type_three_variants(call) -> None:
-    for typed in ("--variants relu,gelu,swiglu", "relu,gelu swiglu", "relu, gelu, swiglu",
+    for typed in ("--variants relu,gelu,swiglu", "relu,gelu swiglu", "relu, gelu ,swiglu", "relu , gelu, swiglu",
                   "--variants relu --variants gelu swiglu"):  # fmt: skip
         code, out, _ = call("cost", *typed.split(), "-f", "csv")
         assert (code, labels(out)) == (0, ["relu", "gelu", "swiglu"])

@@ -48,8 +48,8 @@ def read(field: Field[Any], typed: Typed) -> Any:
         raise FfnbenchError(f"{shown} has an empty value", "give it one, or leave it out; is a variable not set?")
     if isinstance(field.default, tuple):
         return tuple(typed)
-    # `relu, gelu` are two words of a shell, and `relu,,gelu` has an empty name
-    text = ",".join([*(one.rstrip(", ") for one in typed[:-1]), typed[-1]])
+    # words of a shell have commas at their ends, as in `relu, gelu ,silu`; in `relu,,gelu` a name is empty
+    text = re.sub(",*\n[\n,]*", ",", "\n".join(typed))
     if flag_of(field).metavar == LIST:
         return _numbers(field.name, text, READERS[kind]) if kind in READERS else text
     reader = READERS.get(flag_of(field).metavar, READERS.get(kind, str))
