@@ -15,8 +15,8 @@ import ffnbench
 from ffnbench.report.page.page import page_of
 from ffnbench.report.tables.table import EXTRA, Cell, Column, TextTable
 
+WebDriverWait = pytest.importorskip("selenium.webdriver.support.ui").WebDriverWait
 webdriver, axe = pytest.importorskip("selenium.webdriver"), pytest.importorskip("axe_core_python")
-from selenium.webdriver.support.ui import WebDriverWait
 pytestmark = pytest.mark.browser
 SAVED = ROOT / "results" / "amd-epyc-2cpu"
 AXE = Path(axe.__file__).parent / "axe.min.js"
