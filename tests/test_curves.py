@@ -335,7 +335,7 @@ def saved(report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
         ("--y latnecy", "no column is called 'latnecy'", "did you mean 'latency'"),
         ("--y verdict", "verdict is no number", "--y latency"),
         ("--y zeros", "no row of this run has a zero_share", "report RUN.json -f csv"),
-        ("--facet latency_s", "latency_s is measured", "--facet variant"),
+        ("--facet latency_s", "no rows share a panel of latency_s", "--facet variant"),
         ("--facet dtpye", "no column is called 'dtpye'", "did you mean 'dtype'"),
         ("-o plot.txt", "plot.txt", ".png"),
     ],

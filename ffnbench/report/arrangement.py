@@ -136,7 +136,7 @@ def _sorted(table: TextTable, key: str, down: bool, of_row: dict[Any, Record]) -
 def _in_order(items: Sequence[Any], values: Sequence[Any], down: bool) -> list[Any]:
     """The items by their values; None comes last either way, and equals stay as they are."""
     known = [i for i, value in enumerate(values) if value is not None]
-    known.sort(key=lambda i: values[i], reverse=down)
+    known.sort(key=lambda i: getattr(values[i], "value", values[i]), reverse=down)  # of a verdict its word
     return [items[i] for i in (*known, *(i for i, value in enumerate(values) if value is None))]
 
 

@@ -18,7 +18,7 @@ from ffnbench.errors import EXIT_INTERRUPTED, EXIT_REGRESSED, FfnbenchError, Unf
 from ffnbench.names import hint_for
 from ffnbench.plan import Plan
 from ffnbench.report.arrangement import Arrangement
-from ffnbench.report.files.journal import Found, Journal, journal_of
+from ffnbench.report.files.journal import Found, Journal, NoSamples, journal_of, refuse_running
 from ffnbench.report.files.outputs import Outputs, append, inputs_of, refuse_unwritable, save
 from ffnbench.report.flags import CheckOutput, Shown, Updating, Written
 from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, FORMATS, SUFFIXES, View, Write, bytes_of, is_roofline
@@ -164,7 +164,12 @@ class OutputSink(NullSink):
         saved = [path for path in self._outputs.paths if path.suffix == ".json"]
         places = (journal_of(self._outputs.first), *saved) if self._outputs.first else saved
         found = [path for path in places if path.is_file()]
-        return load(max(found, key=lambda path: path.stat().st_mtime)) if found else None
+        if places[:1] == found[:1]:
+            with places[0].open("rb") as first:
+                refuse_running(first)
+        with suppress(NoSamples):
+            return load(max(found, key=lambda path: path.stat().st_mtime)) if found else None
+        return None
 
     def journal(self, start: Report) -> Finder:
         """A run begins: gives what keeps its samples beside the first output as they come, if there is one."""

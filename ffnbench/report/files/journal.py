@@ -29,6 +29,10 @@ KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Found)}
 ENDED = "recovered from a run that was killed: what it had measured by then"
 
 
+class NoSamples(FfnbenchError):
+    """A journal of a run that was killed before it had a sample."""
+
+
 class Journal:
     """The journal of an output while it is written, mode 600. One that can't be is given up, and `tell` is told why.
 
@@ -62,10 +66,11 @@ class Journal:
     def _hold(self, file: BinaryIO) -> None:
         """Until the end of this journal, or of this process."""
         self._held.enter_context(file)
-        if not locked(file):
+        try:
+            refuse_running(file)
+        except FfnbenchError:
             self._held.close()
-            told = f"--resume: {file.name} is of a run that goes on now"
-            raise FfnbenchError(told, "wait until it ends (--wait), or give -o another file")
+            raise
 
     def add(self, found: Found) -> None:
         """One line more."""
@@ -96,6 +101,13 @@ class Journal:
             self.path.unlink(missing_ok=True)
         self._held.close()
         return left and self.path is not None
+
+
+def refuse_running(journal: BinaryIO) -> None:
+    """Raise FfnbenchError for a journal that another process writes to."""
+    if not locked(journal):
+        told = f"--resume: {journal.name} is of a run that goes on now"
+        raise FfnbenchError(told, "wait until it ends (--wait), or give -o another file")
 
 
 def journal_of(output: Path) -> Path:
@@ -132,7 +144,7 @@ def read_journal(content: bytes, path: str) -> Report:
         runs[-1].append(found)
     made = [run for run in _of_cells(map(_run, runs)) if run.samples or run.failures]
     if not any(run.samples for run in made):
-        raise FfnbenchError(f"{path!r} is the journal of a run that ended before it had a sample", "remove it")
+        raise NoSamples(f"{path!r} is the journal of a run that ended before it had a sample", "remove it")
     first, *later = made
     for run in later:
         first = with_suspects(first, run).with_repeat(with_suspects(run, first))

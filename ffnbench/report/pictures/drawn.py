@@ -150,7 +150,8 @@ class Drawn:
         dot = DrawnRow(record, at, order, group.values.get(self.held))
         busy = self.y == RATIO and record["verdict"] == Verdict.BUSY.value
         if value is None or busy or (self.y in TIMED and not is_told(self.report, record["label"])):
-            return replace(dot, why=verdict_text(self.report, record["label"])[0] or "not known")
+            word, verdict = verdict_text(self.report, record["label"])
+            return replace(dot, why="busy" if verdict is Verdict.REFERENCE else word or "not known")
         ends = (record.get(f"{self.y.removesuffix(unit)}{end}{unit}") for end in ("_low", "_high"))
         low, high = ((value if end is None else end) / self.units[self.y][0] for end in ends)
         return replace(dot, value=value / self.units[self.y][0], low=low, high=high)
@@ -188,6 +189,7 @@ def drawn_of(report: Report, x: str = "", y: str = "", facet: str = "") -> Drawn
     facet = key(facet) if facet else ""
     usual = [name for name in (*(axis.name for axis in axes), *values) if name != facet]
     x = key(x) if x else next(iter(usual), "params")
+    x = "variant" if x == "label" else x  # with where it is, for too long beside an axis
     y = key(y) if y else RATIO if several else LATENCY_S if report.environment else "params"
     found = Drawn(report, x, y, facet)
     for name in (x, y):
@@ -195,6 +197,6 @@ def drawn_of(report: Report, x: str = "", y: str = "", facet: str = "") -> Drawn
             raise FfnbenchError(f"no row of this run has a {name}", "report RUN.json -f csv shows all columns")
     if not all(_is_number(record[y]) for _, _, record in found.rows if record.get(y) is not None):
         raise FfnbenchError(f"{y} is no number", "for example --y latency, ratio, params, peak or gflops")
-    if facet in MEASURED and facet not in values and any(map(_is_number, found.found(facet))):
-        raise FfnbenchError(f"{facet} is measured: no rows share a panel of it", "for example --facet variant")
+    if facet and all(sum(map(len, series.values())) == 1 for series in found.panels.values()):
+        raise FfnbenchError(f"no rows share a panel of {facet}", "for example --facet variant")
     return found

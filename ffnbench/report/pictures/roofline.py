@@ -120,14 +120,14 @@ def roofline_figure(report: Report) -> Figure:
         axes = figure.subplots()
         _frame(axes, found)
         _lines(axes, found)
-        names = [shortened(dot.case.label, LONGEST) for dot in found.dots]
+        names = [shortened(dot.case.label, LONGEST) + " (busy)" * dot.busy for dot in found.dots]
         looks = pens(dot.case.label for dot in found.dots)
         for dot, name, look in zip(found.dots, names, looks, strict=True):
             x, y = dot.intensity, dot.rate / GIGA
             axes.plot([x, x], [dot.low / GIGA, dot.high / GIGA], color=look["color"], linewidth=0.9, zorder=2)
             axes.plot(
                 [x], [y], linestyle="", markersize=MARKER, markeredgewidth=0.8, zorder=3, gid=visible(dot.case.label),
-                label=literal(name) + " (busy)" * dot.busy, **look,
+                label=literal(name), **look,
             )  # fmt: skip
         columns = max(1, min(3, len(names), LETTERS_ACROSS // (max(map(len, names)) + LETTERS_OF_KEY)))
         figure.set_size_inches(WIDTH, HEIGHT + LEGEND_ROW * ceil(len(names) / columns) + LEGEND_AROUND)

@@ -174,7 +174,7 @@ def failure_line(report: Report) -> list[str]:
         priced = report.environment or report.cost(case.label).flops_forward is not None
         uncounted = "" if priced else report.cost(case.label).counted_how
         if reason := failure.message if failure else report.suspect(case.label) or uncounted:
-            why.append((case.label, reason))
+            why.append((case.label, reason.removeprefix(f"{case.label} ")))
     return ["; ".join(labelled(why))] if why else []
 
 

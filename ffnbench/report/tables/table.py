@@ -180,7 +180,8 @@ def timed_fields(report: Report, label: Callable[[Any], str], reference: str) ->
         text, of = verdict_text(report, label(row))
         return Cell(text=text or UNKNOWN, value=of, style="red" if text and of is None else STYLES.get(of, ""))  # type: ignore[arg-type]
 
-    return [
+    alone = all(report.plan.is_reference(case.label) for case in report.plan.shown) and not report.failures
+    shown: list[Field] = [
         (
             Column(title="latency", unit=unit, priority=1, key="latency_s", takes=OF_NUMBER),
             lambda row: latency_cell(report, label(row), size),
@@ -195,6 +196,7 @@ def timed_fields(report: Report, label: Callable[[Any], str], reference: str) ->
         ),
         (Column(title="verdict", left=True, key="verdict", takes=OF_VERDICT), verdict),
     ]
+    return shown[:2] if alone else shown  # nothing to be compared with
 
 
 def latency_cell(report: Report, label: str | None, size: float) -> Cell:
