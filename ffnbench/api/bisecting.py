@@ -73,8 +73,9 @@ def _search(found: Bisected, asked: SidesRequest, request: BisectRequest, sink: 
         belief = found.belief
         commit, tolerance = found.commits[belief.next - 1], belief.tolerance(found.limit)
         turn = sink.within(number, request.probes, "probe")
-        turn.journal = NULL_SINK.journal  # type: ignore[method-assign]  # it is kept elsewhere
+        turn.journal = NULL_SINK.journal  # type: ignore[method-assign]  # probes are kept elsewhere
         turn.tells = sink.tells and number == 1
+        turn.tell = lambda text: sink.tell(f"each probe: {text}")  # type: ignore[method-assign]
         probe = replace(
             asked, head_rev=commit.name, fail_above=f"{100 * tolerance:.4g}%",
             budget=max(LEAST_BUDGET_S, min(DEFAULT_BUDGET_S, left)),
@@ -113,7 +114,8 @@ def _read(found: Checked, commit: Commit) -> Probed:
     if failure := found.now.failure(found.now.plan.reference):
         raise Unfinished(f"the good commit can't be measured: {failure.message}", "name another one as --good")
     told, allowed, _ = output.reason.partition("; allowed") if output else ("", "", "")
-    seen = Probed(commit=commit.name, differs=told if allowed else "")
+    differs = told.replace("head's", "its").replace("base's", "the good one's") if allowed else ""
+    seen = Probed(commit=commit.name, differs=differs)
     if latency.change is None or not latency.change.low:
         return replace(seen, skipped=latency.reason, passing=latency.status is Status.UNCLEAR)
     return replace(seen, low=latency.change.low, high=latency.change.high)

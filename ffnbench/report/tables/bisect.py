@@ -15,6 +15,7 @@ from ffnbench.report.tables.words import CERTAIN, change_text
 from ffnbench.result import Estimate
 from ffnbench.units import counted, percent
 
+UNLIKELY = 0.01  # what is left out
 FOUND, NONE, OPEN = "found", "none", "open"
 Look = tuple[Commit, Probed]
 
@@ -35,7 +36,7 @@ def probe_text(found: Bisected, commit: Commit, probed: Probed) -> str:
     belief = found.belief
     told = f"skipped: {probed.skipped}" if probed.skipped else change_text(_change(probed))
     left = f"{counted(len(belief.left), 'commit')} of {len(found.commits)} left"
-    step = f"; no step: {percent(belief.chances[0])}" if belief.chances[0] >= 0.05 else ""
+    step = f"; no step: {percent(belief.chances[0])}" * (belief.chances[0] >= UNLIKELY)
     return f"{commit.short} {told}{f'; {probed.differs}' * bool(probed.differs)}; {left}{step}"
 
 
@@ -88,10 +89,15 @@ def _says(found: Bisected) -> list[str]:
         return [change, f"where {found.bad} is slow, {found.good} is too: name an older one as --good"]
     first, last = suspects[0], suspects[-1]
     if state == OPEN:
-        none = f"; that there is none, {percent(belief.chances[0])}"
-        return [f"the first slow commit is one of {len(suspects)}: {first.short} to {last.short} (95%){none}"]
+        none = f"; that there is none, {percent(belief.chances[0])}" * (belief.chances[0] >= UNLIKELY)
+        best, chance = found.commits[belief.likeliest[-1] - 1], percent(belief.within(belief.likeliest))
+        return [
+            f"the first slow commit is one of {len(suspects)}: {first.short} to {last.short} (95%){none}",
+            f"the likeliest is {best.short} {best.subject} ({chance})",
+        ]
     group = belief.likeliest
-    sure = f"{change_text(belief.step(group[-1]))}, {percent(belief.within(group))} sure"
+    share = percent(min(belief.within(group), 1 - UNLIKELY))
+    sure = f"{change_text(belief.step(group[-1]))}, {share} sure"
     lines = [f"first slow commit: {last.short} {last.subject} ({last.author}, {last.date}): {sure}"]
     if len(suspects) > 1:
         lines = [f"the first slow commit is one of {len(suspects)}, {first.short} to {last.short}: {sure}"]
