@@ -2,7 +2,7 @@
 
 64 commits, one of which is slower, or none; the real loop measures each probe on a machine made of dice, and the rules
 of `bisect` choose the next, at most ten. Prints a row a world; ends with 1 where fewer than 19 of 20 are right.
-`right` is named with 95 %; `likeliest` is named with less, when ten probes are spent; `held` is in the range that is told.
+`right` is named with 95 %, `likeliest` with less when ten probes are spent; `held` is in the range that is told.
 `--drawn` takes probes whose standard errors are drawn between 0.5 and 2 %, whatever they are probes of.
 """
 
@@ -24,7 +24,7 @@ from ffnbench.gate.looks import look, report_of
 from ffnbench.plan import Plan
 from ffnbench.result import Report
 from ffnbench.run.runner import run
-from ffnbench.stats.bisection import Belief, Probe, believe, probe_of
+from ffnbench.stats.bisection import Belief, Sounding, believe, sounding_of
 from ffnbench.stats.interval import student
 from ffnbench.stats.stopping import Answered
 
@@ -82,7 +82,7 @@ def bisected(history: History, plan: Plan, seed: int) -> tuple[str, int]:
     """What one bisect says, and after how many probes."""
     dice = random.Random(f"{history.name}/{seed}")
     first, logs, broken = history.made(dice)
-    probes: list[Probe] = []
+    probes: list[Sounding] = []
     skipped: set[int] = set()
     belief = believe(COMMITS, ())
     while len(probes) < PROBES:
@@ -90,11 +90,11 @@ def bisected(history: History, plan: Plan, seed: int) -> tuple[str, int]:
         if commit in broken:
             skipped.add(commit)
         elif history.world is None:
-            probes.append(probe_of(commit, *drawn(dice, history, logs[commit], len(probes))))
+            probes.append(sounding_of(commit, *drawn(dice, history, logs[commit], len(probes))))
         else:
             place = dice.randrange(10**9)
             seen = measured(history.world, plan, logs[commit], belief.tolerance(LIMIT), place)
-            probes.append(probe_of(commit, *seen) if seen else Probe(commit, 0.0, 10.0))
+            probes.append(sounding_of(commit, *seen) if seen else Sounding(commit, 0.0, 10.0))
         belief = believe(COMMITS, probes, skipped)
         if answer := _answer(belief, first):
             return answer, len(probes)

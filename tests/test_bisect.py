@@ -16,12 +16,12 @@ from test_ab import MODULE, TARGET, git
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import OWN, Arm, Case
 from ffnbench.result import Agreement
-from ffnbench.stats.bisection import NO_STEP, STEP_SD, Probe, believe, probe_of
+from ffnbench.stats.bisection import NO_STEP, STEP_SD, Sounding, believe, sounding_of
 
 SMALL = ("--d-model", "16", "--seq-len", "32", "--threads", "1")
 
 
-def by_brute_force(count: int, probes: list[Probe]) -> list[float]:
+def by_brute_force(count: int, probes: list[Sounding]) -> list[float]:
     """The belief by the plain rule of Bayes: every commit, and every size of the step on a fine grid."""
     grid = [STEP_SD * (place - 1500) / 250 for place in range(3001)]
 
@@ -37,14 +37,14 @@ def by_brute_force(count: int, probes: list[Probe]) -> list[float]:
 
 
 def test_the_belief_is_that_of_bayes() -> None:
-    probes = [Probe(6, 0.05, 0.012), Probe(3, 0.01, 0.02), Probe(5, 0.045, 0.01), Probe(3, -0.004, 0.015)]
+    probes = [Sounding(6, 0.05, 0.012), Sounding(3, 0.01, 0.02), Sounding(5, 0.045, 0.01), Sounding(3, -0.004, 0.015)]
     for known in (probes[:1], probes):
         assert believe(6, known).chances == pytest.approx(by_brute_force(6, known), rel=1e-6)
 
 
 def test_the_next_commit_is_the_one_that_tells_most() -> None:
     """Held against the entropy that is to be expected after a probe, by a thousand simulated answers a commit."""
-    known, dice = [Probe(12, 0.05, 0.008), Probe(6, 0.012, 0.015)], random.Random(1)
+    known, dice = [Sounding(12, 0.05, 0.008), Sounding(6, 0.012, 0.015)], random.Random(1)
     belief = believe(12, known)
 
     def entropy(commit: int) -> float:
@@ -52,7 +52,7 @@ def test_the_next_commit_is_the_one_that_tells_most() -> None:
         for _ in range(300):
             first = dice.choices(range(13), belief.chances)[0] or 13
             log = dice.gauss(0.05 * (commit >= first), 0.01)
-            after = believe(12, [*known, Probe(commit, log, 0.01)]).chances
+            after = believe(12, [*known, Sounding(commit, log, 0.01)]).chances
             found -= math.fsum(chance * math.log(chance) for chance in after if chance)
         return found / 300
 
@@ -64,12 +64,12 @@ def test_the_next_commit_is_the_one_that_tells_most() -> None:
 def simulated(dice: random.Random, step: float, worst: float) -> str:
     """A bisect of 64 commits by probes whose errors are drawn, within 10 of them."""
     truth = dice.randint(1, 64) if step else 65
-    probes: list[Probe] = []
+    probes: list[Sounding] = []
     for _ in range(10):
         commit = believe(64, probes).next
         error = math.exp(dice.uniform(math.log(0.005), math.log(worst)))
         log = math.log1p(step) * (commit >= truth) + dice.gauss(0, error) + dice.gauss(0, 0.0045)
-        probes.append(probe_of(commit, math.exp(log - 2 * error), math.exp(log + 2 * error)))
+        probes.append(sounding_of(commit, math.exp(log - 2 * error), math.exp(log + 2 * error)))
         belief = believe(64, probes)
         if belief.without_step(0.03):
             return "none"
@@ -85,7 +85,7 @@ def test_a_step_is_found_in_nineteen_of_twenty(step: float, answer: str) -> None
 
 
 def test_a_commit_that_can_not_be_probed_stays_with_the_next_one() -> None:
-    known = [Probe(8, 0.05, 0.003), Probe(3, 0.0, 0.003), Probe(5, 0.05, 0.003)]
+    known = [Sounding(8, 0.05, 0.003), Sounding(3, 0.0, 0.003), Sounding(5, 0.05, 0.003)]
     belief = believe(8, known, skipped={4, 7})
     assert belief.groups[3:] == (range(4, 6), range(6, 7), range(7, 9))
     assert belief.found() == range(4, 6)

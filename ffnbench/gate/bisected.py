@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ffnbench.gate.checkouts import Commit
-from ffnbench.stats.bisection import Belief, Probe, believe, probe_of
+from ffnbench.stats.bisection import Belief, Sounding, believe, sounding_of
 
 FILE = Path("ffnbench", "bisect.jsonl")
 
@@ -48,8 +48,10 @@ class Bisected:
         """What all of it says of every commit."""
         place = {commit.name: number for number, commit in enumerate(self.commits, start=1)}
         of = [(place[one.commit], one) for one in self.probed]
-        probes: list[Probe] = [probe_of(number, one.low, one.high) for number, one in of if one.low and one.high]
-        return believe(len(place), probes, {number for number, one in of if one.skipped})
+        soundings: list[Sounding] = [
+            sounding_of(number, one.low, one.high) for number, one in of if one.low and one.high
+        ]
+        return believe(len(place), soundings, {number for number, one in of if one.skipped})
 
     @property
     def done(self) -> bool:

@@ -56,16 +56,19 @@ class Repository(ExitStack):
         """The full name of a revision's commit; raises FfnbenchError for an unknown one."""
         told = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         if told.returncode:
-            shallow = self._git("rev-parse", "--is-shallow-repository").stdout.strip() == "true"
-            hint = "this clone is shallow: `git fetch --unshallow`, in CI fetch-depth: 0"
-            raise FfnbenchError(
-                f"no revision is called {revision!r}", hint if shallow else "`git branch -a` and `git tag` show some"
-            )
+            hint = self._shallow or "`git branch -a` and `git tag` show some"
+            raise FfnbenchError(f"no revision is called {revision!r}", hint)
         return told.stdout.strip()
 
     def short(self, commit: str) -> str:
         """The short name of a commit."""
         return self._git("rev-parse", "--short", commit).stdout.strip() or commit[:7]
+
+    @property
+    def _shallow(self) -> str:
+        """What to do about a clone that lacks commits; empty where none is lacking."""
+        told = self._git("rev-parse", "--is-shallow-repository").stdout.strip()
+        return "this clone is shallow: `git fetch --unshallow`, in CI fetch-depth: 0" if told == "true" else ""
 
     @property
     def own_folder(self) -> Path:
@@ -80,15 +83,11 @@ class Repository(ExitStack):
         if first == last:
             raise FfnbenchError(f"{good!r} and {bad!r} are the same commit", "give an older revision as --good")
         if self._git("merge-base", "--is-ancestor", first, last).returncode:
-            shallow = self._git("rev-parse", "--is-shallow-repository").stdout.strip() == "true"
             after = not self._git("merge-base", "--is-ancestor", last, first).returncode
             common = self._git("merge-base", first, last).stdout.strip()[:10]
             hint = f"--good {common} is where the two part" if common else "they have no commit in common"
-            hint = "this clone is shallow: `git fetch --unshallow`, in CI fetch-depth: 0" if shallow else hint
-            raise FfnbenchError(
-                f"{bad!r} does not come after {good!r}",
-                f"--good {bad} --bad {good} is the other way" if after else hint,
-            )
+            other_way = f"--good {bad} --bad {good} is the other way" if after else ""
+            raise FfnbenchError(f"{bad!r} does not come after {good!r}", other_way or self._shallow or hint)
         told = self._git(
             "rev-list", "--first-parent", "--reverse", "--format=%H%x00%h%x00%an%x00%as%x00%p%x00%s", f"{first}..{last}"
         )

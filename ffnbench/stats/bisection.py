@@ -25,7 +25,7 @@ NORMAL = 1.96  # standard errors in half a 95 % interval
 
 
 @dataclass(frozen=True, slots=True)
-class Probe:
+class Sounding:
     """The log of a commit's time over the good one's, and its error, with what moves between runs."""
 
     commit: int
@@ -33,10 +33,10 @@ class Probe:
     error: float
 
 
-def probe_of(commit: int, low: float, high: float) -> Probe:
+def sounding_of(commit: int, low: float, high: float) -> Sounding:
     """What the 95 % interval of a run's ratio tells."""
     ends = math.log(low), math.log(high)
-    return Probe(commit, sum(ends) / 2, math.hypot((ends[1] - ends[0]) / 2 / NORMAL, BETWEEN_RUNS))
+    return Sounding(commit, sum(ends) / 2, math.hypot((ends[1] - ends[0]) / 2 / NORMAL, BETWEEN_RUNS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Belief:
     """
 
     chances: tuple[float, ...]
-    probes: tuple[Probe, ...]
+    soundings: tuple[Sounding, ...]
     groups: tuple[range, ...]
 
     def within(self, commits: range) -> float:
@@ -73,12 +73,12 @@ class Belief:
         likely slow as not; the first of all is the last commit, which tells whether there is a step.
         """
         sums = list(accumulate(self.chances[1:]))
-        known = bool(self.probes)
+        known = bool(self.soundings)
         return min((group[-1] for group in self.groups), key=lambda one: (abs(sums[one - 1] - 0.5) * known, -one))
 
     def step(self, first: int) -> Estimate:
         """How much slower commits are from that one on, were it the first slow one: a ratio."""
-        weight, pull = _weighed(self.probes, first)
+        weight, pull = _weighed(self.soundings, first)
         return _ratio(weight + STEP_SD**-2, pull)
 
     def found(self) -> range | None:
@@ -89,7 +89,7 @@ class Belief:
     def at_end(self) -> Estimate | None:
         """How much slower the last commit is than the good one, by its own probes alone; None without any."""
         last = len(self.chances) - 1
-        weight, pull = _weighed(self.probes, last)
+        weight, pull = _weighed(self.soundings, last)
         return _ratio(weight, pull) if weight else None
 
     def without_step(self, limit: float) -> bool:
@@ -106,9 +106,9 @@ class Belief:
         return max(limit, self.step(self.likeliest[-1]).value - 1) / 2
 
 
-def believe(count: int, probes: Iterable[Probe], skipped: Collection[int] = ()) -> Belief:
-    """What the probes say of so many commits, of which some can't be probed; the last one can."""
-    known = tuple(probes)
+def believe(count: int, soundings: Iterable[Sounding], skipped: Collection[int] = ()) -> Belief:
+    """What soundings say of so many commits, of which some can't be probed; the last one can."""
+    known = tuple(soundings)
     logs = [math.log(NO_STEP)]
     for first in range(1, count + 1):
         weight, pull = _weighed(known, first)
@@ -122,10 +122,10 @@ def believe(count: int, probes: Iterable[Probe], skipped: Collection[int] = ()) 
     return Belief(tuple(weight / total for weight in weights), known, groups)
 
 
-def _weighed(probes: Sequence[Probe], first: int) -> tuple[float, float]:
-    """Of the probes from a commit on, the sum of weights and of weighted logs."""
-    of = [probe for probe in probes if probe.commit >= first]
-    return math.fsum(probe.error**-2 for probe in of), math.fsum(probe.log * probe.error**-2 for probe in of)
+def _weighed(soundings: Sequence[Sounding], first: int) -> tuple[float, float]:
+    """Of the soundings from a commit on, the sum of weights and of weighted logs."""
+    of = [one for one in soundings if one.commit >= first]
+    return math.fsum(one.error**-2 for one in of), math.fsum(one.log * one.error**-2 for one in of)
 
 
 def _ratio(weight: float, pull: float) -> Estimate:
