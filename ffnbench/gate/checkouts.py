@@ -40,14 +40,14 @@ class Repository(ExitStack):
         self._git = partial(git, folder)
         if not has_git():
             raise FfnbenchError(
-                "a revision needs git, which is not installed", "install git; `ffnbench ab` takes folders too"
+                "a revision needs git, which is not installed", "install git; ab --base-source DIR takes a folder"
             )
         told = self._git("rev-parse", "--is-inside-work-tree", "--show-prefix")
         lines = told.stdout.splitlines()
         if told.returncode or lines[:1] != ["true"]:
             raise FfnbenchError(
                 f"{str(folder)!r} is not in a git repository",
-                "run it where your code is; `ffnbench ab` takes folders too",
+                "run it where your code is; ab --base-source DIR takes a folder",
             )
         self._prefix = lines[1] if len(lines) > 1 else ""
         self.dirty = bool(head(folder)[1])  # whether files that git knows have changes
