@@ -81,7 +81,7 @@ def _search(found: Bisected, asked: SidesRequest, request: BisectRequest, sink: 
             budget=max(LEAST_BUDGET_S, min(DEFAULT_BUDGET_S, left)),
         )  # fmt: skip
         probed = _probe(probe, commit, turn)
-        if probed.skipped and commit is found.commits[-1]:
+        if probed.skipped and commit is found.commits[-1] and belief.at_end() is None:
             hint = "the same command again, when it is quiet" if probed.passing else "name an earlier one as --bad"
             raise Unfinished(f"{request.bad} can't be measured: {probed.skipped}", hint)
         found = found.with_(probed)

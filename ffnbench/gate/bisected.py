@@ -51,7 +51,7 @@ class Bisected:
         soundings: list[Sounding] = [
             sounding_of(number, one.low, one.high) for number, one in of if one.low and one.high
         ]
-        return believe(len(place), soundings, {number for number, one in of if one.skipped})
+        return believe(len(place), soundings, {number for number, one in of if one.skipped and not one.passing})
 
     @property
     def done(self) -> bool:
