@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
 from ffnbench.gate.bisected import Bisected, Probed
 from ffnbench.gate.checkouts import Commit
 from ffnbench.jsonable import text_of
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.records import Record
-from ffnbench.report.tables.table import OF_RATIO, Cell, Column, Field, TextTable, table_of_fields
+from ffnbench.report.records import Record, table_of
+from ffnbench.report.tables.table import TextTable
 from ffnbench.report.tables.words import CERTAIN, change_text
 from ffnbench.result import Estimate
 from ffnbench.units import counted, percent
@@ -63,22 +64,16 @@ def _looks(found: Bisected) -> list[Look]:
 
 
 def _table(found: Bisected) -> TextTable:
-    columns: list[Field] = [
-        (Column(title="commit", left=True), lambda look: Cell(text=look[0].short)),
-        (
-            Column(title="change", unit=CERTAIN, takes=OF_RATIO),
-            lambda look: Cell(text="skipped" if look[1].skipped else change_text(_change(look[1]))),
-        ),
-        (Column(title="subject", left=True, priority=1, flexible=True), lambda look: Cell(text=look[0].subject)),
-        (
-            Column(title="note", left=True, priority=2, flexible=True),
-            lambda look: Cell(text=look[1].skipped or look[1].differs),
-        ),
-    ]
+    rows: list[Record] = [
+        {
+            "commit": commit.short, f"change {CERTAIN}": "skipped" if one.skipped else change_text(_change(one)),
+            "subject": commit.subject, "note": one.skipped or one.differs,
+        }
+        for commit, one in _looks(found)
+    ]  # fmt: skip
     header = f"{found.variant}, {counted(len(found.commits), 'commit')} after {found.good} up to {found.bad}"
-    return table_of_fields(
-        columns, _looks(found), header=[f"{header}; change against {found.good}"], summary=_says(found)
-    )
+    table = table_of(rows, _says(found), prose=("subject", "note"))
+    return replace(table, header=(f"{header}; change against {found.good}",))
 
 
 def _says(found: Bisected) -> list[str]:
