@@ -28,7 +28,7 @@ def bisect_view(found: Bisected) -> View:
         return view.ending(EXIT_INTERRUPTED)
     if _state(found) == OPEN:
         hint = "the same command again goes on from here; a quiet machine, or a larger --d-model, tells more"
-        return view.ending(0, Unfinished("the probes are spent, and several commits are left", hint))
+        return view.ending(0, Unfinished("the probes or the time are spent, and several commits are left", hint))
     return view
 
 
