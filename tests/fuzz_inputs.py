@@ -121,6 +121,7 @@ LINES: dict[str, tuple[int, tuple[str, ...]]] = {
     )),
     "report": (14, ("{saved}", "counts.json", "base.json again.json")),
     "ab": (6, ("pkg.mod:Net --base-env A:1 --d-model 16", "swiglu --base-env A:1 --head-env A:2 --d-model 64")),
+    "bisect": (2, ("pkg.mod:Net --good HEAD~1", "pkg.mod:Net --good HEAD --probes 1 --d-model 16")),
     "activations": (6, ("", "--activations {curves}", "--activations {curves} --time --workers 3 --elements 1,64")),
     "plot-activations": (1, ("--activations {curves} --dpi 50", "--gated --activations geglu --dpi 20 -o out.png")),
     "inspect": (8, ("{preset}", "{config}", "{config} --whole-model")),

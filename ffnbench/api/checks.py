@@ -118,7 +118,7 @@ def _look_again(
         return Look(findings=(), now=_exact(before, prepared, sink))
     if reason := of_another_method(request.baseline, before):
         return Look(findings=tuple(incomparable(before, policy, reason)), now=_exact(before, prepared, sink))
-    here = _environment_here(before.plan)
+    here = environment_here(before.plan.cases[0].workload.device)
     if request.absolute:
         refuse_another_machine(request.baseline, before.environment, here)
     if kind(here) != kind(before.environment) and not request.across_machines:
@@ -157,12 +157,12 @@ def _exact(before: ShownReport, prepared: Prepared, sink: NullSink) -> ShownRepo
     return measured_once(replace(prepared, plan=replace(prepared.plan, metrics=("memory",))), sink)
 
 
-def _environment_here(plan: Plan) -> Environment:
-    """Where a plan would be measured: the device that it asks for, as far as it is there."""
+def environment_here(device: str) -> Environment:
+    """Where a plan for that device would be measured, as far as the device is there."""
     worker = world.MACHINE.launch()
     try:
         told = worker.greeting()
-        used = plan.with_device(auto_device(told)).cases[0].workload.device
+        used = auto_device(told) if device == "auto" else device
         there = used.partition(":")[0] == auto_device(told)
         return describe(told | (device_facts(worker, used) if there else {}))
     finally:

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,18 @@ PREFIX, TREE, INDEX = "ffnbench-ab-", "tree", "index"
 CHECKOUT_TIMEOUT_S = 600.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """One commit; `parents` are short names."""
+
+    name: str
+    short: str
+    author: str
+    date: str
+    parents: tuple[str, ...]
+    subject: str
+
+
 class Repository(ExitStack):
     """The git repository of a folder. A context manager: every checkout made of it ends with it."""
 
@@ -27,12 +40,15 @@ class Repository(ExitStack):
         super().__init__()
         self._git = partial(git, folder)
         if not shutil.which("git"):
-            raise FfnbenchError("a revision needs git, which is not installed", "install git, or use --base-source DIR")
+            raise FfnbenchError(
+                "a revision needs git, which is not installed", "install git; ab --base-source DIR takes a folder"
+            )
         told = self._git("rev-parse", "--is-inside-work-tree", "--show-prefix")
         lines = told.stdout.splitlines()
         if told.returncode or lines[:1] != ["true"]:
             raise FfnbenchError(
-                f"{str(folder)!r} is not in a git repository", "run it where your code is, or use --base-source DIR"
+                f"{str(folder)!r} is not in a git repository",
+                "run it where your code is; ab --base-source DIR takes a folder",
             )
         self._prefix = lines[1] if len(lines) > 1 else ""
         self.dirty = bool(head(folder)[1])  # whether files that git knows have changes
@@ -41,16 +57,46 @@ class Repository(ExitStack):
         """The full name of a revision's commit; raises FfnbenchError for an unknown one."""
         told = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
         if told.returncode:
-            shallow = self._git("rev-parse", "--is-shallow-repository").stdout.strip() == "true"
-            hint = "this clone is shallow: `git fetch --unshallow`, in CI fetch-depth: 0"
-            raise FfnbenchError(
-                f"no revision is called {revision!r}", hint if shallow else "`git branch -a` and `git tag` show some"
-            )
+            hint = self._shallow or "`git branch -a` and `git tag` show some"
+            raise FfnbenchError(f"no revision is called {revision!r}", hint)
         return told.stdout.strip()
 
     def short(self, commit: str) -> str:
         """The short name of a commit."""
         return self._git("rev-parse", "--short", commit).stdout.strip() or commit[:7]
+
+    @property
+    def _shallow(self) -> str:
+        """What to do about a clone that lacks commits; empty where none is lacking."""
+        told = self._git("rev-parse", "--is-shallow-repository").stdout.strip()
+        return "this clone is shallow: `git fetch --unshallow`, in CI fetch-depth: 0" if told == "true" else ""
+
+    @property
+    def own_folder(self) -> Path:
+        """Where git keeps what it knows of this repository, of all its working trees."""
+        return Path(self._git("rev-parse", "--path-format=absolute", "--git-common-dir").stdout.rstrip("\n"))
+
+    def commits(self, good: str, bad: str) -> list[Commit]:
+        """The commits after good up to bad, the oldest first; a merge is one commit. Raises FfnbenchError where bad
+        does not follow good.
+        """
+        first, last = self.commit(good), self.commit(bad)
+        if first == last:
+            raise FfnbenchError(f"{good!r} and {bad!r} are the same commit", "give an older revision as --good")
+        if self._git("merge-base", "--is-ancestor", first, last).returncode:
+            after = not self._git("merge-base", "--is-ancestor", last, first).returncode
+            common = self._git("merge-base", first, last).stdout.strip()[:10]
+            hint = f"--good {common} is where the two part" if common else "they have no commit in common"
+            other_way = f"--good {bad} --bad {good} is the other way" if after else ""
+            raise FfnbenchError(f"{bad!r} does not come after {good!r}", other_way or self._shallow or hint)
+        told = self._git(
+            "rev-list", "--first-parent", "--reverse", "--format=%H%x00%h%x00%an%x00%as%x00%p%x00%s", f"{first}..{last}"
+        )
+        rows = [line.split("\0") for line in told.stdout.splitlines() if "\0" in line]
+        return [
+            Commit(name=name, short=short, author=author, date=date, parents=tuple(parents.split()), subject=subject)
+            for name, short, author, date, parents, subject in rows
+        ]
 
     def checkout(self, commit: str) -> Path:
         """A new folder with that commit's files; the place in it that corresponds to the current folder.

@@ -1,0 +1,165 @@
+"""How often `bisect` names the right commit on simulated machines: `python benchmarks/bisection.py [--repeats N]`.
+
+64 commits, one of which is slower, or none; the real loop measures each probe on a machine made of dice, and the rules
+of `bisect` choose the next, at most ten. Prints a row a world; ends with 1 where fewer than 19 of 20 are right.
+`right` is named with 95 %, `likeliest` with less when ten probes are spent; `held` is in the range that is told.
+`--drawn` takes probes whose standard errors are drawn between 0.5 and 2 %, whatever they are probes of.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from exam.alarms import check_plan, check_policy, slowed
+from exam.machine import STATES, WORLDS, Machine, World, as_measured
+from exam.text import table
+
+from ffnbench.gate.decision import paired_findings
+from ffnbench.gate.looks import look, report_of
+from ffnbench.plan import Plan
+from ffnbench.result import Report
+from ffnbench.run.runner import run
+from ffnbench.stats.bisection import Belief, Sounding, believe, sounding_of
+from ffnbench.stats.interval import student
+from ffnbench.stats.stopping import Answered
+
+COMMITS, PROBES, LIMIT, BUDGET_S = 64, 10, 0.03, 120.0
+BETWEEN = 0.0045  # sd of a log ratio between runs, as on the reference machine
+RIGHT = 0.95
+
+
+@dataclass(frozen=True)
+class History:
+    """Commits and how much slower each is than the good one; some of them can't be built."""
+
+    name: str
+    step: float = 0.05
+    second: float = 0.0  # a smaller step anywhere else
+    skipped: float = 0.0  # share
+    world: World | None = None  # None draws the error of each probe
+    heavy: bool = False  # of drawn ones: Student's t with three degrees of freedom between runs
+    drift: float = 0.0  # of drawn ones: what a ratio moves by from probe to probe
+
+    def made(self, dice: random.Random) -> tuple[int, list[float], set[int]]:
+        """The first slow commit, 0 for none, the log of every commit, and those that can't be built."""
+        first, other = dice.randint(1, COMMITS), dice.randint(1, COMMITS)
+        logs = [
+            math.log1p(self.step) * (number >= first) + math.log1p(self.second) * (number >= other)
+            for number in range(COMMITS + 1)
+        ]
+        skipped = {number for number in range(1, COMMITS) if dice.random() < self.skipped}
+        return first if self.step else 0, logs, skipped
+
+
+def measured(world: World, plan: Plan, log: float, tolerance: float, seed: int) -> tuple[float, float] | None:
+    """The interval of one probe by the real loop, as `ab` takes it; None without one."""
+    machine, policy = Machine(world, slowed(plan, math.expm1(log)), seed), check_policy(tolerance)
+
+    def measure(asked: Plan, answered: Answered) -> Report:
+        return report_of(machine.measure(asked, run, answered))
+
+    seen = look(plan, lambda now, level: paired_findings(now, policy, level), policy, BUDGET_S, measure)
+    change = seen.findings[0].change
+    return (change.low, change.high) if change and change.low and change.high else None
+
+
+def drawn(dice: random.Random, history: History, log: float, number: int) -> tuple[float, float]:
+    """The interval of a probe whose error is drawn, estimated from a few workers."""
+    error, freedom = math.exp(dice.uniform(math.log(0.005), math.log(0.02))), dice.randint(4, 12)
+    tail = math.sqrt(dice.gammavariate(1.5, 2) / 3) if history.heavy else 1.0
+    mean = log + dice.gauss(0, error) + dice.gauss(0, BETWEEN) / tail + history.drift * number
+    seen = error * math.sqrt(dice.gammavariate(freedom / 2, 2) / freedom)
+    half = student(freedom, 0.95) * seen
+    return math.exp(mean - half), math.exp(mean + half)
+
+
+def bisected(history: History, plan: Plan, seed: int) -> tuple[str, int]:
+    """What one bisect says, and after how many probes."""
+    dice = random.Random(f"{history.name}/{seed}")
+    first, logs, broken = history.made(dice)
+    probes: list[Sounding] = []
+    skipped: set[int] = set()
+    belief = believe(COMMITS, ())
+    while len(probes) < PROBES:
+        commit = belief.next
+        if commit in broken:
+            skipped.add(commit)
+        elif history.world is None:
+            probes.append(sounding_of(commit, *drawn(dice, history, logs[commit], len(probes))))
+        else:
+            place = dice.randrange(10**9)
+            seen = measured(history.world, plan, logs[commit], belief.tolerance(LIMIT), place)
+            probes.append(sounding_of(commit, *seen) if seen else Sounding(commit, 0.0, 10.0))
+        belief = believe(COMMITS, probes, skipped)
+        if answer := _answer(belief, first):
+            return answer, len(probes)
+    return "likeliest" if first in belief.likeliest else "held" if first in belief.left else "missed", PROBES
+
+
+def _answer(belief: Belief, first: int) -> str:
+    if belief.without_step(LIMIT):
+        return "none" if first else "right"
+    found = belief.found()
+    return "" if found is None else "right" if first in found else "wrong"
+
+
+def histories(only_drawn: bool, kept_back: bool) -> list[History]:
+    """What the rules were made with, or what was kept back until they stood."""
+    if only_drawn and not kept_back:
+        return [History("drawn errors"), History("drawn errors, no step", step=0.0)]
+    if only_drawn:
+        return [
+            History("drawn, heavy tails", heavy=True), History("drawn, drift", drift=0.0005),
+            History("drawn, +4 %", step=0.04), History("drawn, +8 %", step=0.08),
+            History("drawn, and +2 %", second=0.02), History("drawn, a fifth broken", skipped=0.2),
+            History("drawn, no step, heavy tails", step=0.0, heavy=True),
+        ]  # fmt: skip
+
+    def world(of: World) -> World:
+        return replace(of, run=of.run or BETWEEN / 2**0.5)
+
+    named = {one.name: world(one) for one in (*WORLDS, *STATES, as_measured())}
+    usual = named["usual"]
+    if not kept_back:
+        known = [named[name] for name in ("as measured", "noisy", "usual")]
+        return [
+            History(f"{one.name}{'' if step else ', no step'}", step, world=one) for one in known for step in (0.05, 0)
+        ]
+    other = [named[name] for name in ("drift", "bursts", "neighbour", "two layouts", "states of 1.0%")]
+    return [
+        *(History(one.name, world=one) for one in other), History("+4 %", 0.04, world=usual),
+        History("+8 %", 0.08, world=usual), History("and +2 %", second=0.02, world=usual),
+        History("a fifth broken", skipped=0.2, world=usual),
+        *(History(f"{one.name}, no step", 0.0, world=one) for one in other[1:4]),
+    ]  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repeats", type=int, default=40, help="bisects of each row")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--drawn", action="store_true", help="probes of drawn errors, no machine")
+    parser.add_argument("--kept-back", action="store_true", help="the worlds that the rules were not made with")
+    asked = parser.parse_args(arguments)
+    plan, rows, poor = check_plan(precision=None, variants="relu,swiglu"), [], 0
+    for history in histories(asked.drawn, asked.kept_back):
+        told = [bisected(history, plan, 2 * asked.seed + asked.kept_back + 2 * n) for n in range(asked.repeats)]
+        counts = Counter(answer for answer, _ in told)
+        poor += counts["right"] + counts["likeliest"] < RIGHT * asked.repeats
+        probes = sum(number for _, number in told) / asked.repeats
+        rows.append([history.name, *(str(counts[name]) for name in NAMES), f"{probes:.1f}"])
+        print(" ".join(rows[-1]), flush=True)
+    print(table(["of", *NAMES, "probes"], rows))
+    return 1 if poor else 0
+
+
+NAMES = ("right", "wrong", "none", "likeliest", "held", "missed")
+
+if __name__ == "__main__":
+    raise SystemExit(main())

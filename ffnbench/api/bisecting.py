@@ -1,0 +1,121 @@
+"""The command that asks which commit made it slower: one after another is measured beside the good one, as in `ab`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+
+from ffnbench.api.checks import ab, environment_here
+from ffnbench.api.preparing import NULL_SINK, with_threads
+from ffnbench.errors import EXIT_USAGE, FfnbenchError, Unfinished
+from ffnbench.gate.baseline import policy_of_sides
+from ffnbench.gate.bisected import Bisected, Memory, Probed
+from ffnbench.gate.checkouts import Commit, Repository
+from ffnbench.gate.decision import OUTPUT, Checked, Status
+from ffnbench.metrics import LATENCY
+from ffnbench.plan import METHOD
+from ffnbench.planning.effort import LEAST_BUDGET_S
+from ffnbench.planning.sides import sides_asked, variant_of_sides
+from ffnbench.report.output import NullSink
+from ffnbench.report.tables.bisect import bisect_view, probe_text
+from ffnbench.request import DEFAULT_BUDGET_S, BisectRequest, SidesRequest, command_line
+from ffnbench.units import counted
+
+SHARED = {one.name for one in fields(BisectRequest)} & {one.name for one in fields(SidesRequest)}
+
+
+def bisect(request: BisectRequest, sink: NullSink = NULL_SINK) -> Bisected:
+    """Probe commits until the first slow one is known, or there is none, or the probes or the time are spent."""
+    if not request.good:
+        raise FfnbenchError("--good is not given: a revision that was fast enough", "for example --good v1.0")
+    if request.probes < 1:
+        raise FfnbenchError(f"--probes {request.probes} is out of range", "give 1 at least")
+    asked = with_threads(SidesRequest(**{name: getattr(request, name) for name in SHARED}, allow_mismatch=True))
+    variant = variant_of_sides(asked)
+    limit = policy_of_sides(asked, variant.label).of(variant.label, LATENCY)
+    with Repository(Path.cwd()) as repository:
+        commits = tuple(repository.commits(request.good, request.bad))
+        asked = replace(asked, base_rev=repository.commit(request.good), head_rev=commits[-1].name)
+        sides_asked(asked, variant)
+        if repository.dirty:
+            sink.tell("note: changes that are not committed are in no commit, and are not measured")
+        folder = repository.own_folder
+    flags = replace(asked, base_rev=None, head_rev=None, fail_above=None, budget=DEFAULT_BUDGET_S)
+    memory = Memory(
+        folder, target=variant.text, flags=command_line("ab", flags), good=asked.base_rev,
+        machine=environment_here(request.device).fingerprint, method=METHOD,
+    )  # fmt: skip
+    found = Bisected(variant=variant.text, good=request.good, bad=request.bad, limit=limit, commits=commits)
+    found = found.with_(*memory.known(commits))
+    if found.probed:
+        sink.tell(f"{counted(len(found.probed), 'probe')} of earlier bisects: {memory.path}")
+    try:
+        for after in _search(found, asked, request, sink):
+            found = after
+            memory.keep(found.probed[-1])
+    except KeyboardInterrupt:
+        if not found.probed:
+            raise
+        found = replace(found, interrupted=True)
+    sink.show(lambda: bisect_view(found))
+    return found
+
+
+def _search(found: Bisected, asked: SidesRequest, request: BisectRequest, sink: NullSink) -> Iterator[Bisected]:
+    """What is known after each probe."""
+    end = time.monotonic() + request.budget
+    for number in range(1, request.probes + 1):
+        left = end - time.monotonic()
+        if found.done or (number > 1 and left < LEAST_BUDGET_S):
+            break
+        belief = found.belief
+        commit, tolerance = found.commits[belief.next - 1], belief.tolerance(found.limit)
+        turn = sink.within(number, request.probes, "probe")
+        turn.journal = NULL_SINK.journal  # type: ignore[method-assign]  # probes are kept elsewhere
+        turn.tells = sink.tells and number == 1
+        turn.tell = lambda text: sink.tell(f"each probe: {text}")  # type: ignore[method-assign]
+        probe = replace(
+            asked, head_rev=commit.name, fail_above=f"{100 * tolerance:.4g}%",
+            budget=max(LEAST_BUDGET_S, min(DEFAULT_BUDGET_S, left)),
+        )  # fmt: skip
+        probed = _probe(probe, commit, turn)
+        if probed.skipped and commit is found.commits[-1] and belief.at_end() is None:
+            hint = "the same command again, when it is quiet" if probed.passing else "name an earlier one as --bad"
+            raise Unfinished(f"{request.bad} can't be measured: {probed.skipped}", hint)
+        found = found.with_(probed)
+        sink.tell(f"probe {number} of at most {request.probes}: {probe_text(found, commit, probed)}")
+        yield found
+
+
+def _probe(asked: SidesRequest, commit: Commit, sink: NullSink) -> Probed:
+    """One commit beside the good one. Raises KeyboardInterrupt where that was ended by hand, and FfnbenchError where
+    the good one can't be measured.
+    """
+    try:
+        found = ab(asked, sink)
+    except FfnbenchError as problem:
+        if problem.exit_code != EXIT_USAGE or not problem.message.startswith(("head", commit.name[:10])):
+            raise
+        why, built = problem.message.removeprefix("head: "), problem.message.startswith("head")
+        return Probed(commit=commit.name, skipped=why, passing=not built)
+    if found.interrupted:
+        raise KeyboardInterrupt
+    if found.now.stopped:
+        raise Unfinished(found.now.stopped)
+    return _read(found, commit)
+
+
+def _read(found: Checked, commit: Commit) -> Probed:
+    """What a run says of a commit."""
+    rows = {finding.metric: finding for finding in found.findings}
+    latency, output = rows[LATENCY], rows.get(OUTPUT)
+    if failure := found.now.failure(found.now.plan.reference):
+        raise Unfinished(f"the good commit can't be measured: {failure.message}", "name another one as --good")
+    told, allowed, _ = output.reason.partition("; allowed") if output else ("", "", "")
+    differs = told.replace("head's", "its").replace("base's", "the good one's") if allowed else ""
+    seen = Probed(commit=commit.name, differs=differs)
+    if latency.change is None or not latency.change.low:
+        return replace(seen, skipped=latency.reason, passing=latency.status is Status.UNCLEAR)
+    return replace(seen, low=latency.change.low, high=latency.change.high)

@@ -1,0 +1,92 @@
+"""What a bisect has found of each commit, and where that is kept: in git's own folder, for the next bisect."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from ffnbench.gate.checkouts import Commit
+from ffnbench.stats.bisection import Belief, Sounding, believe, sounding_of
+
+FILE = Path("ffnbench", "bisect.jsonl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """One look at a commit: the 95 % interval of its time over the good one's.
+
+    `skipped` says why there is none: it can't be built, or the machine was busy just then (`passing`). `differs` says
+    how its output differs from the good one's, `known` that an earlier bisect has looked.
+    """
+
+    commit: str
+    low: float | None = None
+    high: float | None = None
+    skipped: str = ""
+    differs: str = ""
+    passing: bool = False
+    known: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bisected:
+    """The answer: all commits after `good` up to `bad`, in their order, and what was found of them."""
+
+    variant: str
+    good: str
+    bad: str
+    limit: float
+    commits: tuple[Commit, ...]
+    probed: tuple[Probed, ...] = ()
+    interrupted: bool = False
+
+    @property
+    def belief(self) -> Belief:
+        """What all of it says of every commit."""
+        place = {commit.name: number for number, commit in enumerate(self.commits, start=1)}
+        of = [(place[one.commit], one) for one in self.probed]
+        soundings: list[Sounding] = [
+            sounding_of(number, one.low, one.high) for number, one in of if one.low and one.high
+        ]
+        return believe(len(place), soundings, {number for number, one in of if one.skipped and not one.passing})
+
+    @property
+    def done(self) -> bool:
+        """Whether the commit is found, or there is no step."""
+        belief = self.belief
+        return belief.without_step(self.limit) or belief.found() is not None
+
+    def with_(self, *probed: Probed) -> Bisected:
+        """With further looks."""
+        return replace(self, probed=(*self.probed, *probed))
+
+
+class Memory:
+    """The looks that are kept of what was asked in the same way: one line of JSON each."""
+
+    def __init__(self, folder: Path, **asked: Any) -> None:
+        self.path, self._asked = folder / FILE, asked
+
+    def known(self, commits: tuple[Commit, ...]) -> list[Probed]:
+        """What is known of these commits; a line that can't be read is none."""
+        names, found, keys = {one.name for one in commits}, [], [one.name for one in fields(Probed)]
+        text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.is_file() else ""
+        for line in text.splitlines():
+            with suppress(ValueError, KeyError, TypeError):
+                told = json.loads(line)
+                if told["commit"] in names and all(told[key] == value for key, value in self._asked.items()):
+                    found.append(Probed(**{key: told[key] for key in keys} | {"known": True}))
+        return found
+
+    def keep(self, probed: Probed) -> None:
+        """Add a look; one that is of the moment is not kept, and none where nothing may be written."""
+        if probed.passing:
+            return
+        told = {**self._asked, **asdict(probed)}
+        with suppress(OSError):
+            self.path.parent.mkdir(exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(told) + "\n")

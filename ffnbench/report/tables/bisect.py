@@ -1,0 +1,127 @@
+"""What a bisect has found: a row for every look at a commit, and below them the commit, the change, and how sure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
+from ffnbench.gate.bisected import Bisected, Probed
+from ffnbench.gate.checkouts import Commit
+from ffnbench.jsonable import text_of
+from ffnbench.report.formats import View, view_of
+from ffnbench.report.records import Record, table_of
+from ffnbench.report.tables.table import TextTable
+from ffnbench.report.tables.words import CERTAIN, change_text
+from ffnbench.result import Estimate
+from ffnbench.units import counted, percent
+
+UNLIKELY = 0.01  # what is left out
+FOUND, NONE, OPEN = "found", "none", "open"
+Look = tuple[Commit, Probed]
+
+
+def bisect_view(found: Bisected) -> View:
+    """The answer of `bisect`; where the commit is not found, that it could not finish is how it ends."""
+    view = view_of(_table(found), lambda: _records(found), json=lambda: text_of(_answer(found), 1) + "\n")
+    if found.interrupted:
+        return view.ending(EXIT_INTERRUPTED)
+    if _state(found) == OPEN:
+        hint = "the same command again goes on from here; a quiet machine, or a larger --d-model, tells more"
+        return view.ending(0, Unfinished("the probes or the time are spent, and several commits are left", hint))
+    return view
+
+
+def probe_text(found: Bisected, commit: Commit, probed: Probed) -> str:
+    """What one look has found, and how many commits are left."""
+    belief = found.belief
+    told = f"skipped: {probed.skipped}" if probed.skipped else change_text(_change(probed))
+    left = f"{counted(len(belief.left), 'commit')} of {len(found.commits)} left"
+    step = f"; no step: {percent(belief.chances[0])}" * (belief.chances[0] >= UNLIKELY)
+    return f"{commit.short} {told}{f'; {probed.differs}' * bool(probed.differs)}; {left}{step}"
+
+
+def _state(found: Bisected) -> str:
+    belief = found.belief
+    return NONE if belief.without_step(found.limit) else FOUND if belief.found() else OPEN
+
+
+def _change(probed: Probed) -> Estimate:
+    low, high = probed.low or math.nan, probed.high or math.nan
+    return Estimate(value=math.sqrt(low * high), low=low, high=high)
+
+
+def _suspects(found: Bisected) -> tuple[Commit, ...]:
+    """The commits that may be the first slow one: one, or those that are left."""
+    belief, state = found.belief, _state(found)
+    commits = belief.found() if state == FOUND else belief.left if state == OPEN else None
+    return found.commits[commits.start - 1 : commits.stop - 1] if commits else ()
+
+
+def _looks(found: Bisected) -> list[Look]:
+    """Every look, in the order of the commits."""
+    return [(commit, one) for commit in found.commits for one in found.probed if one.commit == commit.name]
+
+
+def _table(found: Bisected) -> TextTable:
+    rows: list[Record] = [
+        {
+            "commit": commit.short, f"change {CERTAIN}": "skipped" if one.skipped else change_text(_change(one)),
+            "subject": commit.subject, "note": one.skipped or one.differs,
+        }
+        for commit, one in _looks(found)
+    ]  # fmt: skip
+    header = f"{found.variant}, {counted(len(found.commits), 'commit')} after {found.good} up to {found.bad}"
+    table = table_of(rows, _says(found), prose=("subject", "note"))
+    return replace(table, header=(f"{header}; change against {found.good}",))
+
+
+def _says(found: Bisected) -> list[str]:
+    belief, state, suspects = found.belief, _state(found), _suspects(found)
+    end = belief.at_end()
+    if state == NONE and end:
+        change = f"{found.bad} is not slower than {found.good} by more than {percent(found.limit)}: {change_text(end)}"
+        return [change, f"where {found.bad} is slow, {found.good} is too: name an older one as --good"]
+    first, last = suspects[0], suspects[-1]
+    if state == OPEN:
+        none = f"; that there is none, {percent(belief.chances[0])}" * (belief.chances[0] >= UNLIKELY)
+        best, chance = found.commits[belief.likeliest[-1] - 1], percent(belief.within(belief.likeliest))
+        return [
+            f"the first slow commit is one of {len(suspects)}: {first.short} to {last.short} (95%){none}",
+            f"the likeliest is {best.short} {best.subject} ({chance})",
+        ]
+    group = belief.likeliest
+    share = percent(min(belief.within(group), 1 - UNLIKELY))
+    sure = f"{change_text(belief.step(group[-1]))}, {share} sure"
+    lines = [f"first slow commit: {last.short} {last.subject} ({last.author}, {last.date}): {sure}"]
+    if len(suspects) > 1:
+        lines = [f"the first slow commit is one of {len(suspects)}, {first.short} to {last.short}: {sure}"]
+        lines.append("all but the last of these could not be measured")
+    lines.append(f"git show {last.short}")
+    if len(last.parents) > 1:
+        lines.append(f"it is a merge: --good $(git merge-base {' '.join(last.parents[:2])}) --bad {last.parents[1]}")
+    return lines
+
+
+def _records(found: Bisected) -> list[Record]:
+    """One flat record a look."""
+    chances = {commit.name: chance for commit, chance in zip(found.commits, found.belief.chances[1:], strict=True)}
+    return [
+        {
+            "commit": commit.name, "date": commit.date, "author": commit.author, "subject": commit.subject,
+            "change_low": one.low, "change_high": one.high, "skipped": one.skipped, "differs": one.differs,
+            "known": one.known, "first_slow": chances[commit.name],
+        }
+        for commit, one in _looks(found)
+    ]  # fmt: skip
+
+
+def _answer(found: Bisected) -> Record:
+    """All of it: the commits that are left, and every look."""
+    belief = found.belief
+    change = belief.step(belief.likeliest[-1]) if _state(found) == FOUND else belief.at_end()
+    return {
+        "answer": _state(found), "commits": [commit.name for commit in _suspects(found)],
+        "change": change and change.value, "change_low": change and change.low, "change_high": change and change.high,
+        "sure": belief.within(belief.likeliest), "no_step": belief.chances[0], "probes": _records(found),
+    }  # fmt: skip

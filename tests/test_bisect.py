@@ -1,0 +1,230 @@
+"""`ffnbench bisect`: the belief against brute force, and real repositories whose timing alone is scripted."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import re
+from pathlib import Path
+
+import gate_world
+import pytest
+from conftest import FakeLaunch, KnownProber
+from test_ab import MODULE, TARGET, git
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.plan import OWN, Arm, Case
+from ffnbench.result import Agreement
+from ffnbench.stats.bisection import NO_STEP, STEP_SD, Sounding, believe, sounding_of
+
+SMALL = ("--d-model", "16", "--seq-len", "32", "--threads", "1")
+
+
+def by_brute_force(count: int, probes: list[Sounding]) -> list[float]:
+    """The belief by the plain rule of Bayes: every commit, and every size of the step on a fine grid."""
+    grid = [STEP_SD * (place - 1500) / 250 for place in range(3001)]
+
+    def likelihood(first: int, step: float) -> float:
+        return math.prod(math.exp(-(((p.log - step * (p.commit >= first)) / p.error) ** 2) / 2) for p in probes)
+
+    weights = [math.exp(-((step / STEP_SD) ** 2) / 2) for step in grid]
+    chances = [NO_STEP * likelihood(count + 1, 0.0)]
+    for first in range(1, count + 1):
+        mean = math.fsum(w * likelihood(first, s) for w, s in zip(weights, grid, strict=True)) / math.fsum(weights)
+        chances.append((1 - NO_STEP) / count * mean)
+    return [chance / math.fsum(chances) for chance in chances]
+
+
+def test_the_belief_is_that_of_bayes() -> None:
+    probes = [Sounding(6, 0.05, 0.012), Sounding(3, 0.01, 0.02), Sounding(5, 0.045, 0.01), Sounding(3, -0.004, 0.015)]
+    for known in (probes[:1], probes):
+        assert believe(6, known).chances == pytest.approx(by_brute_force(6, known), rel=1e-6)
+
+
+def test_the_next_commit_is_the_one_that_tells_most() -> None:
+    """Held against the entropy that is to be expected after a probe, by a thousand simulated answers a commit."""
+    known, dice = [Sounding(12, 0.05, 0.008), Sounding(6, 0.012, 0.015)], random.Random(1)
+    belief = believe(12, known)
+
+    def entropy(commit: int) -> float:
+        found = 0.0
+        for _ in range(300):
+            first = dice.choices(range(13), belief.chances)[0] or 13
+            log = dice.gauss(0.05 * (commit >= first), 0.01)
+            after = believe(12, [*known, Sounding(commit, log, 0.01)]).chances
+            found -= math.fsum(chance * math.log(chance) for chance in after if chance)
+        return found / 300
+
+    expected = [entropy(commit) for commit in range(1, 13)]
+    assert expected[belief.next - 1] < min(expected) + 0.05
+    assert believe(12, []).next == 12
+
+
+def simulated(dice: random.Random, step: float, worst: float) -> str:
+    """A bisect of 64 commits by probes whose errors are drawn, within 10 of them."""
+    truth = dice.randint(1, 64) if step else 65
+    probes: list[Sounding] = []
+    for _ in range(10):
+        commit = believe(64, probes).next
+        error = math.exp(dice.uniform(math.log(0.005), math.log(worst)))
+        log = math.log1p(step) * (commit >= truth) + dice.gauss(0, error) + dice.gauss(0, 0.0045)
+        probes.append(sounding_of(commit, math.exp(log - 2 * error), math.exp(log + 2 * error)))
+        belief = believe(64, probes)
+        if belief.without_step(0.03):
+            return "none"
+        if found := belief.found():
+            return "found" if truth in found else "wrong"
+    return "open"
+
+
+@pytest.mark.parametrize(("step", "answer"), [(0.05, "found"), (0.0, "none")])
+def test_a_step_is_found_in_nineteen_of_twenty(step: float, answer: str) -> None:
+    told = [simulated(random.Random(2 * seed), step, 0.012) for seed in range(40)]
+    assert told.count(answer) >= 38, told
+
+
+def test_a_commit_that_can_not_be_probed_stays_with_the_next_one() -> None:
+    known = [Sounding(8, 0.05, 0.003), Sounding(3, 0.0, 0.003), Sounding(5, 0.05, 0.003)]
+    belief = believe(8, known, skipped={4, 7})
+    assert belief.groups[3:] == (range(4, 6), range(6, 7), range(7, 9))
+    assert belief.found() == range(4, 6)
+    assert believe(8, known[:2]).left.stop - 1 == 8
+
+
+class Revisions(FakeLaunch):
+    """Workers whose time is what the checked out file says."""
+
+    def __init__(self) -> None:
+        self.seconds_of_head, self.measured = 0.01, []
+        machine = gate_world.machine(scatter=0.002)
+        super().__init__(lambda label, *of: machine.seconds(label, *of) * self.factor(label))
+
+    def factor(self, label: str) -> float:
+        return self.seconds_of_head / 0.004 if label == "SwiGLU" else 1.0
+
+    def __call__(self, arm: Arm = OWN) -> object:
+        if arm.name == "head":
+            text = Path(arm.source, "mypkg", "mlp.py").read_text()
+            self.seconds_of_head = float(re.search(r"SECONDS = ([0-9.]+)", text)[1])
+            self.measured.append(self.seconds_of_head)
+        return super().__call__(arm)
+
+
+class Reads(KnownProber):
+    """Looks at the file: `broken` can't be imported, `changed` computes something else."""
+
+    def within(self, arm: Arm) -> KnownProber:
+        return Reads(1.0, arm) if arm != OWN else self
+
+    def origin(self, target: str) -> Path:
+        found = super().origin(target)
+        if self._arm.source and "not_there" in found.read_text():
+            raise FfnbenchError("head: cannot import 'mypkg.mlp': ModuleNotFoundError", "")
+        return found
+
+    def hold(self, case: Case, seed: int, folder: str) -> Agreement:
+        apart = "gelu" in Path(self._arm.source, "mypkg", "mlp.py").read_text()
+        return Agreement(error=0.4 if apart else 1e-7, tolerance=1e-4, exact_error=None)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """16 commits after v1.0: the 11th is slower by 8 %, the 8th can't be imported, from the 12th on it is gelu."""
+    folder = tmp_path_factory.mktemp("sixteen")
+    git(folder, "init", "-q")
+    file = folder / "mypkg" / "mlp.py"
+    file.parent.mkdir()
+    (folder / "mypkg" / "__init__.py").touch()
+    for number in range(17):
+        text = MODULE.format(seconds=0.00432 if number >= 11 else 0.004, act="gelu" if number >= 12 else "silu")
+        file.write_text(f"{text}# {number}\n{'import not_there' * (number == 8)}\n")
+        git(folder, "add", ".")
+        git(folder, "commit", "-qm", f"change {number}")
+        git(folder, "tag", f"c{number}")
+    git(folder, "tag", "v1.0", "c0")
+    git(folder, "checkout", "-qb", "aside", "c3")
+    git(folder, "commit", "-qm", "aside", "--allow-empty")
+    git(folder, "checkout", "-q", "main")
+    return folder
+
+
+@pytest.fixture
+def call(on_fakes, made: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(made)
+    (made / ".git" / "ffnbench" / "bisect.jsonl").unlink(missing_ok=True)
+
+    def run(*arguments: object, launch: FakeLaunch):
+        return on_fakes("bisect", TARGET, *arguments, *SMALL, launch=launch, prober=Reads)
+
+    return run
+
+
+def test_the_commit_is_found_and_kept(call, made: Path) -> None:
+    launch = Revisions()
+    code, out, err = call("--good v1.0 --fail-above 3%", launch=launch)
+    short = git(made, "rev-parse", "--short", "c11")
+    assert code == 0, err
+    assert f"first slow commit: {short} change 11 (n, " in out
+    assert f"git show {short}" in out
+    assert re.search(r"\+8\.\d% \[\+[67]\.\d%, \+(8|9)\.\d%\]", out)
+    assert "skipped" in out
+    assert "cannot import 'mypkg.mlp'" in err
+    assert re.search(
+        r"probe 1 of at most 20: \w+ \+8.*its output differs from the good one's by 4\.0e-01; 1[56] of 16 left",
+        err.replace(" commits", ""),
+    )
+    assert 4 <= len(set(re.findall(r"probe (\d+) of at most", err))) <= 8
+    again = Revisions()
+    code, told, err = call("--good v1.0 --bad HEAD --fail-above 3% --json", launch=again)
+    assert (code, again.measured) == (0, []), err
+    found = json.loads(told)
+    assert (found["answer"], found["commits"]) == ("found", [git(made, "rev-parse", "c11")])
+    assert found["change_low"] < 1.08 < found["change_high"]
+    assert not re.search("of earlier", call("--good c1 --bad c2 --fail-above 3%", launch=Revisions())[2])
+
+
+def test_a_range_without_a_step_is_called_so(call) -> None:
+    code, out, err = call("--good v1.0 --bad c10 --fail-above 3%", launch=Revisions())
+    assert code == 0, err
+    assert "c10 is not slower than v1.0 by more than 3.0%" in out
+    assert "v1.0 is too: name an older one as --good" in out
+
+
+def test_the_budget_of_probes_ends_with_what_is_left(call) -> None:
+    code, out, err = call("--good v1.0 --fail-above 3% --probes 2", launch=Revisions())
+    assert code == 3
+    assert re.search(r"the first slow commit is one of \d+: \w+ to \w+ \(95%\) the likeliest is \w+ change \d+ \(", out)
+    assert "the same command again goes on from here" in err
+
+
+def test_an_interruption_keeps_what_was_probed(call, made: Path) -> None:
+    class Stopped(Revisions):
+        def __call__(self, arm: Arm = OWN) -> object:
+            if len(self.measured) > 6:
+                raise KeyboardInterrupt
+            return super().__call__(arm)
+
+    code, out, _ = call("--good v1.0 --fail-above 3%", launch=Stopped())
+    kept = (made / ".git" / "ffnbench" / "bisect.jsonl").read_text().splitlines()
+    assert (code, "is one of" in out, len(kept) >= 1) == (130, True, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "hint"),
+    [
+        ("--bad HEAD", "--good is not given", "--good v1.0"),
+        ("--good nope", "no revision is called 'nope'", "git tag"),
+        ("--good c5 --bad c3", "'c3' does not come after 'c5'", "--good c3 --bad c5"),
+        ("--good aside", "'HEAD' does not come after 'aside'", "where the two part"),
+        ("--good HEAD", "are the same commit", "older"),
+        ("--good v1.0 --fail-above 3", "could mean 3% or 300%", "'3%'"),
+        ("--good v1.0 --probes 0", "--probes 0 is out of range", "1"),
+    ],
+)
+def test_mistakes_are_found_before_measuring(call, arguments: str, error: str, hint: str) -> None:
+    launch = Revisions()
+    code, out, err = call(arguments, launch=launch)
+    assert (code, out, launch.log) == (2, "", [])
+    assert error in err.splitlines()[0]
+    assert hint in err.splitlines()[1]
