@@ -43,7 +43,9 @@ READS = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?(%| \[.*\])?$")  # a number that pa
 Draw = Callable[..., "Figure"]  # (report, roofline=...) -> its picture
 
 
-def page_of(title: str, table: TextTable, report: Report | None = None, draw: Draw | None = None) -> str:
+def page_of(
+    title: str, table: TextTable, report: Report | None = None, draw: Draw | None = None, drawn: Callable[[], str] | None = None
+) -> str:
     """A view as a page. With a report also its method, its environment, warnings and the command; and what `draw`
     draws of it. Raises FfnbenchError where itables is not installed.
     """
@@ -55,11 +57,11 @@ def page_of(title: str, table: TextTable, report: Report | None = None, draw: Dr
     said = [line for each in shown for line in each.summary]
     warnings = _warnings(report) if report else []
     method = [line for each in shown for line in each.details if line not in warnings]
-    drawn = _pictures(report, draw, _told(shown)) if report and draw else ""
+    pictures = drawn() if drawn else _pictures(report, draw, _told(shown)) if report and draw else ""
     tables = "".join(_table(number, each) for number, each in enumerate(shown) if each.rows)
     parts = [
         _section("Answer", "".join(f"<p>{_prose(line)}</p>" for line in said)),
-        *([drawn, tables] if len(shown[0].rows) > LONG else [tables, drawn]),
+        *([pictures, tables] if len(shown[0].rows) > LONG else [tables, pictures]),
         _section("Warnings and notes", _list(warnings)),
         _section("Method", _list(method)),
         _section("Environment", _environment(report) if report else ""),
