@@ -128,8 +128,13 @@ def step_text(found: Timeline, row: Row, step: Shift) -> str:
     slower = ends[0] > 0
     value, *interval = ends if slower else [-one for one in (ends[0], *ends[:0:-1])]
     told = percent(value) + (f" [{', '.join(percent(one).removesuffix('%') for one in interval)}]" if interval else "")
-    against = f", against {row.reference}," * (row.metric == RATIO)
+    itself = any(_at(o, n) == _at(row, step) for o, n in in_order(found) if o.case.label == row.reference)
+    against = f", against {row.reference}{', which has changed there itself' * itself}," * (row.metric == RATIO)
     return f"{told_row(found, row)} has become {told} {'slower' if slower else 'faster'}{against} at {where}"
+
+
+def _at(row: Row, step: Shift) -> str:
+    return row.points[step.at].run.created
 
 
 def commit_text(point: Point) -> str:
