@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, settings_here, sink_of
-from ffnbench.report.flags import Kept, Output, Shown, ShownQuietly, Written
-from ffnbench.request import ARGUMENTS, MEASURING, OUTPUT, InspectRequest, SelftestRequest, flag
+from ffnbench.report.flags import Kept, Output, Shown, ShownQuietly, Written, out_flag
+from ffnbench.request import ARGUMENTS, MEASURING, InspectRequest, SelftestRequest, flag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,13 +100,7 @@ def selftest(request: SelftestRequest, output: Output) -> int:
 class SchemaFile(Written):
     """Where a schema goes."""
 
-    out: tuple[str, ...] = flag(
-        (),
-        "Write it into a file (.json), or into a folder/, in place of stdout. Repeatable.",
-        OUTPUT,
-        "PATH",
-        short="-o",
-    )
+    out: tuple[str, ...] = out_flag(".json; default: stdout")
 
 
 @command(

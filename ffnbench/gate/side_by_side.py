@@ -63,14 +63,11 @@ def changes_between(old: Report, new: Report, labels: Iterable[str]) -> list[Run
 def _change(old: Report, new: Report, label: str, metric: str) -> RunChange:
     was, now = value_in(old, label, metric), value_in(new, label, metric)
     change, busy = None, metric in TIMED and any(is_busy(run, label) for run in (old, new))
-    if busy:
-        pass
-    elif metric == RATIO and old.plan.reference_of(label) != new.plan.reference_of(label):
-        pass  # ratios to something else
-    elif metric in TIMED:
+    to_another = metric == RATIO and old.plan.reference_of(label) != new.plan.reference_of(label)
+    if metric in TIMED and not busy and not to_another:
         before, after = mean_in(old, label, metric), mean_in(new, label, metric)
         change = change_between(before, after).estimate() if before and after else None
-    elif was is not None and now is not None and was.value:
+    elif metric not in TIMED and was is not None and now is not None and was.value:
         change = Estimate(value=now.value / was.value)
     return RunChange(label=label, metric=metric, old=was, new=now, change=change, busy=busy)
 

@@ -37,7 +37,7 @@ def history_view(found: Timeline) -> View:
 
     view = view_of(
         table, partial(history_records, found), pictures={"": picture},
-        page=lambda: page_of(title, table, drawn=lambda: _drawn(found)), every=False,
+        page=lambda: page_of(title, table, pictures=_drawn(found)), every=False,
     )  # fmt: skip
     return replace(view, stdout={**view.stdout, "github": lambda: annotations(found)})
 
