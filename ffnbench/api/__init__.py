@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Prepared", "ab", "backends", "block", "build", "check", "compare", "cost", "draw_activations", "environment",
-    "facts", "history", "inspect", "inspect_whole", "load", "measure", "measured_once", "plot", "plot_activations", "prepare",
-    "report", "reports", "selftest", "time_activations", "whole_model",
+    "facts", "history", "inspect", "inspect_whole", "load", "measure", "measured_once", "plot", "plot_activations",
+    "prepare", "report", "reports", "selftest", "time_activations", "whole_model",
 ]  # fmt: skip
 _ELSEWHERE = {
     "checks": ("ab", "check"),

@@ -6,24 +6,21 @@ import os
 import shlex
 from collections.abc import Iterator, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from ffnbench.api.preparing import NULL_SINK
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.gate.baseline import made_anew
-from ffnbench.gate.side_by_side import FLOPS, PARAMS, RATIO, common_rows
-from ffnbench.gate.steps import refuse_without_ruptures
 from ffnbench.gate.timeline import Timeline, timeline_of
-from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.files.store import load as load_report
 from ffnbench.report.formats import PICTURES
 from ffnbench.report.output import NullSink, OutputSink
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
 from ffnbench.report.views import plot_of, report_view
+from ffnbench.result import Report
 from ffnbench.stats.cells import of_shards
 from ffnbench.stats.verdict import with_figures
-
-METRIC_NAMES = {"": "", "latency": LATENCY, "ratio": RATIO, "params": PARAMS, "flops": FLOPS, "peak": PEAK}
 
 
 def load(path: str) -> ShownReport:
@@ -71,36 +68,31 @@ def history(paths: Sequence[str], sink: NullSink = NULL_SINK, *, metric: str = "
     """The rows of saved runs over time, with the steps that are found. A folder is read for what it has of runs."""
     from ffnbench.report.tables.timeline import history_view
 
-    refuse_without_ruptures()
-    files = [(file, run) for path in paths for file, run in _runs_in(path, sink)]
-    if not files:
+    if find_spec("ruptures") is None:
+        raise FfnbenchError("steps are found by ruptures, which is not installed", "pip install 'ffnbench[history]'")
+    runs = [(file, with_figures(one) if one.environment else one) for path in paths for file, one in _runs(path, sink)]
+    if not runs:
         write = f"ffnbench compare relu swiglu -o {shlex.quote(os.path.join(paths[0], 'run.json'))}"
         raise FfnbenchError(f"no run of ffnbench is in {paths[0]!r}", f"`{write}` writes one")
-    more = f"`ffnbench check {shlex.quote(files[0][0])} --append` adds a run of the same plan to its file"
-    if len(files) < 2:
-        raise FfnbenchError("one run alone has no history", more)
-    runs = [with_figures(run) if run.environment else run for _, run in files]
-    found = timeline_of(runs, METRIC_NAMES[metric])
+    found = timeline_of([run for _, run in runs], metric)
     if not found.rows:
-        if metric and timeline_of(runs).rows:
-            raise FfnbenchError(f"no two runs have a {metric} of the same row", "leave --metric out: rows show what they have")
-        kinds = "on one kind of machine" if common_rows(runs) else "in common"
-        raise FfnbenchError(f"these runs have no row {kinds}", more)
+        which = f"a {metric} of the same row" if metric else "the same row on the same kind of machine"
+        told = f"no two of these {len(runs)} runs have {which}" if found.runs > 1 else "one run alone has no history"
+        more = f"`ffnbench check {shlex.quote(runs[0][0])} --append` adds a run of the same plan to its file"
+        raise FfnbenchError(told, more)
     sink.show(lambda: history_view(found))
     return found
 
 
-def _runs_in(path: str, sink: NullSink) -> Iterator[tuple[str, Report]]:
+def _runs(path: str, sink: NullSink) -> Iterator[tuple[str, Report]]:
     """The runs of a file, or of all files of a folder; what is there and no run is told in a line."""
-    if not os.path.isdir(path):
-        yield from ((path, run) for run in load_report(path).runs)
-        return
     others = []
-    for file in sorted(Path(path).glob("*.json")):
+    for file in sorted(map(str, Path(path).glob("*.json"))) if os.path.isdir(path) else [path]:
         try:
-            yield from ((str(file), run) for run in load_report(file).runs)
+            yield from ((file, run) for run in load_report(file).runs)
         except FfnbenchError:
-            others.append(file.name)
+            if file == path:
+                raise
+            others.append(os.path.basename(file))
     if others:
         sink.tell(f"note: left out, as they are no runs: {', '.join(others)}")
-

@@ -1,157 +1,113 @@
-"""The rows of many runs over time: which runs are of one row on one kind of machine, and where that has changed. Pure.
+"""The rows of many runs over time: which runs are of one row on one kind of machine, and where it has changed. Pure.
 
-A row is what is measured, and how; its label alone does not make it one. Exact figures are those of any machine.
+A row is what is measured, and how: its label alone does not make it one. Exact figures are those of any machine.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from ffnbench.gate.history import history_of
 from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, is_busy, mean_in, value_in
-from ffnbench.gate.steps import steps_of
+from ffnbench.gate.steps import Step, steps_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
 from ffnbench.result import Environment, Estimate, Report
-from ffnbench.stats.interval import CONFIDENCE, Mean
-
-UNSURE = Mean(0.0, 0.0, 1.0)  # of a run whose processes show no error: what moves between runs has it
+from ffnbench.stats.interval import Mean
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Point:
     """A row in one run; `log` is of what is timed."""
 
     run: Report
     value: Estimate
-    log: Mean | None = None
-
-    @property
-    def environment(self) -> Environment | None:
-        """Where it was measured."""
-        return self.run.environment
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shift:
-    """From the run at `at` on a row has another level: its change, without an interval where that is exact."""
-
-    at: int
-    change: Estimate
+    log: Mean | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One metric of one case in the runs of one kind of machine, the oldest first; `change` is from the first to the
-    last of them.
+    """One metric of a case in the runs of one kind of machine, the oldest first; of what is exact `machine` is None.
+    `change` is from the first run to the last one.
     """
 
     case: Case
     metric: str
     reference: str
+    machine: Environment | None
     points: tuple[Point, ...]
-    steps: tuple[Shift, ...]
+    steps: tuple[Step, ...]
     change: Estimate
 
-    @property
-    def timed(self) -> bool:
-        """Whether it has chance in it."""
-        return self.metric in TIMED
 
-    @property
-    def levels(self) -> list[tuple[int, int, float]]:
-        """Where it lay: from which run to before which, and the geometric mean of these."""
-        ends = [0, *(step.at for step in self.steps), len(self.points)]
-        return [(a, b, math.exp(sum(math.log(p.value.value) for p in self.points[a:b]) / (b - a)))
-                for a, b in pairwise(ends)]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Timeline:
-    """The rows that several runs have, and the labels of those that a single run has."""
+    """The rows of so many runs, those with steps first, and the labels of those that a single run has."""
 
     runs: int
     rows: tuple[Row, ...]
     alone: tuple[str, ...]
 
+    @property
+    def steps(self) -> list[tuple[Row, Step]]:
+        """All steps, what has grown most first."""
+        return sorted(((row, step) for row in self.rows for step in row.steps), key=lambda one: -one[1].change.value)
+
 
 def timeline_of(runs: Sequence[Report], metric: str = "") -> Timeline:
-    """Runs with their figures, in any order. Without a metric: ratios, seconds of what has none, and of what is exact
-    what has changed.
+    """Runs with their figures, in any order, each once. Without a metric: ratios, seconds of what has none, and of what
+    is exact what has changed, or is not timed.
     """
-    ordered = sorted({_same(run): run for run in runs}.values(), key=lambda run: run.created)
-    found: dict[Hashable, list[tuple[Case, str, str, Point]]] = {}
-    for run in ordered:
-        for case in run.plan.shown:
+    once = {(run.created, len(run.samples), run.samples[:1]): run for run in runs}.values()
+    found: dict[tuple[Any, ...], list[Point]] = {}
+    for run in sorted(once, key=lambda run: run.created):
+        for label in (case.label for case in run.plan.shown):
             for one in (metric,) if metric else COMPARED:
-                if point := _point(run, case.label, one):
-                    told = case, one, run.plan.reference_of(case.label), point
-                    found.setdefault(_identity(run, case, one), []).append(told)
-    rows = [_row([one[-1] for one in of], *of[-1][:3]) for of in found.values() if len(of) > 1]
+                if point := _point(run, label, one):
+                    found.setdefault(_identity(run, label, one), []).append(point)
+    rows = {key: _row(key[0], key[1], of) for key, of in found.items() if len(of) > 1}
     if not metric:
-        compared = {(row.case.label, _of_machine(row)) for row in rows if row.metric == RATIO}
-        timed = {case.label for of in found.values() for case, one, *_ in of if one in TIMED}
-        rows = [row for row in rows if _is_told(row, compared, timed)]
-    told = {row.case.label for row in rows}
-    alone = [case.label for run in ordered for case in run.plan.shown if case.label not in told]
-    known = {case.label for of in found.values() for case, *_ in of}
-    return Timeline(runs=len(ordered), rows=tuple(rows), alone=tuple(dict.fromkeys(one for one in alone if one in known)))
+        apart = {key[1:4] for key in rows if key[0] == RATIO}
+        timed = {key[1] for key in found if key[0] in TIMED}
+        rows = {
+            key: row for key, row in rows.items()
+            if (key[1:4] not in apart if row.metric == LATENCY else row.machine or row.steps or key[1] not in timed)
+        }  # fmt: skip
+    alone = dict.fromkeys(key[1] for key in found if key[1] not in {known[1] for known in rows})
+    return Timeline(len(once), tuple(sorted(rows.values(), key=lambda row: not row.steps)), tuple(alone))
 
 
-def _same(run: Report) -> Hashable:
-    """What two copies of a run have in common, as a baseline and its later self hold it."""
-    return run.created, len(run.samples), run.samples[:1]
-
-
-def _is_told(row: Row, compared: Set[tuple[str, str]], timed: Set[str]) -> bool:
-    """Not seconds where there are ratios, nor what is exact and as it was of a row that is timed."""
-    if row.metric == LATENCY:
-        return (row.case.label, _of_machine(row)) not in compared
-    return row.timed or bool(row.steps) or row.case.label not in timed
-
-
-def _of_machine(row: Row) -> str:
-    here = row.points[0].environment
-    return here.fingerprint if here else ""
-
-
-def _identity(run: Report, case: Case, metric: str) -> Hashable:
-    """What has to be equal for two runs to have one row: what it is, and of what is timed where and how."""
-    found: list[Hashable] = [metric, case.label, case.ffn, case.workload, case.arm]
-    if metric in TIMED and run.environment:
-        found += [run.environment.fingerprint, run.plan.protocol.method]
-    if metric == RATIO:
-        other = run.plan.case(run.plan.reference_of(case.label))
-        found += [other.label, other.ffn, other.workload, other.arm]
-    return tuple(found)
+def _identity(run: Report, label: str, metric: str) -> tuple[Any, ...]:
+    """What two runs that have one row have in common: metric and label, where and what it is, and against what."""
+    here = (run.environment.fingerprint, run.plan.protocol.method) if metric in TIMED and run.environment else None
+    cases = [run.plan.case(one) for one in (label, run.plan.reference_of(label))][: 1 + (metric == RATIO)]
+    what = [(case.label, case.ffn, case.workload, case.arm) for case in cases]
+    return (metric, label, here, *what)
 
 
 def _point(run: Report, label: str, metric: str) -> Point | None:
     """A metric of a row in a run; None where the run does not know it, or was disturbed."""
-    if metric not in TIMED:
-        value = value_in(run, label, metric)
-        return Point(run=run, value=value) if value and value.value and not run.failure(label) else None
-    log = None if is_busy(run, label) or run.suspect(label) else mean_in(run, label, metric)
-    if log is None:
+    if run.failure(label) or (metric in TIMED and is_busy(run, label)):
         return None
-    interval = log.interval(CONFIDENCE)
-    low, high = map(math.exp, interval) if interval else (None, None)
-    value = Estimate(value=math.exp(log.mean), low=low, high=high)
-    return Point(run=run, value=value, log=log if interval else replace(UNSURE, mean=log.mean))
+    value, log = value_in(run, label, metric), mean_in(run, label, metric) if metric in TIMED else None
+    if value is None or not value.value or (metric in TIMED and log is None):
+        return None
+    # the error of a single process is not known: it is part of what moves between runs
+    return Point(run, value, replace(log, error=0.0, freedom=1.0) if log and not log.freedom else log)
 
 
-def _row(points: Sequence[Point], case: Case, metric: str, reference: str) -> Row:
-    logs = [point.log for point in points if point.log]
+def _row(metric: str, label: str, points: Sequence[Point]) -> Row:
+    last, logs = points[-1].run, [point.log for point in points if point.log]
     if logs:
-        change = history_of(logs[:-1]).changes(logs[-1])[-1].estimate()
-        steps = [Shift(at=step.at, change=step.change.estimate()) for step in steps_of(logs)]
+        change, steps = history_of(logs[:-1]).changes(logs[-1])[-1].estimate(), steps_of(logs)
     else:
         values = [point.value.value for point in points]
         change = Estimate(value=values[-1] / values[0])
-        steps = [Shift(at=at, change=Estimate(value=b / a)) for at, (a, b) in enumerate(pairwise(values), 1) if a != b]
+        steps = [Step(at, Estimate(value=b / a)) for at, (a, b) in enumerate(pairwise(values), start=1) if a != b]
     return Row(
-        case=case, metric=metric, reference=reference, points=tuple(points), steps=tuple(steps), change=change
+        case=last.plan.case(label), metric=metric, reference=last.plan.reference_of(label), points=tuple(points),
+        steps=tuple(steps), machine=last.environment if logs else None, change=change,
     )  # fmt: skip

@@ -72,9 +72,7 @@ class Followed(Kept):
     """How rows over time are shown and written."""
 
     format: str = flag("table", "On stdout: table, markdown, csv, json or github.", OUTPUT, "NAME", short="-f")
-    out: tuple[str, ...] = flag(
-        (), "Write a file (.csv, .json, .md, .html, .png, .svg, .pdf), or all of them into a folder/. Repeatable.",
-        OUTPUT, "PATH", short="-o", also=("--output",))  # fmt: skip
+    out: tuple[str, ...] = out_flag(".csv, .json, .md, .html, .png, .svg, .pdf")
 
 
 @dataclass(frozen=True, kw_only=True)
