@@ -17,7 +17,7 @@ from ffnbench.report.files.store import load as load_report
 from ffnbench.report.formats import PICTURES
 from ffnbench.report.output import NullSink, OutputSink
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
-from ffnbench.report.views import plot_of, report_view
+from ffnbench.report.views import history_view, plot_of, report_view
 from ffnbench.result import Report
 from ffnbench.stats.cells import of_shards
 from ffnbench.stats.verdict import with_figures
@@ -66,8 +66,6 @@ def reports(paths: Sequence[str], sink: NullSink = NULL_SINK) -> list[ShownRepor
 
 def history(paths: Sequence[str], sink: NullSink = NULL_SINK, *, metric: str = "") -> Timeline:
     """The rows of saved runs over time, with the steps that are found. A folder is read for what it has of runs."""
-    from ffnbench.report.tables.timeline import history_view
-
     if find_spec("ruptures") is None:
         raise FfnbenchError("steps are found by ruptures, which is not installed", "pip install 'ffnbench[history]'")
     runs = [(file, with_figures(one) if one.environment else one) for path in paths for file, one in _runs(path, sink)]

@@ -9,8 +9,6 @@ from ffnbench.gate.side_by_side import FLOPS, RATIO, apart
 from ffnbench.gate.steps import Step
 from ffnbench.gate.timeline import Row, Timeline
 from ffnbench.metrics import LATENCY, PEAK
-from ffnbench.report.formats import View, view_of
-from ffnbench.report.page.page import page_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.table import Cell, Column, Field, TextTable, table_of_fields
 from ffnbench.report.tables.words import CERTAIN, change_text, interval_text, seconds_text
@@ -22,31 +20,6 @@ NAMES = {FLOPS: "FLOPs/tok", PEAK: "peak"}
 TOLD, LEFT = 4, 6  # steps, and labels of a single run, that are told below the table
 SHORT = 7  # letters of a commit
 OF_STEPS = 24  # letters: a step with its commit
-
-
-def history_view(found: Timeline) -> View:
-    """The answer in all its forms."""
-    table = history_table(found)
-
-    def picture(suffix: str) -> bytes:
-        from ffnbench.report.pictures.canvas import render
-        from ffnbench.report.pictures.timeline import history_figure
-
-        return render(history_figure(found), suffix, texts=True)
-
-    def page() -> str:
-        from ffnbench.report.page.pictures import inline
-        from ffnbench.report.pictures.timeline import history_figure
-
-        told = {
-            f"{number} {at}": f"{named(found, row)}\n{commit_text(row, at)}: {value_text(row, point.value)}"
-            for number, row in enumerate(found.rows) for at, point in enumerate(row.points)
-        }  # fmt: skip
-        title = ", ".join(dict.fromkeys(row.case.label for row in found.rows))
-        return page_of(f"history: {title}", table, pictures=inline(history_figure(found), "History", told))
-
-    view = view_of(table, partial(history_records, found), pictures={"": picture}, page=page, every=False)
-    return replace(view, stdout={**view.stdout, "github": lambda: annotated(found)})
 
 
 def history_records(found: Timeline) -> list[Record]:
@@ -141,6 +114,14 @@ def named(found: Timeline, row: Row) -> str:
     if row.machine and len({one.machine.fingerprint for one in found.rows if one.machine}) > 1:
         parts.append(f"{row.machine.gpu or row.machine.cpu}, {row.machine.fingerprint[:4]}")
     return visible(row.case.label + (f" ({', '.join(parts)})" if parts else ""))
+
+
+def told_points(found: Timeline) -> dict[str, str]:
+    """What the mark of each run in a picture tells, by its name: the row's number and the run's."""
+    return {
+        f"{number} {at}": f"{named(found, row)}\n{commit_text(row, at)}: {value_text(row, point.value)}"
+        for number, row in enumerate(found.rows) for at, point in enumerate(row.points)
+    }  # fmt: skip
 
 
 def annotated(found: Timeline) -> str:
