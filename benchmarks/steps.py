@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from exam.text import share, table
 
-from ffnbench.gate.steps import Step, steps_of
+from ffnbench.gate.steps import Shift, steps_of
 from ffnbench.stats.interval import Mean
 
 Dice = np.random.Generator
@@ -85,7 +85,7 @@ def found_steps(dice: Dice, world: Scatter, step: float, number: int) -> tuple[i
     return found, held, others
 
 
-def _holds(step: Step, truth: float) -> bool:
+def _holds(step: Shift, truth: float) -> bool:
     change = step.change
     return bool(change.low and change.high and change.low <= 1 + truth <= change.high)
 

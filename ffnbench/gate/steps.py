@@ -21,14 +21,14 @@ PENALTY = 6.0  # of a further level, in scatters between runs
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Shift:
     """From the run at `at` on a row has another level: its change, without an interval where that is exact."""
 
     at: int
     change: Estimate
 
 
-def steps_of(runs: Sequence[Mean]) -> list[Step]:
+def steps_of(runs: Sequence[Mean]) -> list[Shift]:
     """The steps of a row's runs, the oldest first, whose interval leaves out that nothing has changed."""
     if len(runs) < 2 * SHORTEST:
         return []
@@ -39,7 +39,7 @@ def steps_of(runs: Sequence[Mean]) -> list[Step]:
     ends = [0, *ruptures.Pelt(model="l1", min_size=SHORTEST, jump=1).fit_predict(series, PENALTY)]
     levels = [history_of(runs[start:end]).over_runs for start, end in pairwise(ends)]
     changes = zip(ends[1:], (change_between(old, new) for old, new in pairwise(levels)), strict=False)
-    return [Step(at, one.estimate()) for at, one in changes if one.difference.p_value() < 1 - CONFIDENCE]
+    return [Shift(at, one.estimate()) for at, one in changes if one.difference.p_value() < 1 - CONFIDENCE]
 
 
 def scatter(runs: Sequence[Mean]) -> float:

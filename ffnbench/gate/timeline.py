@@ -12,7 +12,7 @@ from typing import Any
 
 from ffnbench.gate.history import history_of
 from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, is_busy, mean_in, value_in
-from ffnbench.gate.steps import Step, steps_of
+from ffnbench.gate.steps import Shift, steps_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
 from ffnbench.result import Environment, Estimate, Report
@@ -29,7 +29,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Series:
     """One metric of a case in the runs of one kind of machine, the oldest first; of what is exact `machine` is None.
     `change` is from the first run to the last one.
     """
@@ -39,7 +39,7 @@ class Row:
     reference: str
     machine: Environment | None
     points: tuple[Point, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[Shift, ...]
     change: Estimate
 
 
@@ -48,11 +48,11 @@ class Timeline:
     """The rows of so many runs, those with steps first, and the labels of those that a single run has."""
 
     runs: int
-    rows: tuple[Row, ...]
+    rows: tuple[Series, ...]
     alone: tuple[str, ...]
 
     @property
-    def steps(self) -> list[tuple[Row, Step]]:
+    def steps(self) -> list[tuple[Series, Shift]]:
         """All steps, what has grown most first."""
         return sorted(((row, step) for row in self.rows for step in row.steps), key=lambda one: -one[1].change.value)
 
@@ -99,15 +99,15 @@ def _point(run: Report, label: str, metric: str) -> Point | None:
     return Point(run, value, replace(log, error=0.0, freedom=1.0) if log and not log.freedom else log)
 
 
-def _row(metric: str, label: str, points: Sequence[Point]) -> Row:
+def _row(metric: str, label: str, points: Sequence[Point]) -> Series:
     last, logs = points[-1].run, [point.log for point in points if point.log]
     if logs:
         change, steps = history_of(logs[:-1]).changes(logs[-1])[-1].estimate(), steps_of(logs)
     else:
         values = [point.value.value for point in points]
         change = Estimate(value=values[-1] / values[0])
-        steps = [Step(at, Estimate(value=b / a)) for at, (a, b) in enumerate(pairwise(values), start=1) if a != b]
-    return Row(
+        steps = [Shift(at, Estimate(value=b / a)) for at, (a, b) in enumerate(pairwise(values), start=1) if a != b]
+    return Series(
         case=last.plan.case(label), metric=metric, reference=last.plan.reference_of(label), points=tuple(points),
         steps=tuple(steps), machine=last.environment if logs else None, change=change,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ffnbench.gate.side_by_side import RATIO
-from ffnbench.gate.timeline import Row, Timeline
+from ffnbench.gate.timeline import Series, Timeline
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.pictures.canvas import BLACK, drawing, literal, shortened
 from ffnbench.report.tables.timeline import commit_text, metric_text, named
@@ -50,7 +50,7 @@ def history_figure(found: Timeline) -> Figure:
     return figure
 
 
-def _panel(axes: Axes, row: Row, name: str, number: int) -> None:
+def _panel(axes: Axes, row: Series, name: str, number: int) -> None:
     points = [point.value for point in row.points]
     unit, size = ("", 1.0) if row.metric == RATIO else scale([p.value for p in points], UNITS.get(row.metric, SI))
     title = shortened(f"{name}: {metric_text(row)}" + f" ({unit})" * bool(unit), 60)

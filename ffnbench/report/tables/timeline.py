@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 
 from ffnbench.gate.side_by_side import FLOPS, RATIO, apart
-from ffnbench.gate.steps import Step
-from ffnbench.gate.timeline import Row, Timeline
+from ffnbench.gate.steps import Shift
+from ffnbench.gate.timeline import Series, Timeline
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.records import Record
 from ffnbench.report.tables.table import Cell, Column, Field, TextTable, table_of_fields
@@ -42,12 +42,12 @@ def history_table(found: Timeline) -> TextTable:
     """A line each row; the steps in words below, the largest first."""
     days = sorted(day for row in found.rows for day in _days(row))
 
-    def steps(row: Row) -> Cell:
+    def steps(row: Series) -> Cell:
         told = [f"{change_text(replace(step.change, low=None))} at {commit_text(row, step.at)}" for step in row.steps]
         grown = any(step.change.value > 1 for step in row.steps)
         return Cell(text="; ".join(told) or "none", style=("red" if grown else "green") if told else "")
 
-    def value(at: int, row: Row) -> Cell:
+    def value(at: int, row: Series) -> Cell:
         return Cell(text=value_text(row, row.points[at].value), value=row.points[at].value.value)
 
     fields: list[Field] = [
@@ -69,7 +69,7 @@ def history_table(found: Timeline) -> TextTable:
     return table_of_fields(fields, found.rows, header=[header], summary=said)
 
 
-def step_text(found: Timeline, row: Row, step: Step) -> str:
+def step_text(found: Timeline, row: Series, step: Shift) -> str:
     """`swiglu has become 5.1% [4.2, 6.0] slower at 3f2a1c0 (2026-11-03), of 30 runs`."""
     at, name = f"{commit_text(row, step.at)}, of {counted(len(row.points), 'run')}", named(found, row)
     if row.machine is None:
@@ -84,22 +84,22 @@ def step_text(found: Timeline, row: Row, step: Step) -> str:
     return f"{name} has become {told}{f' against {row.reference}{itself}' * (row.metric == RATIO)} at {at}"
 
 
-def _days(row: Row) -> list[str]:
+def _days(row: Series) -> list[str]:
     return [row.points[at].run.created[:10] for at in (0, -1)]
 
 
-def commit_text(row: Row, at: int) -> str:
+def commit_text(row: Series, at: int) -> str:
     """`3f2a1c0 (2026-11-03)`; the day alone where no commit is known."""
     here, day = row.points[at].run.environment, row.points[at].run.created[:10]
     return f"{here.git_commit[:SHORT]}{'+' * bool(here.git_dirty)} ({day})" if here and here.git_commit else day
 
 
-def metric_text(row: Row) -> str:
+def metric_text(row: Series) -> str:
     """`time vs relu`; `latency`."""
     return f"time vs {row.reference}" if row.metric == RATIO else NAMES.get(row.metric, row.metric)
 
 
-def value_text(row: Row, value: Estimate) -> str:
+def value_text(row: Series, value: Estimate) -> str:
     """A value with its unit; of a ratio its interval."""
     unit, size = scale([value.value], TIME)
     if row.metric == LATENCY:
@@ -107,7 +107,7 @@ def value_text(row: Row, value: Estimate) -> str:
     return interval_text(value) if row.metric == RATIO else quantity(value.value, IEC if row.metric == PEAK else SI)
 
 
-def named(found: Timeline, row: Row) -> str:
+def named(found: Timeline, row: Series) -> str:
     """Its label; with what is not the same where rows share one, and the machine where there are several."""
     others = [one.case for one in found.rows if one.case.label == row.case.label]
     parts = list(dict.fromkeys(f"{what} {now}" for other in others for what, _, now in apart(other, row.case)))
