@@ -45,10 +45,10 @@ def test_a_step_of_five_percent_is_found_at_its_place_and_unchanged_code_has_non
 
 
 def test_the_place_is_where_absolute_deviations_are_least() -> None:
-    """Every split is tried here; one odd run, however far off, is no level."""
+    """Every split is tried here; one odd run, six scatters off, is no level."""
     dice = np.random.default_rng(5)
     runs = series(dice, 14, 0.04, 6)
-    runs[10] = replace(runs[10], mean=0.3)
+    runs[10] = replace(runs[10], mean=runs[10].mean + 0.03)
     logs = np.array([run.mean for run in runs])
     left = {k: sum(np.abs(part - np.median(part)).sum() for part in np.split(logs, [k])) for k in range(2, 13)}
     [found] = steps_of(runs)
@@ -64,7 +64,7 @@ def first() -> Report:
 
 def days(first: Report, number: int, factors: Factors = lambda day: {}, start: int = 1) -> list[Report]:
     """A run a day of a commit each, whose rows take so many times what they did, and half a percent about that."""
-    dice, found = np.random.default_rng(3), []
+    dice, found = np.random.default_rng(4), []
     for day in range(start, start + number):
         times = {c.label: math.exp(dice.normal(0, 0.005)) * factors(day).get(c.label, 1) for c in first.plan.cases}
         samples = tuple(replace(s, value=s.value * times.get(s.case, 1)) for s in first.samples)
@@ -161,7 +161,7 @@ def test_a_folder_becomes_every_file_that_is_asked_for(first: Report, tmp_path: 
     assert code == 0
     assert "note: left out, as they are no runs: other.json" in err
     assert "\n::warning title=ffnbench history::swiglu has become " in out
-    rows = list(csv.DictReader(outs[0].open()))
+    rows = list(csv.DictReader(outs[0].read_text().splitlines()))
     assert len(rows) == 3 * 12
     [step] = [row for row in rows if row["change"]]
     assert (step["label"], step["created"][:10], step["git_commit"][:6]) == ("swiglu", "2026-11-09", "090909")

@@ -61,7 +61,9 @@ def timeline_of(runs: Sequence[Report], metric: str = "") -> Timeline:
     """Runs with their figures, in any order, each once. Without a metric: ratios, seconds of what has none, and of what
     is exact what has changed, or is not timed.
     """
-    once = {(run.created, len(run.samples), run.samples[:1]): run for run in runs}.values()
+    once = {
+        (run.created, run.environment and run.environment.fingerprint, run.samples[:1]): run for run in runs
+    }.values()
     found: dict[tuple[Any, ...], list[Point]] = {}
     for run in sorted(once, key=lambda run: run.created):
         for label in (case.label for case in run.plan.shown):
