@@ -134,7 +134,7 @@ def test_the_table_fits_and_tells_the_commit(found: Timeline, width: int) -> Non
     text = plain(history_view(found).table, width)
     assert max(map(len, text.splitlines())) <= width
     said = " ".join(text.split())
-    assert "slower against relu at 0909090 (2026-11-09), of 16 runs" in said
+    assert "slower against relu at 0909090 (2026-11-09), of 16 runs; at 0808080 (2026-11-08) not yet" in said
     assert "% at 0909090" in said
 
 

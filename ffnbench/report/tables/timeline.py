@@ -70,8 +70,9 @@ def history_table(found: Timeline) -> TextTable:
 
 
 def step_text(found: Timeline, row: Series, step: Shift) -> str:
-    """`swiglu has become 5.1% [4.2, 6.0] slower at 3f2a1c0 (2026-11-03), of 30 runs`."""
-    at, name = f"{commit_text(row, step.at)}, of {counted(len(row.points), 'run')}", named(found, row)
+    """`mine has become 5.1% [4.2, 6.0] slower at 3f2a1c0 (2026-11-03), of 30 runs; at 1d878f9 (2026-11-02) not yet`."""
+    name, before = named(found, row), commit_text(row, step.at - 1)
+    at = f"{commit_text(row, step.at)}, of {counted(len(row.points), 'run')}; at {before} not yet"
     if row.machine is None:
         was, now = (value_text(row, row.points[place].value) for place in (step.at - 1, step.at))
         return f"{name}: {metric_text(row)} {was} before, {now} from {at}"
