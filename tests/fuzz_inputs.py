@@ -120,6 +120,7 @@ LINES: dict[str, tuple[int, tuple[str, ...]]] = {
         "several.json --append", "{saved} --format github", "base.json --budget 40 -o out.xml",
     )),
     "report": (14, ("{saved}", "counts.json", "base.json again.json")),
+    "history": (6, ("base.json again.json", "several.json", "base.json counts.json", ".")),
     "ab": (6, ("pkg.mod:Net --base-env A:1 --d-model 16", "swiglu --base-env A:1 --head-env A:2 --d-model 64")),
     "bisect": (2, ("pkg.mod:Net --good HEAD~1", "pkg.mod:Net --good HEAD --probes 1 --d-model 16")),
     "activations": (6, ("", "--activations {curves}", "--activations {curves} --time --workers 3 --elements 1,64")),

@@ -69,6 +69,9 @@ ab mlp.py:Mine,relu HEAD
 ab mlp.py:Mine HEAD --d-model 64,128
 check run.json --tolerance 0.1%
 check run.json counts.json
+history run.json
+history .
+history empty
 relu swiglu --quick
 plot-activations foo
 """.strip().splitlines()
@@ -92,6 +95,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_fakes) -> None:
     """A folder with what a newcomer has: a saved run, configs of models, a file of code."""
     monkeypatch.chdir(tmp_path)
     Path("mlp.py").touch()
+    Path("empty").mkdir()
     Path("config.json").write_text(json.dumps(LLAMA))
     Path("linear.json").write_text(json.dumps(LINEAR))
     Path("other.json").write_text("{}")

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import shlex
+from collections.abc import Iterator, Sequence
 from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
 
 from ffnbench.api.preparing import NULL_SINK
-from ffnbench.errors import Unfinished
+from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.gate.baseline import made_anew
+from ffnbench.gate.timeline import Timeline, timeline_of
 from ffnbench.report.files.store import load as load_report
 from ffnbench.report.formats import PICTURES
 from ffnbench.report.output import NullSink, OutputSink
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
-from ffnbench.report.views import plot_of, report_view
+from ffnbench.report.views import history_view, plot_of, report_view
+from ffnbench.result import Report
 from ffnbench.stats.cells import of_shards
+from ffnbench.stats.verdict import with_figures
 
 
 def load(path: str) -> ShownReport:
@@ -55,3 +62,35 @@ def reports(paths: Sequence[str], sink: NullSink = NULL_SINK) -> list[ShownRepor
     view = side_by_side_view(paths, found)
     sink.show(lambda: view)
     return found
+
+
+def history(paths: Sequence[str], sink: NullSink = NULL_SINK, *, metric: str = "") -> Timeline:
+    """The rows of saved runs over time, with the steps that are found. A folder is read for what it has of runs."""
+    if find_spec("ruptures") is None:
+        raise FfnbenchError("steps are found by ruptures, which is not installed", "pip install 'ffnbench[history]'")
+    runs = [(file, with_figures(one) if one.environment else one) for path in paths for file, one in _runs(path, sink)]
+    if not runs:
+        write = f"ffnbench compare relu swiglu -o {shlex.quote(os.path.join(paths[0], 'run.json'))}"
+        raise FfnbenchError(f"no run of ffnbench is in {paths[0]!r}", f"`{write}` writes one")
+    found = timeline_of([run for _, run in runs], metric)
+    if not found.rows:
+        which = f"a {metric} of the same row" if metric else "the same row on the same kind of machine"
+        told = f"no two of these {len(runs)} runs have {which}" if found.runs > 1 else "one run alone has no history"
+        more = f"`ffnbench check {shlex.quote(runs[0][0])} --append` adds a run of the same plan to its file"
+        raise FfnbenchError(told, more)
+    sink.show(lambda: history_view(found))
+    return found
+
+
+def _runs(path: str, sink: NullSink) -> Iterator[tuple[str, Report]]:
+    """The runs of a file, or of all files of a folder; what is there and no run is told in a line."""
+    others = []
+    for file in sorted(map(str, Path(path).glob("*.json"))) if os.path.isdir(path) else [path]:
+        try:
+            yield from ((file, run) for run in load_report(file).runs)
+        except FfnbenchError:
+            if file == path:
+                raise
+            others.append(os.path.basename(file))
+    if others:
+        sink.tell(f"note: left out, as they are no runs: {', '.join(others)}")

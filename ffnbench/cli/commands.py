@@ -32,7 +32,7 @@ FILES = {  # of each command, in the order of the help; a file is loaded when a 
     "compare": "compare", "cost": "compare", "report": "compare", "block": "compare", "check": "check", "ab": "check",
     "bisect": "check",
     "plot": "compare", "plot-activations": "activations", "activations": "activations", "list": "tools", "env": "tools",
-    "inspect": "tools", "selftest": "tools", "schema": "tools",
+    "inspect": "tools", "selftest": "tools", "schema": "tools", "history": "compare",
 }  # fmt: skip
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 ALL = "help_all"

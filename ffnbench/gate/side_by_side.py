@@ -61,28 +61,30 @@ def changes_between(old: Report, new: Report, labels: Iterable[str]) -> list[Run
 
 
 def _change(old: Report, new: Report, label: str, metric: str) -> RunChange:
-    was, now = _value(old, label, metric), _value(new, label, metric)
-    change, busy = None, metric in TIMED and any(_busy(run, label) for run in (old, new))
+    was, now = value_in(old, label, metric), value_in(new, label, metric)
+    change, busy = None, metric in TIMED and any(is_busy(run, label) for run in (old, new))
     to_another = metric == RATIO and old.plan.reference_of(label) != new.plan.reference_of(label)
     if metric in TIMED and not busy and not to_another:
-        before, after = _mean(old, label, metric), _mean(new, label, metric)
+        before, after = mean_in(old, label, metric), mean_in(new, label, metric)
         change = change_between(before, after).estimate() if before and after else None
     elif metric not in TIMED and was is not None and now is not None and was.value:
         change = Estimate(value=now.value / was.value)
     return RunChange(label=label, metric=metric, old=was, new=now, change=change, busy=busy)
 
 
-def _busy(report: Report, label: str) -> bool:
+def is_busy(report: Report, label: str) -> bool:
+    """Whether a row's rounds were disturbed, so that it has no figure to compare."""
     found, seconds = report.comparison(label), report.estimate(label, LATENCY)
     return bool((found and found.verdict is Verdict.BUSY) or (seconds and seconds.disturbed))
 
 
-def _value(report: Report, label: str, metric: str) -> Estimate | None:
+def value_in(report: Report, label: str, metric: str) -> Estimate | None:
+    """A metric of a row; None where the run does not know it, and of the reference's ratio to itself."""
     if metric == LATENCY:
         return report.estimate(label, LATENCY)
     if metric == RATIO:
         found = report.comparison(label)
-        return None if found is None or report.plan.is_reference(label) or _busy(report, label) else found.ratio
+        return None if found is None or report.plan.is_reference(label) or is_busy(report, label) else found.ratio
     if metric == FLOPS:
         case = report.plan.case(label)
         exact = needed_by(case, report.cost(label)).flops
@@ -92,7 +94,7 @@ def _value(report: Report, label: str, metric: str) -> Estimate | None:
     return None if exact is None else Estimate(value=exact)
 
 
-def _mean(report: Report, label: str, metric: str) -> Mean | None:
+def mean_in(report: Report, label: str, metric: str) -> Mean | None:
     """The log over all runs of a file; None for what was not measured, and for the reference's ratio to itself."""
     if metric == RATIO and report.plan.is_reference(label):
         return None

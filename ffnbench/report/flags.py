@@ -14,6 +14,7 @@ def out_flag(suffixes: str, *, default: tuple[str, ...] = ()) -> Any:
     return flag(default, told, OUTPUT, "PATH", short="-o", also=("--output",))
 
 
+ALSO_FOR_GITHUB = "On stdout: table, markdown, csv, json or github."
 WITH_PICTURES = ".csv, .json, .md, .html, .png, .svg, .pdf; roofline.png: under ceilings"
 
 
@@ -68,6 +69,14 @@ class Reported(Arranged, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Followed(Kept):
+    """How rows over time are shown and written."""
+
+    format: str = flag("table", ALSO_FOR_GITHUB, OUTPUT, "NAME", short="-f")
+    out: tuple[str, ...] = out_flag(".csv, .json, .md, .html, .png, .svg, .pdf")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Quiet:
     """Whether progress is told."""
 
@@ -98,7 +107,7 @@ class MeasuredOutput(Arranged, Output):
 class CheckOutput(Output):
     """How a check is shown and written, and what follows from it."""
 
-    format: str = flag("table", "On stdout: table, markdown, csv, json or github.", OUTPUT, "NAME", short="-f")
+    format: str = flag("table", ALSO_FOR_GITHUB, OUTPUT, "NAME", short="-f")
     out: tuple[str, ...] = out_flag(".xml, .md, .json, .csv")
     export: tuple[str, ...] = flag((), "bencher or github-action-benchmark. Repeatable.", OUTPUT, "NAME[=PATH]")
     on_unclear: str = flag("pass", "Exit 0 (pass) or 4 (fail) where the run can't tell.", LIMITS, "pass|fail")

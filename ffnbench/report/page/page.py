@@ -45,9 +45,11 @@ READS = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?(%| \[.*\])?$")  # a number that pa
 Draw = Callable[..., "Figure"]  # (report, roofline=...) -> its picture
 
 
-def page_of(title: str, table: TextTable, reports: Sequence[Report] = (), draw: Draw | None = None) -> str:
+def page_of(
+    title: str, table: TextTable, reports: Sequence[Report] = (), draw: Draw | None = None, pictures: str = ""
+) -> str:
     """A view as a page. With reports also where and by which commands they were made; of one that stands alone its
-    warnings, and what `draw` draws of it. Raises FfnbenchError where itables is not installed.
+    warnings, and what `draw` draws of it in place of `pictures`. Raises FfnbenchError where itables is not installed.
     """
     if not page_installed():
         raise no_page()
@@ -59,7 +61,7 @@ def page_of(title: str, table: TextTable, reports: Sequence[Report] = (), draw: 
     warnings = _warnings(report) if report else []
     method = [line for each in shown for line in map(visible, each.details) if line not in warnings]
     asked = dict.fromkeys(command_of(each) for each in reports if each.plan.request)
-    drawn = _pictures(report, draw, _told(shown)) if report and draw else ""
+    drawn = _pictures(report, draw, _told(shown)) if report and draw else pictures
     tables = "".join(_table(number, each) for number, each in enumerate(shown) if each.rows)
     parts = [
         _section("Answer", "".join(f"<p>{_prose(line)}</p>" for line in said)),
