@@ -22,12 +22,21 @@ if TYPE_CHECKING:
     from ffnbench.api.preparing import Prepared, prepare
     from ffnbench.api.saved import load, plot, report, reports
     from ffnbench.api.this_machine import backends, environment, selftest
-    from ffnbench.api.variants import block, build, compare, cost, time_activations, whole_model
+    from ffnbench.api.variants import (
+        block,
+        build,
+        compare,
+        cost,
+        estimate,
+        list_hardware,
+        time_activations,
+        whole_model,
+    )
 
 __all__ = [
     "Prepared", "ab", "backends", "block", "build", "check", "compare", "cost", "draw_activations", "environment",
-    "facts", "inspect", "inspect_whole", "load", "measure", "measured_once", "plot", "plot_activations", "prepare",
-    "report", "reports", "selftest", "time_activations", "whole_model",
+    "estimate", "facts", "inspect", "inspect_whole", "list_hardware", "load", "measure", "measured_once", "plot",
+    "plot_activations", "prepare", "report", "reports", "selftest", "time_activations", "whole_model",
 ]  # fmt: skip
 _ELSEWHERE = {
     "checks": ("ab", "check"),

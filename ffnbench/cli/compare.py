@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, sink_of
-from ffnbench.report.flags import CountedOutput, MeasuredOutput, Reported
-from ffnbench.request import ARGUMENTS, BlockRequest, CompareRequest, CostRequest, flag
+from ffnbench.report.flags import CountedOutput, Kept, MeasuredOutput, Reported
+from ffnbench.request import ARGUMENTS, BlockRequest, CompareRequest, CostRequest, EstimateRequest, flag
 
 
 @command(
@@ -39,6 +39,22 @@ def cost(request: CostRequest, output: CountedOutput) -> int:
 
     with sink_of(output, "cost", *vars(request).values(), pictures=True, counts_only=True) as sink:
         api.cost(CompareRequest(**vars(request)), sink)
+    return sink.code
+
+
+@command(
+    "estimate",
+    "ffnbench estimate relu,gelu,swiglu --hardware h100,a100 --d-model 4096 --seq-len 1,4096 --dtype bf16",
+    "ffnbench estimate --preset llama3-8b --hardware h100 --tensor-parallel 8 --mode train --dtype bf16",
+    "ffnbench estimate swiglu --hardware mi300x,epyc-9654 -o bounds.csv",
+    docs="docs/performance.md#machines-that-are-not-here",
+)
+def estimate(request: EstimateRequest, output: Kept) -> int:
+    """Bound the time of variants on machines that are not here, by published peaks; nothing is measured."""
+    from ffnbench import api
+
+    with sink_of(output, "estimate", *vars(request).values()) as sink:
+        api.estimate(request, sink)
     return sink.code
 
 
