@@ -17,21 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ffnbench.api.checks import ab, check
+    from ffnbench.api.estimating import estimate, list_hardware
     from ffnbench.api.inspection import draw_activations, facts, inspect, inspect_whole, plot_activations
     from ffnbench.api.measuring import measure, measured_once
     from ffnbench.api.preparing import Prepared, prepare
     from ffnbench.api.saved import load, plot, report, reports
     from ffnbench.api.this_machine import backends, environment, selftest
-    from ffnbench.api.variants import (
-        block,
-        build,
-        compare,
-        cost,
-        estimate,
-        list_hardware,
-        time_activations,
-        whole_model,
-    )
+    from ffnbench.api.variants import block, build, compare, cost, time_activations, whole_model
 
 __all__ = [
     "Prepared", "ab", "backends", "block", "build", "check", "compare", "cost", "draw_activations", "environment",
@@ -40,6 +32,7 @@ __all__ = [
 ]  # fmt: skip
 _ELSEWHERE = {
     "checks": ("ab", "check"),
+    "estimating": ("estimate", "list_hardware"),
     "inspection": ("draw_activations", "facts", "inspect", "inspect_whole", "plot_activations"),
     "measuring": ("measure", "measured_once"),
     "preparing": ("Prepared", "prepare"),

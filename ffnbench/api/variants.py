@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ffnbench.api.preparing import NULL_SINK, prepare
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.spec import require_positive
 from ffnbench.plan import OWN
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.views import report_view
-from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, EstimateRequest, TimingRequest
+from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, TimingRequest
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from ffnbench.stats.estimates import Machine
 
 
 def compare(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
@@ -28,46 +24,6 @@ def compare(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
 def cost(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
     """Count parameters, FLOPs and bytes of variants without measuring."""
     return _counted(request, sink)
-
-
-def estimate(request: EstimateRequest, sink: NullSink = NULL_SINK) -> None:
-    """The least time that variants could take on machines that need not be here; nothing is measured."""
-    from ffnbench.device.published import how_near
-    from ffnbench.planning.compare import as_compare
-    from ffnbench.report.tables.estimates import estimate_view
-    from ffnbench.stats.estimates import all_least
-
-    machines = hardware(request.hardware)
-    require_positive("tensor_parallel", request.tensor_parallel)
-    report = prepare(as_compare(request), sink, counts=True).priced()
-    found = all_least(report.plan.shown, report.costs, machines, request.tensor_parallel)
-    sink.show(lambda: estimate_view(report, found, how_near()))
-
-
-def hardware(names: str) -> list[Machine]:
-    """Machines by their names in the table, from files of rows, and from saved runs."""
-    from ffnbench.api.saved import load
-    from ffnbench.device.published import machines_in, published
-    from ffnbench.stats.estimates import machine_of
-
-    found: dict[str, Machine] = {}
-    for name in filter(None, (part.strip() for part in names.split(","))):
-        if name.endswith(".toml"):
-            found |= {machine.name: machine for machine in machines_in(Path(name))}
-        elif name.endswith(".json"):
-            found[name] = machine_of(name, load(name))
-        else:
-            machine = published().get(name)
-            found[machine.name] = machine
-    return list(found.values())
-
-
-def list_hardware(sink: NullSink = NULL_SINK) -> None:
-    """Every machine of the table, with its source."""
-    from ffnbench.device.published import published
-    from ffnbench.report.tables.estimates import hardware_view
-
-    sink.show(lambda: hardware_view(list(published())))
 
 
 def block(request: BlockRequest, sink: NullSink = NULL_SINK) -> ShownReport:

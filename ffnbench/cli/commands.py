@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 FILES = {  # of each command, in the order of the help; a file is loaded when a command of it is typed
     "compare": "compare", "cost": "compare", "estimate": "compare", "report": "compare", "block": "compare",
-    "check": "check", "ab": "check", "plot": "plot", "plot-activations": "activations", "activations": "activations", "list": "tools", "env": "tools",
+    "check": "check", "ab": "check", "plot": "plot", "plot-activations": "activations",
+    "activations": "activations", "list": "tools", "env": "tools",
     "inspect": "tools", "selftest": "tools", "schema": "tools",
 }  # fmt: skip
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]

@@ -16,7 +16,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.jsonable import least
+from ffnbench.jsonable import decode, least
 from ffnbench.plan import Case, MatmulPrecision, Mode, NoProbe, Workload, cost_of
 from ffnbench.result import Bound, CaseCost, Run
 from ffnbench.stats.ceilings import MEMORY, Needed, needed_by, reached_in
@@ -116,12 +116,13 @@ def least_of(case: Case, cost: Cost, machine: Machine, devices: int = 1) -> Leas
     if part is not None and devices > 1:
         cost = cost_of(part, NoProbe())
     needed = needed_by(part, cost) if part is not None and not cost.failed else None
-    flops, peak, bandwidth = needed and needed.flops, machine.peak(path), machine.gb_per_s
+    flops, peak, bandwidth = needed.flops if needed else None, machine.peak(path), machine.gb_per_s
     output = work.tokens * case.ffn.d_model * item_bytes(work.dtype)
     sent = 2 * (devices - 1) / devices * output * (2 if work.mode == Mode.TRAIN.value else 1)  # in each pass once
     link = machine.link_gb_per_s
     return Least(
-        case=case, machine=machine, devices=devices, path=path, needed=needed, weights=needed and cost.weight_bytes,
+        case=case, machine=machine, devices=devices, path=path, needed=needed,
+        weights=cost.weight_bytes if needed else None,
         products_s=None if flops is None or peak is None else flops / peak,
         bytes_s=None if needed is None or bandwidth is None else needed.bytes / (bandwidth * GIGA),
         all_reduce_s=0.0 if devices == 1 else link and sent / (link * GIGA),
@@ -168,9 +169,10 @@ def machine_of(name: str, run: Run) -> Machine:
             found["gb_per_s"] = max(found.get("gb_per_s", 0.0), ceiling.rate / GIGA)
     if "gb_per_s" not in found:
         raise FfnbenchError(
-            f"{name!r} has no ceiling of memory", "measure what no cache holds: compare relu --d-model 4096 --seq-len 1"
+            f"{name!r} has no ceiling of memory that other work left alone",
+            "measure what no cache holds while the machine is quiet, for example --d-model 4096 --seq-len 1",
         )
-    return Machine(name=name, source="ceilings of that run", checked=getattr(run, "created", "")[:10], **found)
+    return decode(Machine, {"name": name, "source": "ceilings of that run", **found})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
