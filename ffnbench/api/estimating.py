@@ -13,7 +13,7 @@ from ffnbench.planning.compare import as_compare
 from ffnbench.report.output import NullSink
 from ffnbench.report.tables.estimates import estimate_view, hardware_view
 from ffnbench.request import EstimateRequest
-from ffnbench.stats.estimates import Machine, all_least, machine_of
+from ffnbench.stats.estimates import Hardware, all_least, machine_of
 
 
 def estimate(request: EstimateRequest, sink: NullSink = NULL_SINK) -> None:
@@ -24,9 +24,9 @@ def estimate(request: EstimateRequest, sink: NullSink = NULL_SINK) -> None:
     sink.show(lambda: estimate_view(report, found, how_near()))
 
 
-def _machines(names: str) -> list[Machine]:
+def _machines(names: str) -> list[Hardware]:
     """By their names in the table, from files of rows, and of saved runs; each once."""
-    found: list[Machine] = []
+    found: list[Hardware] = []
     for name in filter(None, (part.strip() for part in names.split(","))):
         if name.endswith(".toml"):
             found += machines_in(Path(name))

@@ -44,8 +44,8 @@ def cost(request: CostRequest, output: CountedOutput) -> int:
 
 @command(
     "estimate",
-    "ffnbench estimate relu,gelu,swiglu --hardware h100,a100 --d-model 4096 --seq-len 1,4096 --dtype bf16",
-    "ffnbench estimate --preset llama3-8b --hardware h100 --tensor-parallel 8 --mode train --dtype bf16",
+    "ffnbench estimate relu,swiglu --hardware h100,a100 --seq-len 1,4096 --dtype bf16",
+    "ffnbench estimate --preset llama3-8b --tensor-parallel 8 --mode train",
     "ffnbench estimate swiglu --hardware mi300x,epyc-9654 -o bounds.csv",
     docs="docs/performance.md#machines-that-are-not-here",
 )

@@ -12,26 +12,26 @@ from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.files import content_of
 from ffnbench.names import Registry
-from ffnbench.stats.estimates import HowNear, Machine
+from ffnbench.stats.estimates import HowNear, Hardware
 
 FILE, NEAR = Path(__file__).with_name("published.toml"), Path(__file__).with_name("how_near.json")
 TABLES = "tables such as [mine], with keys such as tflops_float32 = 20 and gb_per_s = 300"
 
 
 @cache
-def published() -> Registry[Machine]:
+def published() -> Registry[Hardware]:
     """Every machine of the table."""
-    known: Registry[Machine] = Registry("hardware", "`ffnbench list hardware` shows all")
+    known: Registry[Hardware] = Registry("hardware", "`ffnbench list hardware` shows all")
     for machine in machines_in(FILE):
         known.add(machine.name, machine)
     return known
 
 
-def machines_in(path: Path) -> list[Machine]:
+def machines_in(path: Path) -> list[Hardware]:
     """The machines of a file; raises FfnbenchError for what can't be read."""
     try:
         data = tomllib.loads(content_of(path).decode())
-        found = [jsonable.decode(Machine, {"name": name, **dict(row)}) for name, row in data.items()]
+        found = [jsonable.decode(Hardware, {"name": name, **dict(row)}) for name, row in data.items()]
     except (ValueError, TypeError, RecursionError) as problem:
         raise FfnbenchError(f"cannot read {str(path)!r}: {problem}", f"it has {TABLES}") from None
     if not found:

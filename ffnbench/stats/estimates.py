@@ -21,13 +21,12 @@ from ffnbench.plan import Case, MatmulPrecision, Mode, NoProbe, Workload, cost_o
 from ffnbench.result import Bound, CaseCost, Run
 from ffnbench.stats.ceilings import MEMORY, Needed, needed_by, reached_in
 
-TERA, GIGA = 1e12, 1e9
 INSIDE = {MatmulPrecision.HIGH.value: "tf32", MatmulPrecision.MEDIUM.value: "bfloat16"}  # of float32's products
 ABOVE_ZERO = least(1e-9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Hardware:
     """A machine, or one device of it: TFLOP/s of dense products by dtype, GB/s of memory, GB of it, GB/s in one
     direction of all its links to neighbours. `clock` says at which the peaks are, `source` and `address` who says so,
     `checked` when that was looked up. Unknown is None.
@@ -53,7 +52,7 @@ class Machine:
     def peak(self, path: str) -> float | None:
         """FLOPs per second of products of a dtype, or of tf32."""
         tera: float | None = getattr(self, f"tflops_{path}")
-        return tera and tera * TERA
+        return tera and tera * 1e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +63,7 @@ class Least:
     """
 
     case: Case
-    machine: Machine
+    machine: Hardware
     devices: int
     path: str  # whose peak it is: a dtype, or tf32
     needed: Needed | None
@@ -101,7 +100,7 @@ class Least:
     def ridge(self) -> float | None:
         """FLOPs per byte from which on products bind on this machine."""
         peak, bandwidth = self.machine.peak(self.path), self.machine.gb_per_s
-        return peak / (bandwidth * GIGA) if peak and bandwidth else None
+        return peak / (bandwidth * 1e9) if peak and bandwidth else None
 
 
 def path_of(work: Workload) -> str:
@@ -109,7 +108,7 @@ def path_of(work: Workload) -> str:
     return INSIDE.get(work.matmul_precision, work.dtype) if work.dtype == "float32" else work.dtype
 
 
-def least_of(case: Case, cost: Cost, machine: Machine, devices: int = 1) -> Least:
+def least_of(case: Case, cost: Cost, machine: Hardware, devices: int = 1) -> Least:
     """The bounds of a case on a machine, split over so many of it. How code of the user's splits is not known."""
     work, path = case.workload, path_of(case.workload)
     part = split(case, devices)
@@ -124,8 +123,8 @@ def least_of(case: Case, cost: Cost, machine: Machine, devices: int = 1) -> Leas
         case=case, machine=machine, devices=devices, path=path, needed=needed,
         weights=cost.weight_bytes if needed else None,
         products_s=None if flops is None or peak is None else flops / peak,
-        bytes_s=None if needed is None or bandwidth is None else needed.bytes / (bandwidth * GIGA),
-        all_reduce_s=0.0 if devices == 1 else link and sent / (link * GIGA),
+        bytes_s=None if needed is None or bandwidth is None else needed.bytes / (bandwidth * 1e9),
+        all_reduce_s=0.0 if devices == 1 else link and sent / (link * 1e9),
     )  # fmt: skip
 
 
@@ -147,14 +146,14 @@ def split(case: Case, devices: int) -> Case | None:
 
 
 def all_least(
-    cases: Iterable[Case], costs: Iterable[CaseCost], machines: Iterable[Machine], devices: int
+    cases: Iterable[Case], costs: Iterable[CaseCost], machines: Iterable[Hardware], devices: int
 ) -> list[Least]:
     """The bounds of every case on every machine, one machine after the other."""
     known, cases = {found.case: found.cost for found in costs}, tuple(cases)
     return [least_of(case, known[case.label], machine, devices) for machine in machines for case in cases]
 
 
-def machine_of(name: str, run: Run) -> Machine:
+def machine_of(name: str, run: Run) -> Hardware:
     """The machine of a run, by the ceilings that were measured in it: the fastest products of each dtype, and reads
     from memory. Raises FfnbenchError where it has none.
     """
@@ -164,15 +163,15 @@ def machine_of(name: str, run: Run) -> Machine:
         if roof.bound is Bound.PRODUCTS:
             precise = roof.dtype == "float32"
             key = f"tflops_{INSIDE.get(roof.matmul_precision, roof.dtype) if precise else roof.dtype}"
-            found[key] = max(found.get(key, 0.0), ceiling.rate / TERA)
+            found[key] = max(found.get(key, 0.0), ceiling.rate / 1e12)
         elif roof.level == MEMORY:
-            found["gb_per_s"] = max(found.get("gb_per_s", 0.0), ceiling.rate / GIGA)
+            found["gb_per_s"] = max(found.get("gb_per_s", 0.0), ceiling.rate / 1e9)
     if "gb_per_s" not in found:
         raise FfnbenchError(
             f"{name!r} has no ceiling of memory that other work left alone",
             "measure what no cache holds while the machine is quiet, for example --d-model 4096 --seq-len 1",
         )
-    return decode(Machine, {"name": name, "source": "ceilings of that run", **found})
+    return decode(Hardware, {"name": name, "source": "ceilings of that run", **found})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

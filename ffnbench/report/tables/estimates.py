@@ -27,7 +27,7 @@ from ffnbench.report.tables.table import (
 from ffnbench.report.tables.words import listed
 from ffnbench.result import Bound, Report
 from ffnbench.stats.ceilings import MEMORY
-from ffnbench.stats.estimates import GIGA, HowNear, Least, Machine, Spread
+from ffnbench.stats.estimates import HowNear, Least, Hardware, Spread
 from ffnbench.units import IEC, SI, TIME, digits
 
 PLAIN = (("", 1.0),)  # no prefixes
@@ -131,7 +131,7 @@ def _table(report: Report, found: Sequence[Least], rows: list[Record], near: How
     return replace(table, headings=_headings(report, found) if headed else ())
 
 
-def _machines(found: Iterable[Least]) -> list[Machine]:
+def _machines(found: Iterable[Least]) -> list[Hardware]:
     return list({one.machine.name: one.machine for one in found}.values())
 
 
@@ -180,7 +180,7 @@ def _told(report: Report, found: Sequence[Least]) -> list[str]:
             f"{devices} devices do not divide the d_ff of {listed(sorted(odd))}: bounds are of the largest part"
         )
     large = {f"{report.plan.name_of(one.case.label)} on {one.machine.name}" for one in found
-             if one.weights and one.machine.memory_gb and one.weights > one.machine.memory_gb * GIGA}  # fmt: skip
+             if one.weights and one.machine.memory_gb and one.weights > one.machine.memory_gb * 1e9}  # fmt: skip
     if large:
         told.append(f"weights are larger than the memory: {listed(sorted(large))}")
     if any(isinstance(one.case.ffn, FFNSpec) and one.case.ffn.moe for one in found):
@@ -188,7 +188,7 @@ def _told(report: Report, found: Sequence[Least]) -> list[str]:
     return told
 
 
-def _figures(machine: Machine, paths: set[str]) -> str:
+def _figures(machine: Hardware, paths: set[str]) -> str:
     """What was known of a machine, and from where."""
     peaks = [f"{peak / 1e12:g} TFLOP/s {path}" for path in sorted(paths) if (peak := machine.peak(path))]
     memory = [f"{machine.gb_per_s:g} GB/s"] if machine.gb_per_s else []
@@ -197,7 +197,7 @@ def _figures(machine: Machine, paths: set[str]) -> str:
     return f"{machine.name}: {', '.join(filter(None, (*peaks, at, *memory, machine.note)))}; {whence}".rstrip("; ")
 
 
-def hardware_view(machines: Sequence[Machine]) -> View:
+def hardware_view(machines: Sequence[Hardware]) -> View:
     """Every machine of the table, with where its figures stand."""
     dtypes = ("float32", "tf32", "bfloat16", "float16", "float64")
     records: list[Record] = [
