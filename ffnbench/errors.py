@@ -6,8 +6,6 @@ Exit codes live here so that no command invents its own: 2 is the user's input (
 
 from __future__ import annotations
 
-import errno
-import resource
 import signal
 import sys
 from collections.abc import Iterator
@@ -16,12 +14,11 @@ from typing import Any
 
 from ffnbench.streams import short
 
-POLITE = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+POLITE = (signal.SIGTERM, signal.SIGHUP)
 EXIT_REGRESSED = 1
 EXIT_USAGE = 2
 EXIT_UNFINISHED = 3
 EXIT_INTERRUPTED = 130
-LEAST_ADDRESSES = 1 << 30  # bytes of address space that numpy and scipy are given; they take half of it
 
 
 class FfnbenchError(Exception):
@@ -78,20 +75,6 @@ def interruption(report: Any = None) -> KeyboardInterrupt:
     problem.report = report
     problem._render_traceback_ = lambda *_: [f"KeyboardInterrupt: {problem}"]
     return problem  # type: ignore[no-any-return]
-
-
-def need_room() -> None:
-    """Raise MemoryError where numpy and scipy may not load: their BLAS then ends the process by itself, with code 1."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if soft != resource.RLIM_INFINITY and soft < LEAST_ADDRESSES and "scipy" not in sys.modules:
-        raise MemoryError
-
-
-def want_of_files(problem: BaseException | None) -> bool:
-    """Whether it comes of a limit of open files, whatever was made of that on the way."""
-    while problem is not None and getattr(problem, "errno", None) not in (errno.EMFILE, errno.ENFILE):
-        problem = problem.__cause__ or problem.__context__
-    return problem is not None
 
 
 @contextmanager

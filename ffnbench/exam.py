@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 
 from ffnbench.device.environment import usable_cpus
-from ffnbench.errors import FfnbenchError, Interrupted, Unfinished
+from ffnbench.errors import Interrupted, Unfinished
 from ffnbench.ffn.spec import require_positive
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
@@ -128,44 +128,27 @@ def _chance(share: float, runs: int) -> float:
     return 3 * sqrt(share * (1 - share) / runs)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exam:
-    """What is measured, and how often."""
-
-    plan: Plan
-    repeats: int
-
-    @property
-    def wait_s(self) -> float:
-        """How long that takes at most."""
-        return self.repeats * (self.plan.protocol.budget_s or 0.0)
-
-
-def exam(request: SelftestRequest) -> Exam:
-    """What is to be done; raises FfnbenchError for every mistake."""
-    if not 0 <= request.seed < 2**31:
-        raise FfnbenchError(f"--seed {request.seed} is out of range", "a seed is between 0 and 2^31 - 1")
+def exam(request: SelftestRequest) -> Plan:
+    """What is measured `repeats` times; raises FfnbenchError for every mistake."""
     threads = usable_cpus() if request.threads is None else request.threads
     given = {"d_model": request.d_model, "threads": threads, "repeats": request.repeats}
-    width, threads, repeats = (require_positive(name, value) for name, value in given.items())
-    plan = comparison_plan(d_model=width, threads=threads, budget=request.budget, seed=request.seed)
-    return Exam(plan=plan, repeats=repeats)
+    width, threads, _ = (require_positive(name, value) for name, value in given.items())
+    return comparison_plan(d_model=width, threads=threads, budget=request.budget, seed=request.seed)
 
 
-def measure(asked: Exam, listener: Callable[[Progress], None], now: Callable[[], float] = time.monotonic) -> list[Told]:
+def measure(asked: Plan, repeats: int, listener: Callable[[Progress], None]) -> list[Told]:
     """Every run, each with a seed of its own.
 
     Interrupted, or where one can't be finished, it gives what was measured by then; raises where that is nothing.
     """
     told: list[Told] = []
-    start, seed = now(), asked.plan.protocol.seed
+    start, seed = time.monotonic(), asked.protocol.seed
     try:
-        for number in range(asked.repeats):
-            done, spent = number / asked.repeats, now() - start
-            whole = spent / done if done else asked.wait_s
-            text = f"run {number + 1} of {asked.repeats}"
-            listener(Progress(done=done, text=text, eta_s=max(0.0, whole - spent)))
-            plan = replace(asked.plan, protocol=replace(asked.plan.protocol, seed=seed + number))
+        for number in range(repeats):
+            done, spent = number / repeats, time.monotonic() - start
+            left = spent / done - spent if done else None
+            listener(Progress(done=done, text=f"run {number + 1} of {repeats}", eta_s=left))
+            plan = replace(asked, protocol=replace(asked.protocol, seed=seed + number))
             told += told_by(finished(run(plan)), plan, number)
     except KeyboardInterrupt:
         if not told:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -17,11 +16,6 @@ SETTINGS = (
 )  # fmt: skip
 TIMEOUT_S = 10.0
 Told = subprocess.CompletedProcess[str]
-
-
-def has_git() -> bool:
-    """Whether there is a git to ask."""
-    return shutil.which("git") is not None
 
 
 def git(

@@ -83,7 +83,7 @@ def _no_number(name: str) -> Any:
 
 def _whole(text: str) -> int:
     if len(text) > 20 or not -LARGEST <= int(text) < LARGEST:
-        raise ValueError(f"{text[:20]}... is too large a number" if len(text) > 20 else f"{text} is too large a number")
+        raise ValueError(f"{text[:20]} is too large a number")
     return int(text)
 
 
@@ -135,10 +135,7 @@ def _dataclass(kind: Any, data: Any, where: str) -> Any:
             raise ValueError(f"{where}: {one.name!r} is missing")
         if one.name in data:
             _check(one.metadata, data[one.name], f"{where}.{one.name}")
-    try:
-        return kind(**{name: _decode(hints[name], item, f"{where}.{name}") for name, item in data.items()})
-    except TypeError as problem:
-        raise ValueError(f"{where}: {problem}") from problem
+    return kind(**{name: _decode(hints[name], item, f"{where}.{name}") for name, item in data.items()})
 
 
 def _needed(one: Field[Any]) -> bool:

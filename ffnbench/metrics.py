@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LATENCY, PEAK, SAVED, COMPILE = "latency", "peak_bytes", "saved_bytes", "compile_s"
-DEVICE_TIME, HOST_TIME, WORKSPACE = "device_s", "host_s", "workspace_bytes"
+DEVICE_TIME, HOST_TIME = "device_s", "host_s"
 LOAD, HIT = "expert_load_max", "experts_hit"
 PACK, HELD, ERROR = "pack_s", "held_bytes", "error"
 MEMORY = "memory"  # a group of metrics
@@ -51,8 +51,6 @@ METRICS = (
            column="peak", priority=4, exported=True),
     Metric(name=SAVED, unit="bytes", group=MEMORY, job="memory", less_is_better=True, checked=True, closed_form=True,
            column="saved", priority=5, train_only=True, exported=True),
-    # what the device's libraries keep for themselves between calls
-    Metric(name=WORKSPACE, unit="bytes", group=MEMORY, job="memory", less_is_better=True),
     Metric(name="zero_share", unit="share", group="sparsity", job="sparsity", column="zeros", priority=3),
     Metric(name="dead_share", unit="share", group="sparsity", job="sparsity", column="dead", priority=3),
     Metric(name=LOAD, unit="", group="routing", job="route"),

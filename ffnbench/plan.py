@@ -392,12 +392,7 @@ class Plan:
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        return {
-            case.label: case.label.removesuffix(end)
-            for group in self.groups
-            for end in (group_suffix(group.values),)
-            for case in group.cases
-        }
+        return {case.label: group.name(case.label) for group in self.groups for case in group.cases}
 
     def name_of(self, label: str) -> str:
         """The label of a case without what all of its group have: `swiglu` of `swiglu@seq_len=128`."""

@@ -218,8 +218,8 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Around:
-    """What else the machine did during a run: CPUs that other processes used on average, the load at its start, and by
-    worker the share of the CPUs' time that the hypervisor gave to other guests. Unknown is None.
+    """What else the machine did during a run: CPUs that other processes used on average. In older files also the load
+    at its start, and by worker the share of the CPUs' time that the hypervisor gave to others. Unknown is None.
     """
 
     others_cpus: float | None = None
@@ -229,8 +229,9 @@ class Around:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceSeen:
-    """What a worker saw of a device right after its samples: the least and the most of the clock of its cores, the most
-    of temperature and power, and how many other processes computed on it at the first. Unknown is None.
+    """What a worker saw of a device right after its samples: the least and the most of the clock of its cores, and
+    how many other processes computed on it at the first; in older files the most of temperature and power. Unknown is
+    None.
     """
 
     worker: int = field(metadata=least(0))
@@ -397,16 +398,14 @@ class Report(Run):
     schema: int = field(default=SCHEMA, metadata=STATED)
 
     @cached_property
-    def _costs(self) -> dict[str, Cost]:
-        return {found.case: found.cost for found in reversed(self.costs)}
+    def _of_cases(self) -> dict[str, dict[str, Any]]:
+        """What there is one of for each case, by the name of its field."""
+        names = ("costs", "comparisons", "judged", "inputs", "shares")
+        return {name: {found.case: found for found in reversed(getattr(self, name))} for name in names}
 
     @cached_property
     def _estimates(self) -> dict[tuple[str, str], Estimate]:
         return {(found.case, found.metric): found.estimate for found in reversed(self.measured)}
-
-    @cached_property
-    def _comparisons(self) -> dict[str, Comparison]:
-        return {found.case: found for found in reversed(self.comparisons)}
 
     @cached_property
     def _failures(self) -> dict[str, Failure]:
@@ -423,7 +422,7 @@ class Report(Run):
 
     def cost(self, label: str) -> Cost:
         """The cost of a case."""
-        return self._costs[label]
+        return self._of_cases["costs"][label].cost  # type: ignore[no-any-return]
 
     def estimate(self, label: str, metric: str) -> Estimate | None:
         """The estimate of a metric of a case, or None."""
@@ -431,7 +430,7 @@ class Report(Run):
 
     def comparison(self, label: str) -> Comparison | None:
         """The comparison of a case's latency with the reference's, or None."""
-        return self._comparisons.get(label)
+        return self._of_cases["comparisons"].get(label)
 
     def failure(self, label: str) -> Failure | None:
         """Why a case failed, or None."""
@@ -450,15 +449,15 @@ class Report(Run):
 
     def judgement(self, label: str) -> Judged | None:
         """What was found of the outputs of a case's timed calls, or None."""
-        return next((found for found in self.judged if found.case == label), None)
+        return self._of_cases["judged"].get(label)
 
     def inputs_of(self, label: str) -> Inputs | None:
         """The inputs of a sample of a case, or None where that is not known."""
-        return next((found for found in self.inputs if found.case == label), None)
+        return self._of_cases["inputs"].get(label)
 
     def share(self, label: str) -> Share | None:
         """How near a case is to its ceiling, or None where that is not known."""
-        return next((found for found in self.shares if found.case == label), None)
+        return self._of_cases["shares"].get(label)
 
     def notes(self, label: str) -> list[Note]:
         """The warnings of a case; for an empty label those of the run as a whole, after what its plan says of it."""

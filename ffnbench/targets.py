@@ -75,7 +75,12 @@ def is_file_name(source: str) -> bool:
 
 
 def _load(source: str) -> Any:
-    return _run_file(_file_of(source), source) if is_file_name(source) else _load_module(source)
+    if not is_file_name(source):
+        return _load_module(source)
+    file = Path(source).expanduser().resolve()
+    if not file.is_file():
+        raise FfnbenchError(f"there is no file {source!r}", NO_FILE)
+    return _run_file(file, source)
 
 
 def _load_module(name: str) -> Any:
@@ -91,14 +96,6 @@ def _load_module(name: str) -> Any:
             itself = f"{name}.".startswith(f"{missing}.")
             hint = NOT_THERE if itself else f"it needs {missing!r}: is that installed in this environment?"
         raise FfnbenchError(f"cannot import {name!r}: {one_line(problem)}", hint) from problem
-
-
-def _file_of(path: str) -> Path:
-    """The file that a path names; raises FfnbenchError where there is none."""
-    file = Path(path).expanduser().resolve()
-    if not file.is_file():
-        raise FfnbenchError(f"there is no file {path!r}", NO_FILE)
-    return file
 
 
 @cache

@@ -230,8 +230,6 @@ def install(patch: pytest.MonkeyPatch, world: World) -> None:
     library = SimpleNamespace(
         nvmlDeviceGetCurrentClocksEventReasons=lambda handle: world.bits(),
         nvmlDeviceGetClockInfo=lambda handle, kind: round(1980 * world.share(world.host_s)),
-        nvmlDeviceGetTemperature=lambda handle, kind: 60,
-        nvmlDeviceGetPowerUsage=lambda handle: 500_000,
     )
     card = nvml.Card(library, 0)
     patch.setattr(nvml, "card_of", lambda device: card)

@@ -406,9 +406,9 @@ class FuzzLaunch(FakeLaunch):
             return None
         if wrong.how == "interrupt":
             raise KeyboardInterrupt
-        if wrong.how == "lost" or job == "greeting":
+        if wrong.how == "lost" and job != "greeting":
             raise WorkerLost(wrong.kind, wrong.text)
-        if wrong.how == "unfinished":
+        if wrong.how == "unfinished" or job == "greeting":
             raise Unfinished(wrong.text, "a hint of no use")
         return {"failure": wrong.kind, "message": wrong.text}
 

@@ -195,7 +195,7 @@ def test_a_worker_needs_torch_and_the_standard_library_alone(tmp_path: Path) -> 
     [
         ("relu,gelu@python=nowhere/python", "there is no interpreter 'nowhere/python'", "another environment"),
         ("relu,gelu@source=nowhere", "there is no folder 'nowhere'", "checkout"),
-        ("relu,gelu@python=/bin/ls", "@python=/bin/ls: it printed", "import torch"),
+        ("relu,gelu@python=/bin/ls", "@python=/bin/ls: a worker could not start: it printed", "import torch"),
     ],
 )
 def test_an_arm_that_is_not_there_is_found_before_measuring(variants: str, says: str, hint: str) -> None:

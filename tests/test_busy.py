@@ -73,7 +73,7 @@ def test_what_is_not_known_or_little_leaves_a_sample_clean(unknown: float | None
 def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
     """Its number is over all rounds and has no interval; its seconds are marked, and one sentence says who is busy."""
     done = ten_rounds(clean=0, disturbed=1.3)
-    done = replace(done, around=Around(others_cpus=1.04, load=1.4))
+    done = replace(done, around=Around(others_cpus=1.04))
     row = compared(done)["b"]
     assert row.ratio is not None
     assert (row.verdict, row.ratio.low, row.ratio.high) == (Verdict.BUSY, None, None)
@@ -83,9 +83,9 @@ def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
     assert {m.case: m.estimate.disturbed for m in measured} == {"a": False, "b": True}
     (said,) = [note.text for note in notes]
     assert said == (
-        "busy: other processes used 1.0 CPUs (load 1.4), 0 of 40 rounds were undisturbed; wait, or try --threads 1"
+        "busy: other processes used 1.0 CPUs, 0 of 40 rounds were undisturbed; wait, or try --threads 1"
         if max(c.workload.threads for c in done.plan.cases) > 1
-        else "busy: other processes used 1.0 CPUs (load 1.4), 0 of 40 rounds were undisturbed; wait"
+        else "busy: other processes used 1.0 CPUs, 0 of 40 rounds were undisturbed; wait"
     )
     text = plain(compare_table(priced(replace(report, measured=measured, warnings=notes))), 120)
     assert re.search(r"^b .* -  busy *$", text, re.MULTILINE)
@@ -131,10 +131,10 @@ def test_a_busy_control_gives_no_slack_and_accuses_nobody() -> None:
 def test_a_check_beside_a_neighbour_is_unclear() -> None:
     """Unchanged code that reads 1.3 in rounds that waited: no REGRESSED, and the reason says who is busy."""
     before = replace(report_of(ten_rounds()), environment=ENVIRONMENT)
-    busy = replace(ten_rounds(clean=0), around=Around(others_cpus=1.0, load=1.2), environment=ENVIRONMENT)
+    busy = replace(ten_rounds(clean=0), around=Around(others_cpus=1.0), environment=ENVIRONMENT)
     (finding,) = latency_findings(past_of(before, Policy()), report_of(busy), Policy())
     assert finding.status is Status.UNCLEAR
-    assert finding.reason.startswith("busy: other processes used 1.0 CPUs (load 1.2)")
+    assert finding.reason.startswith("busy: other processes used 1.0 CPUs")
     assert exit_code([finding], unclear_fails=False) == 0
     assert exit_code([finding], unclear_fails=True) == 4
     quiet = replace(report_of(ten_rounds(ratio=1.2)), environment=ENVIRONMENT)

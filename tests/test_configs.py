@@ -172,7 +172,7 @@ def test_what_only_transformers_can_tell_is_left_to_it(config: dict, message: st
         (LLAMA | {"intermediate_size": [1, 2]}, r"intermediate_size \[1, 2\]", "whole number"),
         (LLAMA | {"num_hidden_layers": -1}, "num_hidden_layers -1", "whole number"),
         (LLAMA | {"num_hidden_layers": 0}, "the llama config has no layers", "number of layers"),
-        (LLAMA | {"num_hidden_layers": 10**400}, "num_hidden_layers 1000", "at most 100,000"),
+        (LLAMA | {"num_hidden_layers": 10**400}, "num_hidden_layers 1000", "at most 10,000,000"),
         (LLAMA | {"hidden_size": 10**12}, "hidden_size 1000000000000", "at most 10,000,000"),
         (LLAMA | {"mlp_bias": "yes"}, "mlp_bias 'yes'", "true or false"),
         (LLAMA | {"architectures": "LlamaModel"}, "architectures 'LlamaModel'", "a list"),

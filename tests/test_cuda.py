@@ -45,7 +45,6 @@ def test_bytes_are_the_closed_form(gate: Gate, bias: bool, dtype: str, mode: str
     subject = subject_of(spec, dtype, mode)
     predicted = cost(spec, tokens=1024, dtype=dtype, train=mode == "train", device="cuda")
     assert predicted.peak_bytes is not None
-    assert (peak_memory.workspace_bytes(subject) or 0) > 0
     assert peak_memory.peak_bytes(subject) == predicted.peak_bytes  # in bytes as they were asked for, not in blocks
     if mode == "train":
         assert peak_memory.saved_bytes(subject) == predicted.saved_bytes

@@ -78,7 +78,7 @@ def test_the_file_holds_a_row_of_each_kind(run: ShownReport) -> None:
         assert float(row["host_low_s"]) < float(row["host_s"]) < float(row["host_high_s"])
         assert float(row["device_low_s"]) < float(row["device_s"]) < float(row["device_high_s"])
         assert (row["latency_time"], row["cache"], row["matmul_precision"]) == ("wall", "hot", "high")
-        assert (row["reduced_reductions"], row["workspace_bytes"]) == ("", "8519680")
+        assert row["reduced_reductions"] == ""
         flops = float(row["flops_timed"]) * int(row["batch"]) * int(row["seq_len"])
         assert float(row["flops_per_s"]) == pytest.approx(flops / float(row["latency_s"]))  # of the latency shown
     [line] = [line for line in compare_table(run).summary if "launch-bound" in line]

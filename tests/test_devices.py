@@ -58,8 +58,6 @@ class FakeNVML(ModuleType):
             "nvmlDeviceGetEccMode": lambda handle: [1, 1],
             "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: self.bits[handle],
             "nvmlDeviceGetClockInfo": lambda handle, what: [1980, 1410][handle],
-            "nvmlDeviceGetTemperature": lambda handle, sensor: 60 + handle,
-            "nvmlDeviceGetPowerUsage": lambda handle: 250_500,
             "nvmlDeviceGetComputeRunningProcesses": lambda handle: [SimpleNamespace(pid=p) for p in self.pids[handle]],
         } | answers  # fmt: skip
 
@@ -152,16 +150,14 @@ def test_only_what_holds_clocks_down_is_named() -> None:
     assert list(map(reasons, bits)) == names
 
 
-def test_a_sample_tells_clock_heat_power_and_once_who_else_is_there(
-    driver: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_tells_clock_and_once_who_else_is_there(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found: Any = driver(FakeNVML())
     found.bits[1], found.pids[1] = 0x24, [100, 101, 102, 103]
     monkeypatch.setattr(nvml.os, "getpid", lambda: 100)
     monkeypatch.setattr(nvml.os, "getppid", lambda: 99)
     monkeypatch.setattr(nvml, "parent_of", lambda pid: {101: 99, 102: 1}.get(pid))  # another worker; a stranger; unseen
     watch = DeviceWatch()
-    first = {"clock_mhz": 1410, "temperature_c": 61, "power_w": 250.5, "others": 2}
+    first = {"clock_mhz": 1410, "others": 2}
     assert watch.told("cuda") == {"throttled": "sw thermal slowdown, power cap", "device": first}
     assert "others" not in watch.told("cuda")["device"]
     assert watch.told("cpu") == {}
@@ -296,7 +292,7 @@ def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
     launch, clocks = launched(), iter([1980, 1965, 1410] * 99)
     launch.told = lambda request: {
         "throttled": "power cap" if request["label"] == "gelu" else "",
-        "device": {"clock_mhz": next(clocks), "temperature_c": 71, "power_w": 398.2, "others": 2},
+        "device": {"clock_mhz": next(clocks), "others": 2},
     }
     done = run(on("cuda"), launch=launch)
     assert done.devices[0] == DeviceSeen(
@@ -304,14 +300,11 @@ def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
         device="cuda",
         least_clock_mhz=1410,
         most_clock_mhz=1980,
-        most_temperature_c=71,
-        most_power_w=398.2,
         others=2,
     )
     assert [seen.worker for seen in done.devices] == [0, 1, 2]
     assert device_clocks(done) == (
-        "the clock of cuda fell from 1,980 to 1,410 MHz, at most 71 °C and 398 W, at its power cap in 50% of the "
-        "samples"
+        "the clock of cuda fell from 1,980 to 1,410 MHz, at its power cap in 50% of the samples"
     )
     assert device_others(done) == "2 other processes computed on cuda"
     notes = [note.text for note in summarise(done)[2]]

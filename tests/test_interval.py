@@ -79,6 +79,6 @@ def test_the_interval_covers(workers: int, worker: float, starter: float) -> Non
 
 def test_what_looking_costs_widens_an_interval() -> None:
     mean = Mean(0.0, 0.01, 5.0)
-    assert mean.inflated(0.99, 0.95).half(0.95) == pytest.approx(0.01 * stats.t.ppf(0.995, 5))
-    assert mean.inflated(0.95, 0.95) == mean
-    assert Mean(0.0, math.inf, 0.0).inflated(0.99, 0.95).freedom == 0
+    assert mean.inflated(0.99).half(0.95) == pytest.approx(0.01 * stats.t.ppf(0.995, 5))
+    assert mean.inflated(0.95) == mean
+    assert Mean(0.0, math.inf, 0.0).inflated(0.99).freedom == 0

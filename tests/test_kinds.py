@@ -19,7 +19,7 @@ from ffnbench.ffn.cost import Cost, cost
 from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.flags import CheckOutput, CountedOutput, Kept, MeasuredOutput, Written
+from ffnbench.report.flags import CheckOutput, Kept, MeasuredOutput, Reported, Written
 from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, FORMATS, PICTURE_SUFFIXES, PICTURES, SUFFIXES
 from ffnbench.report.page.library import PAGE
 from ffnbench.report.pictures.ratios import ratio_figure
@@ -188,7 +188,7 @@ def with_more(found: Cost) -> Cost:
 
 def test_the_help_of_commands_names_every_suffix() -> None:
     for flags, suffixes in (
-        (MeasuredOutput, (*SUFFIXES, PAGE, *PICTURES)), (CountedOutput, (*SUFFIXES, PAGE, *PICTURES)), (Kept, SUFFIXES),
+        (MeasuredOutput, (*SUFFIXES, PAGE, *PICTURES)), (Reported, (*SUFFIXES, PAGE, *PICTURES)), (Kept, SUFFIXES),
         (Written, PICTURE_SUFFIXES), (CheckOutput, CHECK_SUFFIXES),
     ):  # fmt: skip
         told = flags.__dataclass_fields__["out"].metadata["flag"].help

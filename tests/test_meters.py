@@ -152,14 +152,12 @@ def test_what_is_timed_of_training_leaves_no_gradients() -> None:
 
 
 def test_the_memory_of_an_accelerator_is_what_a_call_adds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """1,000 bytes are alive; a call takes 64 for a moment, and its library keeps 8."""
-    kept: list[int] = []
-    monkeypatch.setattr(Kernels, "issue", lambda module, times: kept.append(8))
+    """1,000 bytes are alive; a call takes 64 for a moment."""
+    monkeypatch.setattr(Kernels, "issue", lambda module, times: None)
     context: Any = Context(World())
-    context.requested_bytes, context.peak_requested_bytes = lambda: 1000 + sum(kept), lambda: 1000 + 64
-    context.release_workspaces, context.reset_peak = kept.clear, lambda: None
+    context.requested_bytes, context.peak_requested_bytes = lambda: 1000, lambda: 1000 + 64
+    context.reset_peak = lambda: None
     assert peak_memory.peak_bytes(on(context)) == 64
-    assert peak_memory.workspace_bytes(on(context)) == 8
 
 
 @pytest.mark.parametrize("draws", [False, True])

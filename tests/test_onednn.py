@@ -11,14 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ffnbench.backends import onednn
-from ffnbench.backends.backend import changed, prepare, unavailable
+from ffnbench.backends.backend import changed, unavailable
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.modules import build_module
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Backend, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.worker.jobs import Jobs, Mismatch
+from ffnbench.worker.jobs import Jobs, Mismatch, prepare
 from ffnbench.worker.subject import Subject, subject_of
 
 D, H = 24, 40

@@ -13,7 +13,6 @@ from conftest import FakeLaunch
 from gate_world import edited, machine
 
 from ffnbench.api import checks, measuring
-from ffnbench.gate import decision as module
 from ffnbench.report.files.store import load
 
 COMPARE = "--variants relu,gelu,swiglu --d-model 64 --threads 1 --metrics latency --precision 0.5"
@@ -175,25 +174,6 @@ def test_a_run_of_another_machine_or_a_saved_one_is_not_added(baseline: Path, ca
         code, _, err = call("check", baseline, "-q", flags)
         assert (code, baseline.read_text()) == (0, text)
         assert f"this run was not added to '{baseline}': it ran on another kind of machine" in err
-
-
-def test_what_somebody_else_wrote_meanwhile_is_left(baseline: Path, call, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run is not lost: it stands, with the baseline as it was read, beside."""
-    slack = module.control_slack
-
-    def replaced(*given: object) -> object:
-        if baseline.read_text() != "theirs":
-            other = baseline.with_name("other")
-            other.write_text("theirs")
-            other.rename(baseline)
-        return slack(*given)
-
-    monkeypatch.setattr(module, "control_slack", replaced)
-    code, _, err = call("check", baseline, "-q --append")
-    assert (code, baseline.read_text()) == (3, "theirs")
-    assert f"'{baseline}' was changed meanwhile and is not overwritten" in err
-    (saved,) = baseline.parent.glob("baseline-*.json")
-    assert len(load(saved).runs) == 4
 
 
 @pytest.mark.parametrize(

@@ -40,14 +40,6 @@ class Trace:
     y: Tensor
     slope: Tensor
 
-    def value(self, x: float) -> float:
-        """f(x)."""
-        return at(self.function, x)[0]
-
-    def slope_at(self, x: float) -> float:
-        """f'(x)."""
-        return at(self.function, x)[1]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
@@ -213,7 +205,7 @@ def _found(
     single point any slope, as it does to sign(x) log1p(|x|) at 0.
     """
     values = g(x).nan_to_num()
-    change = values[1:] - values[:-1]
+    size, change = typical(x, values), values[1:] - values[:-1]
     before, after = change.roll(1), change.roll(-1)
     before[0], after[-1] = change[0], change[-1]
     misfit = torch.maximum((change - before).abs(), (change - after).abs())
@@ -235,22 +227,7 @@ def _found(
         b, at_b = torch.where(open_ & left, middle, b), torch.where(open_ & left, at_middle, at_b)
         a, at_a = torch.where(open_ & ~left, middle, a), torch.where(open_ & ~left, at_middle, at_a)
         most = torch.maximum(most, (at_b - at_a).abs())
-    return _remaining(g, a, b, at_b - at_a, most, noise, typical(x, values), beside)
-
-
-def _remaining(
-    g: Function,
-    a: Tensor,
-    b: Tensor,
-    left: Tensor,
-    most: Tensor,
-    noise: tuple[float, float],
-    size: float,
-    beside: float,
-) -> list[tuple[float, float]]:
-    """Those of the intervals [a, b] where enough of the change is `left`, and it is no noise, and not of one point."""
-    at_a, at_b = g(a).nan_to_num().abs(), g(b).nan_to_num().abs()
-    local = at_a.maximum(at_b).clamp(min=size)
+    left, local = at_b - at_a, g(a).nan_to_num().abs().maximum(g(b).nan_to_num().abs()).clamp(min=size)
     jump = (left.abs() > REMAINS * most) & (left.abs() > noise[0] * local) & (left.abs() > noise[1])
     if beside:
         differ = (g(b + beside) - g(a - beside)).abs() > REMAINS * left.abs()
@@ -328,14 +305,14 @@ def bound_of_slope(trace: Trace, kinks: tuple[float, ...], sign: int) -> float |
         return None
     i = int(h.argmin())
     a, b = float(x[max(i - 1, 0)]), float(x[min(i + 1, len(x) - 1)])
-    found = _least(lambda x: sign * trace.slope_at(x), a, b)[0]
+    found = _least(lambda x: sign * at(trace.function, x)[1], a, b)[0]
     lowest = min(found, float(h[i])) if math.isfinite(found) else float(h[i])
     return 0.0 if abs(lowest) < SAME * typical(x, h) else sign * lowest
 
 
 def _grows_towards(trace: Trace, kink: float, side: int, sign: int) -> bool:
     """Whether f' falls below all bounds towards a kink from one side, as the slope of sqrt |x| does from the left."""
-    near, far = (sign * trace.slope_at(kink + side * distance) for distance in (1e-9, 1e-4))
+    near, far = (sign * at(trace.function, kink + side * distance)[1] for distance in (1e-9, 1e-4))
     return near < 0 and near < 10 * far
 
 
@@ -364,15 +341,21 @@ def _refined(trace: Trace, sign: int, i: int) -> tuple[float, float]:
 
     The place is where f' changes its sign: the values alone would give half the digits.
     """
+
+    def f(x: float) -> float:
+        return sign * at(trace.function, x)[0]
+
+    def slope(x: float) -> float:
+        return sign * at(trace.function, x)[1]
+
     a, b = float(trace.x[i - 1]), float(trace.x[i + 1])
-    if not sign * trace.slope_at(a) < 0 < sign * trace.slope_at(b):
-        on_grid = sign * float(trace.y[i])
-        return min(_least(lambda x: sign * trace.value(x), a, b), (on_grid, float(trace.x[i])))
+    if not slope(a) < 0 < slope(b):
+        return min(_least(f, a, b), (sign * float(trace.y[i]), float(trace.x[i])))
     for _ in range(80):
         middle = (a + b) / 2
-        a, b = (middle, b) if sign * trace.slope_at(middle) < 0 else (a, middle)
-    at = 0.0 if abs(a + b) < 2e-12 else (a + b) / 2
-    return sign * trace.value(at), at
+        a, b = (middle, b) if slope(middle) < 0 else (a, middle)
+    place = 0.0 if abs(a + b) < 2e-12 else (a + b) / 2
+    return f(place), place
 
 
 def _least(f: Callable[[float], float], a: float, b: float) -> tuple[float, float]:
@@ -463,14 +446,11 @@ def moment(function: Function, power: int, places: tuple[float, ...]) -> float:
 
 def _between(start: float, end: float) -> float:
     """P(start < x < end), from the tail where both lie on one side of zero."""
+    from scipy.special import ndtr
+
     if start > 0:
         start, end = -end, -start
-    return _phi(end) - _phi(start)
-
-
-def _phi(x: float) -> float:
-    """The normal distribution function."""
-    return 0.5 * math.erfc(-x / math.sqrt(2))
+    return float(ndtr(end) - ndtr(start))
 
 
 REPEATS = 1000  # elements enough that even a rare random one shows

@@ -24,8 +24,7 @@ class Step:
 
     The activation's argument is called "x", its result "y". `temps` is the number of extra buffers of the
     same size that are alive at once in its backward kernel, beside the gradient that it returns, `masks` of those
-    with one byte an element; a constant factor is a tensor of `scalar_bytes` to autograd, kept until its backward,
-    while a number that the kernel `adds` is one as long as the kernel runs, in float64 and in the dtype of x.
+    with one byte an element; a constant factor is a tensor of `scalar_bytes` to autograd, kept until its backward.
     """
 
     output: str
@@ -34,7 +33,6 @@ class Step:
     temps: int = 0
     masks: int = 0
     scalar_bytes: int = 0
-    adds: bool = False
 
 
 SAVES_INPUT = (Step(output="y", inputs=("x",), saves=("x",)),)

@@ -20,7 +20,7 @@ from ffnbench.api.preparing import (
     with_threads,
 )
 from ffnbench.api.saved import load
-from ffnbench.api.world import device_facts, greeting
+from ffnbench.api.world import device_facts
 from ffnbench.device.environment import auto_device, describe
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.gate.baseline import (
@@ -161,7 +161,7 @@ def _environment_here(plan: Plan) -> Environment:
     """Where a plan would be measured: the device that it asks for, as far as it is there."""
     worker = world.MACHINE.launch()
     try:
-        told = greeting(worker)
+        told = worker.greeting()
         used = plan.with_device(auto_device(told)).cases[0].workload.device
         there = used.partition(":")[0] == auto_device(told)
         return describe(told | (device_facts(worker, used) if there else {}))

@@ -78,7 +78,7 @@ def inspect(name: str, sink: NullSink = NULL_SINK) -> CountedModel:
     try:
         found = count_model(model_of(name))
     except Unanswered as problem:
-        found = _asked_of_transformers("hf_layers", name, problem, CountedModel)
+        found = _known(_by_transformers("hf_layers", name, CountedModel), problem)
     sink.show(lambda: model_view(found))
     return found
 
@@ -87,32 +87,29 @@ def inspect_whole(name: str, sink: NullSink = NULL_SINK) -> WholeModel:
     """All parameters of a preset or of a config.json by part; what the table does not know transformers counts."""
     try:
         found = whole_of(model_of(name))
-        if found.params is None:
-            found = _counted_besides(name, found)
+        if found.params is None:  # where transformers can't help the note says why
+            more = _by_transformers("hf_whole", name, WholeModel)
+            found = replace(found, note="; ".join(filter(None, (found.note, more)))) if isinstance(more, str) else more
     except Unanswered as problem:
-        found = _asked_of_transformers("hf_whole", name, problem, WholeModel)
+        found = _known(_by_transformers("hf_whole", name, WholeModel), problem)
     sink.show(lambda: parts_view(found))
     return found
 
 
-def _counted_besides(name: str, found: WholeModel) -> WholeModel:
-    """The model with what transformers counts. Where it can't help the note says why."""
-    unknown = Unanswered("the whole model is not known", "")
-    try:
-        return _asked_of_transformers("hf_whole", name, unknown, WholeModel)
-    except FfnbenchError as problem:
-        return replace(found, note="; ".join(filter(None, (found.note, problem.hint.strip("; ")))))
-
-
-def _asked_of_transformers(job: str, path: str, unknown: Unanswered, answer_as: type[T]) -> T:
-    """Ask a worker; where transformers can't help, what was unknown is the error."""
+def _by_transformers(job: str, path: str, answer_as: type[T]) -> T | str:
+    """What a worker counts by transformers; why not, where they can't help."""
     worker = world.MACHINE.launch()
     try:
         answer = worker.ask({"do": job, "source": str(Path(config_path(path)).expanduser().resolve())}, COUNT_TIMEOUT_S)
     except WorkerLost as lost:
-        raise FfnbenchError(unknown.message, f"{unknown.hint}; building it: {lost}") from lost
+        return f"building it: {lost}"
     finally:
         worker.close()
-    if "failure" in answer:
-        raise FfnbenchError(unknown.message, f"{unknown.hint}; {answer['message']}")
-    return jsonable.decode(answer_as, answer["model"])
+    return str(answer["message"]) if "failure" in answer else jsonable.decode(answer_as, answer["model"])
+
+
+def _known(found: T | str, unknown: Unanswered) -> T:
+    """What was counted; raises FfnbenchError of what is unknown where nothing was."""
+    if isinstance(found, str):
+        raise FfnbenchError(unknown.message, f"{unknown.hint}; {found}") from unknown
+    return found

@@ -8,7 +8,7 @@ from typing import Any
 from ffnbench import jsonable
 from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK
-from ffnbench.api.world import COUNT_TIMEOUT_S, device_facts, greeting
+from ffnbench.api.world import COUNT_TIMEOUT_S, device_facts
 from ffnbench.device.ceilings import caches, roofs_of_machine
 from ffnbench.device.environment import advice, auto_device, describe, usable_cpus, usable_memory
 from ffnbench.device.nvml import advice as device_advice
@@ -43,7 +43,7 @@ def environment(
     """
     worker = world.MACHINE.launch()
     try:
-        told = greeting(worker)
+        told = worker.greeting()
         of_device = device_facts(worker, auto_device(told))
         overhead = timer_records(worker.ask({"do": "timer"}, COUNT_TIMEOUT_S)) if timer else []
         found = describe(told | of_device)
@@ -71,7 +71,7 @@ def backends(sink: NullSink = NULL_SINK) -> None:
     """What there is to run a forward by, and which of it can run here, on the device that `auto` would choose."""
     worker = world.MACHINE.launch()
     try:
-        device = auto_device(greeting(worker))
+        device = auto_device(worker.greeting())
         found = worker.ask({"do": "backends", "device": device}, COUNT_TIMEOUT_S)
     except WorkerLost as lost:
         raise Unfinished(f"could not find out what can run: {lost}", "`ffnbench env` shows the machine") from lost
@@ -98,8 +98,8 @@ def selftest(request: SelftestRequest, sink: NullSink = NULL_SINK) -> None:
     from ffnbench.exam import exam, measure
     from ffnbench.report.tables.selftest import selftest_view
 
-    asked = exam(request)
-    tell_wait(sink, asked.plan, budget=asked.wait_s)
+    plan, repeats = exam(request), request.repeats
+    tell_wait(sink, plan, budget=repeats * (plan.protocol.budget_s or 0.0))
     with machine_lock(sink.waits, sink.tell), sink.progress() as listener:
-        told = measure(asked, listener)
-    sink.show(lambda: selftest_view(told, asked.repeats))
+        told = measure(plan, repeats, listener)
+    sink.show(lambda: selftest_view(told, repeats))

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from ffnbench.device.environment import why_no_gpu
-from ffnbench.errors import Unfinished
 from ffnbench.run.neighbours import others_now
 from ffnbench.run.prober import Prober
 from ffnbench.run.session import Session, WorkerLost, lost_over_device
@@ -39,11 +38,3 @@ def device_facts(worker: Worker, device: str) -> dict[str, Any]:
     except WorkerLost as lost:
         raise lost_over_device(lost) from lost
     return {} if "failure" in answer else answer
-
-
-def greeting(worker: Worker) -> dict[str, Any]:
-    """What a worker says of its torch; raises Unfinished for one that ends while it starts."""
-    try:
-        return worker.greeting()
-    except WorkerLost as lost:
-        raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost

@@ -1,43 +1,27 @@
 """How a module is run: as it is written, or by one of the other backends. Runs in a worker; needs torch.
 
 A backend may change the module once it is built (`changed`), and what is called in its place once its input is there
-(`prepare`). What that takes is told apart from what a call takes.
+(`worker/jobs.py: prepare`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from ffnbench.backends import onednn
 from ffnbench.backends.building import as_own
-from ffnbench.backends.compiling import compile_now, compiled_of, no_compiler
-from ffnbench.device.accelerator import Accelerator
+from ffnbench.backends.compiling import compiled_of, no_compiler
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.like import output_of, relative_error, tolerance_of
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.packed import join
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.metrics import COMPILE, HELD, PACK
 from ffnbench.plan import AnySpec, Backend, Workload
 
-Facts = dict[str, Any]  # of an answer to `open`
 ORDERS = {Backend.PACKED.value: True, Backend.PACKED_UP_GATE.value: False}  # whether gate's rows are the first
-
-
-class Callee(Protocol):
-    """What a backend makes ready: a module, its input, and how it is called (worker/meters.py has it)."""
-
-    module: nn.Module
-    x: Tensor
-    run: Callable[[Tensor], Tensor] | None
-    accelerator: Accelerator | None
-
-    def call(self) -> Tensor:
-        """One call as it is timed."""
 
 
 def unavailable(backend: str, device: torch.device, dtype: torch.dtype | None = None) -> str:
@@ -75,24 +59,6 @@ def _own(module: nn.Module, spec: ImportedSpec) -> nn.Module:
         if not error <= tolerance_of(x.dtype):
             raise Unsupported(f"{spec.target} is not like {spec.like.name}: its output differs by {error:.1e}")
     return ours.requires_grad_()  # to be trained as any other
-
-
-def prepare(subject: Callee, work: Workload) -> Facts:
-    """Make a subject ready to be called by its backend, and say what that took: seconds to compile or to pack, and
-    the bytes of the weights that a call computes with. Raises Unsupported where it can't be run so.
-    """
-    weights = sum(parameter.nbytes for parameter in subject.module.parameters())
-    if work.compiled:
-        subject.run = compiled_of(subject.module, work)
-        seconds, graphs = compile_now(subject.call, subject.x.device, subject.accelerator, freeze=work.freeze)
-        # frozen weights are constants in layouts of the compiler's own
-        return {COMPILE: seconds, "graphs": graphs, HELD: None if work.freeze else weights}
-    if work.backend == Backend.ONEDNN.value:
-        packed = onednn.pack(subject.module, subject.x.detach())
-        called = f"{packed.layers - packed.unused} of {packed.layers} linear layers"
-        unused = f"oneDNN runs {called}: the others are not called as modules"
-        return {PACK: packed.seconds, HELD: packed.bytes, "notes": [unused] if packed.unused else []}
-    return {HELD: weights}
 
 
 def forward_of(module: nn.Module, work: Workload, x: Tensor) -> Callable[[Tensor], Tensor]:

@@ -5,7 +5,7 @@ Its exceptions are known by where they come from and by their names, for not eve
 
 from __future__ import annotations
 
-INDUCTOR = ("torch._inductor.exc",)
+INDUCTOR = "torch._inductor.exc"
 NAMES = ("BackendCompilerFailed", "GPUTooOldForTriton", "TritonMissing")
 TRITON = ("TritonError", "CompilationError", "OutOfResources", "PTXASError")
 MOST = 300  # characters of a reason
@@ -13,7 +13,8 @@ MOST = 300  # characters of a reason
 
 def not_compiled(problem: BaseException) -> str:
     """Why code could not be compiled, in one line; "" for any other problem, and for memory that was full meanwhile."""
-    if not _is_one(problem):
+    named = any(one.__module__ == INDUCTOR or one.__name__ in NAMES for one in type(problem).__mro__)
+    if not named and not _of_triton(problem):
         return ""
     inner = problem
     while isinstance(deeper := getattr(inner, "inner_exception", None), BaseException) and deeper is not inner:
@@ -22,12 +23,6 @@ def not_compiled(problem: BaseException) -> str:
         return ""
     who = "Triton" if _of_triton(inner) else "torch.compile"
     return f"{who} can't compile it: {_reason(inner)}"[:MOST]
-
-
-def _is_one(problem: BaseException) -> bool:
-    return any(one.__module__ in INDUCTOR or one.__name__ in NAMES for one in type(problem).__mro__) or _of_triton(
-        problem
-    )
 
 
 def _of_triton(problem: BaseException) -> bool:

@@ -61,7 +61,7 @@ def compile_now(
 
     before = _graphs()
     # both the tracer and the code's maker ask the setting of the process
-    with inductor.patch(freezing=freeze), _empty_cache(), _named_errors():
+    with inductor.patch(freezing=freeze), _empty_cache():
         start = perf_counter()
         call()
         if accelerator is not None:
@@ -103,8 +103,9 @@ def _load(device: torch.device) -> None:
     if hasattr(dynamo, "fail_on_recompile_limit_hit"):
         dynamo.fail_on_recompile_limit_hit = True  # by itself it would go on in eager mode, and we would time that
     inductor.compile_threads = 1  # no pool of processes that lives on beside the timing
-    with _named_errors():
-        torch.compile(_trifle)(torch.randn(64, 64, device=device))
+    if reason := no_compiler(device):
+        raise Unsupported(reason)
+    torch.compile(_trifle)(torch.randn(64, 64, device=device))
     _loaded.add(device.type)
 
 
@@ -125,20 +126,6 @@ def _empty_cache() -> Any:
     return (getattr(utils, "fresh_cache", None) or utils.fresh_inductor_cache)()
 
 
-@contextmanager
-def _named_errors() -> Iterator[None]:
-    """A machine without a compiler is no fault of the module's."""
-    try:
-        yield
-    except Exception as problem:
-        text = str(problem)
-        if "InvalidCxxCompiler" in text or "No working C++ compiler" in text:
-            raise Unsupported("torch.compile needs a C++ compiler here, and finds none", "install g++") from problem
-        if "Python.h" in text:
-            raise Unsupported("torch.compile needs Python's headers here", "install python3-dev") from problem
-        raise
-
-
 def no_compiler(device: torch.device) -> str:
     """Why torch.compile can't make kernels for a device here, as far as a look tells; "" if it can."""
     if device.type != "cpu":
@@ -146,10 +133,9 @@ def no_compiler(device: torch.device) -> str:
     from torch._inductor.cpp_builder import get_cpp_compiler
 
     try:
-        with _named_errors():
-            get_cpp_compiler()
-    except Unsupported as problem:
-        return problem.message
+        get_cpp_compiler()
+    except Exception:  # InvalidCxxCompiler
+        return "torch.compile needs a C++ compiler here, and finds none: install g++"
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         return "torch.compile needs Python's headers here: install python3-dev"
     return ""

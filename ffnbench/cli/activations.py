@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, sink_of
 from ffnbench.planning.lists import several
 from ffnbench.report.flags import MeasuredOutput, Written
 from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest, flag
-
-DEFAULT_PICTURE = "activations.png"
 
 
 @command(
@@ -24,8 +22,7 @@ def plot_activations(request: PictureRequest, output: Written) -> int:
     from ffnbench import api
     from ffnbench.report.formats import PICTURE_SUFFIXES
 
-    written = output if output.out else replace(output, out=(DEFAULT_PICTURE,))
-    with sink_of(written, "activations", request.activations, suffixes=PICTURE_SUFFIXES) as sink:
+    with sink_of(output, "activations", request.activations, suffixes=PICTURE_SUFFIXES) as sink:
         api.plot_activations(request, sink)
     return 0
 

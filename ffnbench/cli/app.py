@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from ffnbench import __version__
-from ffnbench.cli.commands import CONTEXT, FILES, built, described, with_dashes
+from ffnbench.cli.commands import CONTEXT, FILES, UsageError, built, described, with_dashes
 from ffnbench.cli.help import write_end, write_options
 from ffnbench.errors import (
     EXIT_INTERRUPTED,
@@ -26,7 +26,6 @@ from ffnbench.errors import (
     FfnbenchError,
     complain,
     termination_as_interruption,
-    want_of_files,
 )
 from ffnbench.files import content_of
 from ffnbench.names import hint_for
@@ -35,7 +34,6 @@ from ffnbench.streams import hush, prepare
 
 INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"
-NO_FILES = "too many files are open: a process may not have more here"
 OWN = ("--help", "-h", "--version", "-V", "--install-completion", "--show-completion")  # flags without a command
 EXAMPLES_OF_ALL = (
     "ffnbench compare relu gelu swiglu --d-model 768",
@@ -68,13 +66,7 @@ class Commands(TyperGroup):
         write_end(formatter, EXAMPLES_OF_ALL, "README.md")
 
 
-app = typer.Typer(
-    cls=Commands,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings=CONTEXT,
-    help="Build any Transformer FFN from flags, count it exactly, measure it honestly.",
-)
+app = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode=None, context_settings=CONTEXT)
 
 
 def _version(wanted: bool) -> None:
@@ -101,7 +93,7 @@ def run(words: Sequence[str]) -> int:
     if name not in FILES:
         told = "no command before" if name.startswith("-") else "no such command"
         raise FfnbenchError(f"{told} {name!r}", _command_meant(name, words))
-    if name == "plot" and words[1:] and not words[1].startswith("-") and not words[1].endswith((".json", ".journal")):
+    if name == "plot" and words[1:] and _are_variants(words[1]):
         hint = f"`ffnbench {shlex.join(['plot-activations', *words[1:]])}` draws activations"
         raise FfnbenchError(f"plot draws a saved run, and {words[1]!r} is none", hint)
     command = built(described(name))
@@ -112,10 +104,15 @@ def run(words: Sequence[str]) -> int:
         return 0
 
 
+def _are_variants(text: str) -> bool:
+    from ffnbench.planning.variant_text import is_variant
+
+    return all(map(is_variant, text.split(",")))
+
+
 def _command_meant(name: str, words: Sequence[str]) -> str:
     """What to type in place of a first word that is no command."""
     from ffnbench.models.presets import PRESETS
-    from ffnbench.planning.variant_text import is_variant
     from ffnbench.report.tables.listing import LISTINGS
 
     behind, typed = words[1:], shlex.join(words)
@@ -135,7 +132,7 @@ def _command_meant(name: str, words: Sequence[str]) -> str:
         return f"`ffnbench {'inspect' if config else 'report'} {typed}` shows it"
     if words[0] in PRESETS:
         return f"`ffnbench inspect {words[0]}` counts it, `ffnbench compare {typed}` measures its FFN"
-    if name.startswith("-") or all(is_variant(one) for one in words[0].split(",")):
+    if name.startswith("-") or _are_variants(words[0]):
         flags = {word.partition("=")[0] for word in words if word.startswith("-")}
         counts = f", `ffnbench cost {typed}` counts" * (flags <= {spelling(field) for field in described("cost").named})
         return f"`ffnbench compare {typed}` measures{counts}"
@@ -162,8 +159,6 @@ def main() -> None:
 
 def _told(problem: Exception) -> int:
     """Say what is wrong; gives the exit code."""
-    if want_of_files(problem):
-        return complain(NO_FILES, "`ulimit -n` shows how many may be; 256 are enough", EXIT_UNFINISHED)
     if isinstance(problem, FfnbenchError):
         return complain(problem.message, problem.hint, problem.exit_code)
     if isinstance(problem, OSError):
@@ -171,7 +166,7 @@ def _told(problem: Exception) -> int:
         return complain(f"{problem.strerror or problem}", "can stdout be written to?", EXIT_UNFINISHED)
     if isinstance(problem, MemoryError) or "can't start new thread" in str(problem):
         return complain(NO_MEMORY, "is it limited here? `ulimit -a` shows that", EXIT_UNFINISHED)
-    if isinstance(problem, typer.BadParameter.__bases__[0]):
+    if isinstance(problem, UsageError):
         return _usage_error(problem)
     traceback.print_exception(problem)
     return complain("this is a bug in ffnbench", "please report it with the lines above", EXIT_UNFINISHED)

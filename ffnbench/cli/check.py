@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from ffnbench.cli.commands import command
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.flags import CheckOutput, Updating
@@ -31,7 +29,6 @@ def check(request: CheckRequest, updating: Updating, output: CheckOutput) -> int
         raise FfnbenchError("--append adds a run that is measured now", f"leave {request.current!r} out")
     with CheckSink(output, request.baseline, request.current, updating) as sink:
         api.check(request, sink)
-    sys.stdout.flush()
     return sink.code
 
 
@@ -53,5 +50,4 @@ def ab(request: SidesRequest, output: CheckOutput) -> int:
 
     with CheckSink(output) as sink:
         api.ab(request, sink)
-    sys.stdout.flush()
     return sink.code

@@ -22,7 +22,7 @@ from ffnbench.cli.help import meaning, write_end, write_options
 from ffnbench.cli.words import as_meant, spellings
 from ffnbench.errors import FfnbenchError
 from ffnbench.planning.fields import Typed, flag_of, kind_of, read, takes_list, typed_order
-from ffnbench.report.flags import Plotted, Shown, Written
+from ffnbench.report.flags import Shown, Written
 from ffnbench.request import ARGUMENTS, spelling
 
 if TYPE_CHECKING:
@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 
 FILES = {  # of each command, in the order of the help; a file is loaded when a command of it is typed
     "compare": "compare", "cost": "compare", "estimate": "compare", "report": "compare", "block": "compare",
-    "check": "check", "ab": "check", "plot": "plot", "plot-activations": "activations",
-    "activations": "activations", "list": "tools", "env": "tools",
-    "inspect": "tools", "selftest": "tools", "schema": "tools",
+    "check": "check", "ab": "check", "plot": "compare", "plot-activations": "activations", "activations": "activations",
+    "list": "tools", "env": "tools", "inspect": "tools", "selftest": "tools", "schema": "tools",
 }  # fmt: skip
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 ALL = "help_all"
@@ -225,12 +224,7 @@ def _parameters(field: Field[Any]) -> list[inspect.Parameter]:
 
 
 def sink_of(
-    output: Shown | Written | Plotted,
-    stem: str,
-    *inputs: object,
-    pictures: bool = False,
-    page: bool = False,
-    **how: Any,
+    output: Shown | Written, stem: str, *inputs: object, pictures: bool = False, page: bool = False, **how: Any
 ) -> OutputSink:
     """The one way in which a command ends; `inputs` are values that may be paths: no output is written over these."""
     from ffnbench.report.files.outputs import inputs_of

@@ -10,31 +10,15 @@ from typing import Any
 from typer.core import TyperArgument
 
 from ffnbench.planning.fields import flag_of
-from ffnbench.request import (
-    ARGUMENTS,
-    ATTENTION,
-    CURVES,
-    EFFORT,
-    LIMITS,
-    MEASURING,
-    MODEL,
-    OUTPUT,
-    SIDES,
-    WIDTHS,
-    WORKLOAD,
-)
+from ffnbench.request import PANELS
 
-PANELS = (
-    ARGUMENTS, SIDES, MODEL, WIDTHS, ATTENTION, CURVES, WORKLOAD, LIMITS, MEASURING, EFFORT, OUTPUT, "Options",
-)  # fmt: skip
 FEW = 16  # so many flags are shown at once; of more, those that few people use stand in --help-all alone
 RARE = {
     "absolute", "across_machines", "allow_mismatch", "base_env", "base_source", "bias", "cache", "causal",
-    "columns", "control", "dropout", "export", "ffn_dim_multiplier", "force", "head_dim", "head_env", "head_python",
+    "columns", "control", "dropout", "export", "ffn_dim_multiplier", "head_dim", "head_env", "head_python",
     "head_rev", "head_source", "heads", "init", "kv_heads", "matmul_precision", "metrics", "multiple_of", "pause",
     "quiet", "ratio", "reduced_reductions", "reference", "resume", "rounds", "routing", "rule", "runs", "seed", "shard",
-    "sort",
-    "textbook", "time", "timeout", "wait", "workers",
+    "sort", "textbook", "time", "timeout", "wait", "workers",
 }  # fmt: skip
 LEFT = 28  # columns of names; the meaning of a longer one stands below it
 

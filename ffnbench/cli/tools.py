@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, settings_here, sink_of
-from ffnbench.report.flags import Kept, Output, Shown, ShownQuietly, Written
-from ffnbench.request import ARGUMENTS, MEASURING, OUTPUT, InspectRequest, SelftestRequest, flag
+from ffnbench.report.flags import Kept, Output, Shown, ShownQuietly, Written, out_flag
+from ffnbench.request import ARGUMENTS, MEASURING, InspectRequest, SelftestRequest, flag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,11 +14,9 @@ class Topic:
     """Which names."""
 
     what: str = flag(
-        "variants",
-        "variants, keys, activations, rules, presets, dtypes, backends or hardware.",
-        ARGUMENTS,
+        "variants", "variants, keys, activations, rules, presets, dtypes, backends or hardware.", ARGUMENTS,
         place="WHAT",
-    )
+    )  # fmt: skip
 
 
 @command(
@@ -30,17 +28,13 @@ class Topic:
 )
 def list_(topic: Topic, output: Shown) -> int:
     """Show the names there are to choose from."""
-    from ffnbench.report.tables.listing import BACKENDS, HARDWARE, listing_view
+    from ffnbench.report.tables.listing import BACKENDS, ELSEWHERE, listing_view
 
     with sink_of(output, "list") as sink:
-        if topic.what == BACKENDS:  # what can run here is known to torch alone: a worker is asked
+        if topic.what in ELSEWHERE:
             from ffnbench import api
 
-            api.backends(sink)
-        elif topic.what == HARDWARE:
-            from ffnbench import api
-
-            api.list_hardware(sink)
+            (api.backends if topic.what == BACKENDS else api.list_hardware)(sink)
         else:
             sink.show(lambda: listing_view(topic.what))
     return 0
@@ -107,13 +101,7 @@ def selftest(request: SelftestRequest, output: Output) -> int:
 class SchemaFile(Written):
     """Where a schema goes."""
 
-    out: tuple[str, ...] = flag(
-        (),
-        "Write it into a file (.json), or into a folder/, in place of stdout. Repeatable.",
-        OUTPUT,
-        "PATH",
-        short="-o",
-    )
+    out: tuple[str, ...] = out_flag(".json; default: stdout")
 
 
 @command(

@@ -117,11 +117,6 @@ class Accelerator:
         free, _ = torch.cuda.mem_get_info(self.device)
         return int(free + torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device))
 
-    def release_workspaces(self) -> None:
-        """Give back the memory that cuBLAS keeps, by the function that torch's own graph trees call."""
-        if release := getattr(torch._C, "_cuda_clearCublasWorkspaces", None):
-            release()
-
 
 MAKE = Accelerator  # tests put theirs here
 _MADE: dict[str, Accelerator] = {}

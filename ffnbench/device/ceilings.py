@@ -46,11 +46,6 @@ class CacheLevel:
     bytes: int
     instances: int
 
-    @property
-    def name(self) -> str:
-        """L1, L2 or L3."""
-        return f"L{self.level}"
-
     def capacity(self, threads: int) -> int:
         """Bytes that so many threads find in it, each on a CPU of its own."""
         return self.bytes * max(1, min(threads, self.instances))
@@ -63,7 +58,9 @@ def caches(root: Path = CPUS, cpus: Iterable[int] | None = None) -> tuple[CacheL
     """
     sizes: dict[int, int] = {}
     groups: dict[int, set[str]] = {}
-    for cpu in _usable() if cpus is None else cpus:
+    if cpus is None:
+        cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ()  # macOS has no such files
+    for cpu in cpus:
         for index in sorted((root / f"cpu{cpu}" / "cache").glob("index*")):
             try:
                 level, kind, size, shared = (
@@ -79,10 +76,6 @@ def caches(root: Path = CPUS, cpus: Iterable[int] | None = None) -> tuple[CacheL
     return tuple(CacheLevel(level=level, bytes=sizes[level], instances=len(groups[level])) for level in sorted(sizes))
 
 
-def _usable() -> Iterable[int]:
-    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
-
-
 def _bytes(text: str) -> int:
     """`512K` or `32M` of the kernel."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -92,7 +85,7 @@ def _bytes(text: str) -> int:
 def level_of(size: int, threads: int, found: Iterable[CacheLevel]) -> str:
     """The smallest cache that holds so many bytes, memory where none does; empty where no cache is known."""
     known = tuple(found)
-    name = next((cache.name for cache in known if size <= cache.capacity(threads)), MEMORY)
+    name = next((f"L{cache.level}" for cache in known if size <= cache.capacity(threads)), MEMORY)
     return name if known else ""
 
 

@@ -9,7 +9,6 @@ import hashlib
 import os
 import platform
 import re
-import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +25,7 @@ SPEAKING = (
     "CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "HIP_", "HSA_", "ROCR_", "ROCM_", "MIOPEN_", "ROCBLAS_", "HIPBLASLT_",
     "MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONMALLOC", "PYTHONOPTIMIZE", "PYTHON_GIL",
 )  # fmt: skip
-# what a driver leaves in the file system: NVIDIA's, Jetson's, Windows' for Linux, AMD's
+# what a driver leaves in the file system: NVIDIA's, Jetson's, that of WSL, AMD's
 GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvhost-ctrl-gpu", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
 
 
@@ -55,7 +54,7 @@ def usable_memory() -> int | None:
 
 def why_no_gpu() -> str:
     """Why there can be no GPU here, told without torch; empty where there may be one."""
-    if sys.platform == "win32" or any(Path(file).exists() for file in GPU_FILES):
+    if any(Path(file).exists() for file in GPU_FILES):
         return ""
     return f"no GPU driver was found (no {GPU_FILES[0]})"
 
@@ -86,7 +85,6 @@ def about_torch() -> dict[str, Any]:
         "blas": blas[1] if blas else None,
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
-        "float32_matmul": torch.get_float32_matmul_precision(),
         "variables": {name: value for name, value in os.environ.items() if name.startswith(SPEAKING)},
         **gpus,
     }
@@ -135,11 +133,10 @@ OF_DEVICE = (
 TOLD = ("blas", "waits", "allocator", "gpu", "cuda", "gpu_uuid", *OF_DEVICE)
 
 
-def describe(facts: dict[str, Any] | None) -> Environment:
+def describe(facts: dict[str, Any]) -> Environment:
     """The environment of this run; `facts` come from a worker's greeting, and from what it says of the device that is
-    used (`about_device`); None where there was none.
+    used (`about_device`).
     """
-    facts = facts or {}
     commit, dirty = head(Path())
     cpu, usable = _cpu_name(), usable_cpus()
     identity = (
@@ -147,13 +144,12 @@ def describe(facts: dict[str, Any] | None) -> Environment:
         *(facts.get(name) for name in ("capability", "version", "blas", "gpu", "cuda")),
         *((name, facts[name]) for name in OF_DEVICE if facts.get(name) is not None),
     )  # fmt: skip
-    pages = hasattr(os, "sysconf")
     return Environment(
         fingerprint=hashlib.sha256(repr(identity).encode()).hexdigest()[:12],
         cpu=cpu,
         cpus=os.cpu_count() or 1,
         usable_cpus=usable,
-        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if pages else None,
+        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
         python=facts.get("python", platform.python_version()),
         ffnbench=__version__,

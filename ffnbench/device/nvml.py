@@ -22,7 +22,7 @@ REASONS = (
     (0x04, POWER_CAP),
 )  # fmt: skip
 ITS_CAUSES = 0xC0  # beside each of these hw slowdown is set too
-SM, TEMPERATURE = 1, 0  # NVML_CLOCK_SM, NVML_TEMPERATURE_GPU
+SM = 1  # NVML_CLOCK_SM
 NOT_INSTALLED = "nvidia-ml-py is not installed: pip install 'ffnbench[cuda]'"
 
 
@@ -57,27 +57,23 @@ class Card:
 
     def about(self) -> dict[str, Any]:
         """What it is and how it is set, by the names of Environment's fields."""
-        ecc = self.ask("nvmlDeviceGetEccMode")
+        ecc, limit_mw = self.ask("nvmlDeviceGetEccMode"), self.ask("nvmlDeviceGetPowerManagementLimit")
         driver = None
         with suppress(Exception):
             driver = _text(self.module.nvmlSystemGetDriverVersion())
         return {
             "driver": driver,
             "gpu_uuid": _text(self.ask("nvmlDeviceGetUUID")),
-            "gpu_power_limit_w": _thousandth(self.ask("nvmlDeviceGetPowerManagementLimit")),
+            "gpu_power_limit_w": None if limit_mw is None else limit_mw / 1000,
             "gpu_max_clock_mhz": self.ask("nvmlDeviceGetMaxClockInfo", SM),
             "gpu_ecc": bool(ecc[0]) if ecc else None,
         }
 
     def reading(self) -> dict[str, Any]:
-        """This moment: `throttled`, and under `device` clock, temperature and power."""
+        """This moment: `throttled`, and under `device` the clock."""
         names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")  # and its older
         bits = next((told for name in names if (told := self.ask(name)) is not None), None)
-        now = {
-            "clock_mhz": self.ask("nvmlDeviceGetClockInfo", SM),
-            "temperature_c": self.ask("nvmlDeviceGetTemperature", TEMPERATURE),
-            "power_w": _thousandth(self.ask("nvmlDeviceGetPowerUsage")),
-        }
+        now = {"clock_mhz": self.ask("nvmlDeviceGetClockInfo", SM)}
         return {"throttled": None if bits is None else reasons(int(bits)), "device": now}
 
     def others(self) -> int | None:
@@ -162,8 +158,3 @@ def facts(device: str) -> dict[str, Any]:
 
 def _text(value: str | bytes | None) -> str | None:
     return value.decode() if isinstance(value, bytes) else value
-
-
-def _thousandth(value: float | None) -> float | None:
-    """mW -> W."""
-    return None if value is None else value / 1000

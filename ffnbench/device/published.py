@@ -12,7 +12,7 @@ from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.files import content_of
 from ffnbench.names import Registry
-from ffnbench.stats.estimates import HowNear, Hardware
+from ffnbench.stats.estimates import Hardware, HowNear
 
 FILE, NEAR = Path(__file__).with_name("published.toml"), Path(__file__).with_name("how_near.json")
 TABLES = "tables such as [mine], with keys such as tflops_float32 = 20 and gb_per_s = 300"

@@ -14,14 +14,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ffnbench.ffn.attention import AttentionSpec, Form
+from ffnbench.ffn.dense import Device
 
 
 class Attention(nn.Module):
     """Self-attention through torch's scaled_dot_product_attention. x and the result are (batch, seq_len, d_model)."""
 
-    def __init__(
-        self, spec: AttentionSpec, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> None:
+    def __init__(self, spec: AttentionSpec, *, device: Device = None, dtype: torch.dtype | None = None) -> None:
         super().__init__()
         self.spec = spec
         for name, (rows, columns) in spec.matrices.items():
@@ -99,9 +98,7 @@ def _seen(spec: AttentionSpec, q: Tensor) -> Tensor:
 _FORMS = {Form.SDPA: Attention, Form.TEXTBOOK: TextbookAttention}
 
 
-def build_attention(
-    spec: AttentionSpec, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-) -> Attention:
+def build_attention(spec: AttentionSpec, *, device: Device = None, dtype: torch.dtype | None = None) -> Attention:
     """The nn.Module of a spec, weights filled from torch's global generator: the same for both forms."""
     return _FORMS[spec.form](spec, device=device, dtype=dtype)
 

@@ -54,12 +54,15 @@ class Cost:
     failed: str = field(default="", metadata=LATER)  # why nothing is known: the numbers say nothing then
 
 
+NO_MATRICES = Cost(
+    params=0, params_active=0, params_formula=None, flops_forward=0, flops_backward=0, flops_elementwise=None,
+    flops_elementwise_backward=None, weight_bytes=0,
+)  # fmt: skip
+
+
 def uncounted(why: str) -> Cost:
     """Of a module that can't be counted, for that reason."""
-    return Cost(
-        params=0, params_active=0, params_formula=None, flops_forward=None, flops_backward=None, flops_elementwise=None,
-        flops_elementwise_backward=None, weight_bytes=0, counted=True, failed=why,
-    )  # fmt: skip
+    return replace(NO_MATRICES, flops_forward=None, flops_backward=None, counted=True, failed=why)
 
 
 def matrix_params(spec: FFNSpec) -> int:
@@ -188,6 +191,7 @@ def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) ->
     item = item_bytes(dtype)
     forward, backward = flops_elementwise(spec)
     total, macs = params(spec), _macs(spec)
+    peak, saved = bytes_at_work(spec, tokens=tokens, item=item, train=train, device=device)
     return Cost(
         params=total,
         params_active=params_active(spec) if spec.moe else total,
@@ -199,24 +203,15 @@ def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) ->
         weight_bytes=total * item,
         # expected, where each token chooses its experts uniformly and by itself
         weight_bytes_touched=round(_params(spec, spec.moe.distinct(tokens)) * item) if spec.moe else total * item,
-        peak_bytes=peak_bytes(spec, tokens=tokens, item=item, train=train, device=device),
-        saved_bytes=saved_bytes(spec, tokens=tokens, item=item, device=device) if train else None,
+        peak_bytes=peak,
+        saved_bytes=saved,
     )
 
 
 def activation_cost(spec: ActivationSpec) -> Cost:
     """An activation by itself: no parameters; a token is one element."""
     row = spec.row
-    return Cost(
-        params=0,
-        params_active=0,
-        params_formula=None,
-        flops_forward=0,
-        flops_backward=0,
-        flops_elementwise=row.flops,
-        flops_elementwise_backward=row.flops_backward,
-        weight_bytes=0,
-    )
+    return replace(NO_MATRICES, flops_elementwise=row.flops, flops_elementwise_backward=row.flops_backward)
 
 
 EXTERNAL = frozenset({"x"})  # the module's input: alive before and after, so never counted
@@ -274,7 +269,9 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> 
         if spec.limit is not None:
             up = _clamp(t, up, hidden, bounds=2, item=item)
         if spec.up_offset:
-            up = t.add(hidden, inputs=(up,), output="offset", grads=(up,), scratch=_number(item, device))
+            # a number that a kernel adds is a float64, and its cast; a device's kernel takes it as an argument
+            number = 8 + item % 8 if device == "cpu" else 0
+            up = t.add(hidden, inputs=(up,), output="offset", grads=(up,), scratch=number)
         h = t.add(hidden, inputs=(h, up), output="product", saves=(h, up), grads=(h, up))
     if train and spec.dropout:
         # CPU keeps a mask in the tensor's own dtype, CUDA's fused kernel one byte an element
@@ -294,11 +291,6 @@ def _clamp(t: Tape, source: str, size: int, *, bounds: int, item: int) -> str:
     return t.add(
         size, inputs=(source,), output=f"limited_{source}", saves=(source,), grads=(source,), temps=masks
     )  # fmt: skip
-
-
-def _number(item: int, device: str) -> int:
-    """Bytes of a number that a kernel adds: a float64, and its cast. A device's kernel takes it as an argument."""
-    return 8 + item % 8 if device == "cpu" else 0
 
 
 def _masks(masks: int, size: int, item: int) -> int:
@@ -326,7 +318,6 @@ def _activate(t: Tape, spec: FFNSpec, source: str, size: int, item: int, device:
             weight=len(spec.row.learned) * item if step is steps[-1] else 0,
             temps=step.temps * size + _masks(step.masks, size, item),
             scalar=step.scalar_bytes if device == "cpu" else 0,  # to autograd a tensor, which is the host's
-            scratch=_number(item, device) if step.adds else 0,
         )
     return result
 
@@ -400,27 +391,18 @@ def _backward(t: Tape, ledger: _Ledger) -> None:
             ledger.alive -= 2 * ledger.sizes[f"d_{name}"]
 
 
-def peak_bytes(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> int | None:
-    """The most bytes that one call holds at once: forward, or forward and backward with fresh gradients.
+def bytes_at_work(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> tuple[int | None, int | None]:
+    """The most bytes that one call holds at once: forward, or forward and backward with fresh gradients; and those that
+    autograd keeps between the two, each storage once, parameters and input left out, None where there is no backward.
 
-    None for an activation whose kernels are not known, and for experts, whose peak follows the routing.
+    Both are None for an activation whose kernels are not known, and for experts, whose peak follows the routing.
     """
     if spec.row.steps is None or spec.moe is not None:
-        return None
+        return None, None
     t = tape(spec, tokens=tokens, item=item, train=train, device=device)
     ledger = _forward(t, train=train)
-    if train:
-        _backward(t, ledger)
-    return ledger.peak
-
-
-def saved_bytes(spec: FFNSpec, *, tokens: int, item: int, device: str) -> int | None:
-    """Bytes that autograd keeps between forward and backward, each storage once, parameters and input left out.
-
-    None for an activation whose kernels are not known, and for experts.
-    """
-    if spec.row.steps is None or spec.moe is not None:
-        return None
-    t = tape(spec, tokens=tokens, item=item, train=True, device=device)
+    if not train:
+        return ledger.peak, None
+    _backward(t, ledger)
     kept = {name for kernel in t.kernels for name in kernel.saves} - EXTERNAL
-    return sum(t.sizes[name] for name in kept)
+    return ledger.peak, sum(t.sizes[name] for name in kept)

@@ -6,7 +6,7 @@ Weights are named gate, up and down (w1, w3 and w2 in Llama's code).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,7 @@ from torch.nn.utils import skip_init
 
 from ffnbench.ffn.spec import FFNSpec, Gate, Init
 
+Device: TypeAlias = torch.device | str | None
 Linear = Callable[..., nn.Module]  # (fan_in, fan_out, bias=, device=, dtype=) -> module: nn.Linear, or one for experts
 DRAWN = 4_194_301  # numbers of a large weight, a prime so that no two rows are alike; the rest repeats them
 
@@ -41,12 +42,7 @@ class FeedForward(nn.Module):
     """The classic form: `down(act(up(x)))`. x and the result are (..., d_model)."""
 
     def __init__(
-        self,
-        spec: FFNSpec,
-        *,
-        linear: Linear = large_linear,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        self, spec: FFNSpec, *, linear: Linear = large_linear, device: Device = None, dtype: torch.dtype | None = None
     ) -> None:
         super().__init__()
         self.spec = spec
@@ -128,11 +124,7 @@ _FORMS = {Gate.NONE: FeedForward, Gate.INNER: GatedFeedForward, Gate.OUTPUT: Out
 
 
 def build_dense(
-    spec: FFNSpec,
-    *,
-    linear: Linear = large_linear,
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
+    spec: FFNSpec, *, linear: Linear = large_linear, device: Device = None, dtype: torch.dtype | None = None
 ) -> FeedForward:
     """The module of a spec without experts, weights filled from torch's global generator."""
     clamped = spec.limit is not None or bool(spec.up_offset)

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ffnbench.errors import Unsupported
-from ffnbench.ffn.dense import build_dense
+from ffnbench.ffn.dense import Device, build_dense
 from ffnbench.ffn.moe import Dispatch, MoESpec, Routing, Scores, shares
 from ffnbench.ffn.spec import FFNSpec, Init, shared_expert
 
@@ -48,7 +48,7 @@ class ExpertLinear(nn.Module):
         experts: int,
         turn: Turn,
         bias: bool,
-        device: torch.device | str | None = None,
+        device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
@@ -85,9 +85,7 @@ class MixtureOfExperts(nn.Module):
 
     imposed: Tensor | None
 
-    def __init__(
-        self, spec: FFNSpec, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-    ) -> None:
+    def __init__(self, spec: FFNSpec, *, device: Device = None, dtype: torch.dtype | None = None) -> None:
         super().__init__()
         assert spec.moe is not None
         self.spec, self.moe = spec, spec.moe

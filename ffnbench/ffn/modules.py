@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.ffn.dense import FeedForward, build_dense
+from ffnbench.ffn.dense import Device, FeedForward, build_dense
 from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate
@@ -27,9 +27,7 @@ class Pointwise(nn.Module):
         return y
 
 
-def build_module(
-    spec: FFNSpec, *, device: torch.device | str | None = None, dtype: torch.dtype | None = None
-) -> OwnForm:
+def build_module(spec: FFNSpec, *, device: Device = None, dtype: torch.dtype | None = None) -> OwnForm:
     """The nn.Module of a spec, weights filled from torch's global generator."""
     build = build_dense if spec.moe is None else MixtureOfExperts
     return build(spec, device=device, dtype=dtype)

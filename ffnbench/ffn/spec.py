@@ -6,6 +6,7 @@ the business of planning/variant_text.py.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import isfinite
@@ -233,14 +234,7 @@ def require_positive(name: str, value: object) -> int:
 
 def read_positive(name: str, value: object) -> int:
     """As `require_positive`, of what was typed: `2k` is 2,000."""
-    return require_positive(name, whole_or_text(value) if isinstance(value, str) else value)
-
-
-def whole_or_text(text: str) -> int | str:
-    """The number that plain digits are, or `2k`; any other text, and more digits than a width may have, as it is."""
-    if not text.isascii() or not text[:1].isdigit() or len(text) > 2 * len(str(LARGEST)):
-        return text
-    try:
-        return read_count(text)
-    except FfnbenchError:
-        return text
+    if isinstance(value, str):
+        with suppress(FfnbenchError):
+            value = read_count(value)
+    return require_positive(name, value)

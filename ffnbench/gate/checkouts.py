@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.git import git, has_git, head
+from ffnbench.git import git, head
 from ffnbench.plan import Arm
 from ffnbench.planning.sides import SideFlags
 from ffnbench.planning.variant_text import Variant, parse_env
@@ -25,7 +26,7 @@ class Repository(ExitStack):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self._git = partial(git, folder)
-        if not has_git():
+        if not shutil.which("git"):
             raise FfnbenchError("a revision needs git, which is not installed", "install git, or use --base-source DIR")
         told = self._git("rev-parse", "--is-inside-work-tree", "--show-prefix")
         lines = told.stdout.splitlines()

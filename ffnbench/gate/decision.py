@@ -282,7 +282,7 @@ def paired_findings(now: Report, policy: Policy, confidence: float = CONFIDENCE)
 def _known(now: Report, row: Row, confidence: float) -> Mean | None:
     """A row's log with what the looks cost in its error; None without an interval."""
     mean = row_of(now, *row)
-    return mean.inflated(confidence, CONFIDENCE) if mean and mean.freedom > 0 else None
+    return mean.inflated(confidence) if mean and mean.freedom > 0 else None
 
 
 def _fed_otherwise(then: Plan, now: Plan, label: str) -> str:

@@ -123,7 +123,7 @@ def foretell(before: Report, policy: Policy, budget: float) -> list[Foretold]:
     knows nothing is left out.
     """
     planned = plan_of_check(before.plan, policy, budget)
-    hoped = hoped_for(planned.protocol, scatter(table_of(before)), pace_of(before)).inflated(LAST, CONFIDENCE)
+    hoped = hoped_for(planned.protocol, scatter(table_of(before)), pace_of(before)).inflated(LAST)
     rows = past_of(before, replace(policy, absolute=False)).rows
     return [
         Foretold(

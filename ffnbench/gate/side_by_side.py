@@ -63,14 +63,11 @@ def changes_between(old: Report, new: Report, labels: Iterable[str]) -> list[Run
 def _change(old: Report, new: Report, label: str, metric: str) -> RunChange:
     was, now = _value(old, label, metric), _value(new, label, metric)
     change, busy = None, metric in TIMED and any(_busy(run, label) for run in (old, new))
-    if busy:
-        pass
-    elif metric == RATIO and old.plan.reference_of(label) != new.plan.reference_of(label):
-        pass  # ratios to something else
-    elif metric in TIMED:
+    to_another = metric == RATIO and old.plan.reference_of(label) != new.plan.reference_of(label)
+    if metric in TIMED and not busy and not to_another:
         before, after = _mean(old, label, metric), _mean(new, label, metric)
         change = change_between(before, after).estimate() if before and after else None
-    elif was is not None and now is not None and was.value:
+    elif metric not in TIMED and was is not None and now is not None and was.value:
         change = Estimate(value=now.value / was.value)
     return RunChange(label=label, metric=metric, old=was, new=now, change=change, busy=busy)
 

@@ -6,6 +6,7 @@ since transformers itself may have the answer.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,14 +24,10 @@ A_CONFIG = "give a config.json, or the folder that holds one"
 
 def read_file(path: str) -> tuple[Config, str]:
     """The content of a config.json, given as its path or as its folder's, and the path; raises FfnbenchError."""
-    file = Path(path)
+    file = Path(os.path.expanduser(path))
+    file = file / "config.json" if os.path.isdir(file) else file
     try:
-        file = file.expanduser()
-        file = file / "config.json" if file.is_dir() else file
         data = jsonable.parse(content_of(file, A_CONFIG), ours=False)
-    except (OSError, RuntimeError) as problem:  # there is no such home, a name that is too long
-        why = getattr(problem, "strerror", None) or str(problem)
-        raise FfnbenchError(f"cannot read {str(file)!r}: {why}", A_CONFIG) from problem
     except ValueError as problem:
         raise FfnbenchError(f"{str(file)!r} is not JSON: {problem}", "give the config.json of a model") from problem
     if not isinstance(data, dict):

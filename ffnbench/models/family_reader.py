@@ -22,7 +22,7 @@ from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import LARGEST, FFNSpec, Gate
 from ffnbench.models.model import Beside, HeadNorms, LayerGroup, Rest
-from ffnbench.models.windows import View, sights, views
+from ffnbench.models.windows import FULL_VIEW, sights, views
 from ffnbench.names import did_you_mean
 
 FILE = Path(__file__).with_name("families.toml")
@@ -32,13 +32,10 @@ Row = Mapping[str, Any]
 T = TypeVar("T")
 Config = dict[str, Any]
 ASK = "inspect counts it by transformers: pip install 'ffnbench[hf]'"
-MOST_LAYERS = 100_000  # a list with an element a layer is made
-MOST_WIDTH = 10_000_000  # of a matrix, and the most experts; no model is near it
+MOST = 10_000_000  # of a width, of experts, of layers; no model is near it
 HF_ACTIVATIONS = {name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name}
 
-
 AS_PUBLISHED = "give the config.json as it was published"
-FULL_VIEW: View = (None, "")  # all tokens
 
 
 class Unanswered(FfnbenchError):
@@ -131,7 +128,7 @@ class Reader:
                 f"the table knows {self.model_type} with {wrong[0]} {wrong[1]!r} only",
                 f"looked for the keys: {wrong[0]}; {ASK}",
             )
-        layers = self.count(stack["layers"], least=0, most=MOST_LAYERS)
+        layers = self.count(stack["layers"], least=0)
         experts = stack.get("experts")
         if experts and self.count(experts["experts"], least=0) < experts["least"]:
             experts = None
@@ -304,13 +301,13 @@ class Reader:
             raise Unanswered(f"the {self.model_type} config has no {told}", f"looked for the keys: {told}; {ASK}")
         return found
 
-    def count(self, told: Any, least: int = 1, most: int = MOST_WIDTH) -> int:
-        """A whole number of at least `least` and at most `most`."""
+    def count(self, told: Any, least: int = 1) -> int:
+        """A whole number of at least `least` and at most MOST."""
         value = self.value(told)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
             raise FfnbenchError(
                 f"the {self.model_type} config has {key_name(told)} {value!r:.60}",
-                f"it must be a whole number of at least {least}, and at most {most:,}",
+                f"it must be a whole number of at least {least}, and at most {MOST:,}",
             )
         return value
 

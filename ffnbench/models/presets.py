@@ -8,6 +8,7 @@ that of the bare model.
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec, Gate, Scalar
 from ffnbench.ffn.variants import GATED
+from ffnbench.models.hub import cache_folder, cached_config, is_name
 from ffnbench.models.model import Beside, HeadNorms, LayerGroup, ModelSpec, Rest, Sight
 from ffnbench.names import Registry, did_you_mean, normalise
 
@@ -265,7 +267,9 @@ def model_of(name: str) -> ModelSpec:
 
     A preset's own name wins over a file, and a file over other spellings of that name.
     """
-    if name in PRESETS and (normalise(name).replace("_", "-") in PRESETS.names() or not _is_here(name)):
+    if name in PRESETS and (
+        normalise(name).replace("_", "-") in PRESETS.names() or not (_exists(name) or cached_config(name))
+    ):
         return PRESETS.get(name)
     from ffnbench.models.configs import read_config  # with the table of families
 
@@ -280,8 +284,6 @@ def config_path(name: str) -> str:
     """
     if _exists(name):
         return name
-    from ffnbench.models.hub import cache_folder, cached_config, is_name  # for names alone
-
     if (cached := cached_config(name)) is not None:
         return str(cached)
     if "/" in name and is_name(name):
@@ -299,18 +301,8 @@ def config_path(name: str) -> str:
     return name
 
 
-def _is_here(name: str) -> bool:
-    """Whether it is a file or a folder, or a model in the hub's cache."""
-    from ffnbench.models.hub import cached_config
-
-    return _exists(name) or cached_config(name) is not None
-
-
 def _exists(name: str) -> bool:
-    try:
-        return Path(name).expanduser().exists()
-    except (OSError, RuntimeError):  # a name too long, a home that is not there
-        return False
+    return os.path.exists(os.path.expanduser(name))
 
 
 def variant_keys(spec: FFNSpec) -> dict[str, Scalar]:

@@ -16,6 +16,7 @@ from ffnbench.models.model import Sight
 
 Config = Mapping[str, Any]
 View = tuple[int | None, str]  # of one layer: its window, None for all tokens; what it is where that is not counted
+FULL_VIEW: View = (None, "")
 FULL, SLIDING, CHUNKED, LINEAR = "full_attention", "sliding_attention", "chunked_attention", "linear_attention"
 OLD_WORDS = {"attention": FULL, "mamba": LINEAR}
 
@@ -118,7 +119,7 @@ def _view(word: str, window: Any) -> View:
 def sights(found: Iterable[View]) -> tuple[Sight, ...]:
     """Equal layers together, those that see all first; nothing where these are all."""
     counted = Counter(found)
-    if not counted.keys() - {(None, "")}:
+    if not counted.keys() - {FULL_VIEW}:
         return ()
     rows = sorted(counted.items(), key=lambda item: (item[0][1], item[0][0] or 0))
     return tuple(Sight(count=count, window=window, other=other) for (window, other), count in rows)

@@ -27,11 +27,15 @@ from ffnbench.planning.workload import ALL
 from ffnbench.python.targets import variant_text, variants_text
 from ffnbench.report.flags import Output
 
+NAMED = "help() of the function shows its arguments"
+PAIRED = "range_"  # whose two numbers may be given as a pair
 FILES = (
     "preset", "baseline", "current", "model", "base_python", "head_python", "base_source", "head_source",
 )  # fmt: skip
-NAMED = "help() of the function shows its arguments"
-PAIRED = "range_"  # whose two numbers may be given as a pair
+TYPES = {  # of arguments that take more than a text
+    **dict.fromkeys(FILES, "str | os.PathLike[str]"), "device": "str | torch.device",
+    PAIRED: "str | tuple[float, float]", "seq_len": "int | str", "elements": "int | str",
+}  # fmt: skip
 OBJECTS = {"variants": "Variants", "variant": "Variant", "activations": "Activations"}
 ELSEWHERE = {  # what other libraries call an argument
     **dict.fromkeys(D_MODEL_NAMES, "d_model"),
@@ -47,7 +51,7 @@ CHOICES = {  # what a type checker lets an argument be, and a shell offers, by t
     "backend": (*values_of(Backend), ALL), "init": values_of(Init), "routing": values_of(Routing),
 }  # fmt: skip
 # with what can only be its value: behind `=`, a number, a list
-FLAG = re.compile(r"--(no-)?([a-z][a-z-]*)(?:=([^\s,;]*[^\s,;.])| (\d[\w.%]*|[\w.:]+(?:,[\w.:]+)+))?")
+FLAG = re.compile(r"--(no-)?([a-z][a-z-]*)(?:=([^\s,;]*[^\s,;.])| ([\w.:]+(?:[,/][\w.:]+)+|\d[\w.%]*))?")
 
 
 class TypeText(str):
@@ -90,17 +94,9 @@ class Argument:
         optional = " | None" if isinstance(self.field.default, tuple) or "None" in str(self.field.type) else ""
         if name in OBJECTS:
             return TypeText(OBJECTS[name] + optional)
-        one = f"{kind} | str" if kind in ("int", "float") else kind
+        one = TYPES.get(name) or (f"{kind} | str" if kind in ("int", "float") else kind)
         if name in CHOICES:
             one = choice_name(name) + " | torch.dtype" * (name == "dtype")
-        elif name == "device":
-            one = "str | torch.device"
-        elif name in FILES:
-            one = "str | os.PathLike[str]"
-        elif name == PAIRED:
-            one = "str | tuple[float, float]"
-        elif kind == "str" and name in ("seq_len", "elements"):
-            one = "int | str"
         several = f" | Sequence[{one}]" if takes_list(self.field) else ""
         return TypeText(f"{one}{several}{' | Mapping[str, str]' * bool(self._between)}{optional}")
 
@@ -125,7 +121,7 @@ class Argument:
         if isinstance(given, str | os.PathLike) or not hasattr(given, "__iter__"):
             return [self._text(given)]
         if isinstance(given, range) and len(given) > 1:  # as it would be typed, so that none is too long to be read
-            given = [f"{given[0]}..{given[-1]}/{given.step}"]
+            given = [f"{min(given)}..{max(given)}/{abs(given.step)}"]
         texts = [self._text(one) for one in given]
         if self.field.name == PAIRED and len(texts) == 2:
             return [":".join(texts)]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
-from ffnbench.report.answers import in_notebook
+from ffnbench.report.answers import notebook_shell
 from ffnbench.report.formats import View
-from ffnbench.report.output import Listener, NullSink, OneOfSeveral
+from ffnbench.report.output import Listener, NullSink, say
 from ffnbench.report.progress import NotebookLine, ProgressBar
-from ffnbench.streams import visible
 
 
 class Following(NullSink):
@@ -20,7 +19,7 @@ class Following(NullSink):
         self.waits, self._spoken = wait, spoken
         self.view: Callable[[], View] | None = None
         terminal = sys.stderr is not None and sys.stderr.isatty()
-        self._bar = NotebookLine() if not quiet and in_notebook() else None
+        self._bar = NotebookLine() if not quiet and notebook_shell() else None
         self._quiet = quiet or self._bar is not None or not terminal
 
     def __enter__(self) -> Following:
@@ -40,12 +39,7 @@ class Following(NullSink):
         if self._bar is not None:
             self._bar.tell(text)
         elif not self._quiet:
-            with suppress(OSError):  # nobody reads stderr
-                print(visible(text), file=sys.stderr, flush=True)
-
-    def within(self, number: int, of: int, what: str) -> NullSink:
-        """The ending of one of several runs."""
-        return OneOfSeveral(self, number, of, what)
+            say(text)
 
     @contextmanager
     def progress(self) -> Iterator[Listener]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ffnbench.errors import WrongArgument
 from ffnbench.report.files.outputs import Outputs
-from ffnbench.report.formats import View, Write, writer_of
+from ffnbench.report.formats import View, Write, bytes_of
 from ffnbench.report.page.library import PAGE, page_installed
 from ffnbench.report.records import Record
 from ffnbench.report.tables.table import TextTable
@@ -73,7 +73,7 @@ class Shows:
 
     def show(self, *, verbose: bool = False) -> None:
         """Print the table: in colour in a terminal, as HTML in a notebook. `verbose` prints all columns and details."""
-        if in_notebook() and not verbose:
+        if notebook_shell() and not verbose:
             from IPython.display import display
 
             display(self)  # type: ignore[no-untyped-call]
@@ -93,8 +93,7 @@ class Shows:
     def __str__(self) -> str:
         return plain(self.table, shutil.get_terminal_size().columns)
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return html_fragment(self.table)
@@ -123,11 +122,6 @@ class Answer(Shows):
         return self.name
 
 
-def in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
-    return notebook_shell() is not None
-
-
 def notebook_shell() -> Any:
     """IPython's shell where it is that of a notebook's kernel, else None. Nobody is made to import IPython."""
     module = sys.modules.get("IPython")
@@ -141,13 +135,8 @@ def written_to(path: str | os.PathLike[str], writers: Mapping[str, Write], stem:
         raise WrongArgument(f"{path!r} is no path", "for example 'run.json'; a folder ends with a slash")
     text = os.fspath(path)
     suffixes = list(dict.fromkeys(f".{name.rpartition('.')[2]}" for name in writers))
-
-    def content(one: Path) -> bytes:
-        made = writer_of(writers, one)()
-        return made.encode() if isinstance(made, str) else made
-
     with Outputs([text], stem, suffixes) as outputs:
-        made = {one: content(one) for one in outputs.paths}  # what can't be drawn is told as itself
+        made = {one: bytes_of(writers, one) for one in outputs.paths}  # what can't be drawn is told as itself
         written = outputs.write(made.__getitem__)
     return written[0] if len(written) == 1 else Path(text)
 

@@ -31,8 +31,8 @@ FIRST_SHOWN = 12  # names in a hint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrangement:
-    """`sort` is a column, `-` before it or `:desc` behind it for the largest first; `columns` a list of them, or with
-    `+` before each those that stay longest beside the usual ones. Empty is as it comes.
+    """`sort` is a column, with `-` before it for the largest first; `columns` a list of them, or with `+` before each
+    those that stay longest beside the usual ones. Empty is as it comes.
     """
 
     sort: str = ""
@@ -44,11 +44,7 @@ class Arrangement:
     @property
     def by(self) -> tuple[str, bool]:
         """The name of the column to sort by, and whether the largest comes first."""
-        text, colon, way = self.sort.partition(":")
-        if way.strip().lower() not in ("", "asc", "desc") or (colon and not way):
-            raise FfnbenchError(f"--sort {self.sort!r} has no such order", "write latency:desc, or -latency")
-        down = text.startswith("-")
-        return text.removeprefix("-").strip(), down != (way.strip().lower() == "desc")
+        return self.sort.removeprefix("-").strip(), self.sort.startswith("-")
 
     @property
     def chosen(self) -> list[tuple[str, bool]]:
@@ -89,6 +85,7 @@ def arranged(
     A column that the table lacks is made of the records where these are of its rows; a table above that has none of
     the columns stays as it is.
     """
+    table = replace(table, short=())
     first = next(iter(records[0]))
     of_row = {record[first]: record for record in records}
     if not all(row[0].value in of_row for row in table.rows):
@@ -116,16 +113,24 @@ def arranged(
 
 
 def _sorted(table: TextTable, key: str, down: bool, of_row: dict[Any, Record]) -> TextTable:
-    """Its rows by that column, group by group; a table without it stays."""
+    """Its rows by that column, group by group, or its groups where a group has one value; a table without it stays."""
     place = _place(table, key)
     if place is None and not of_row:
         return table
     values = [of_row[row[0].value].get(key) if place is None else row[place].value for row in table.rows]
     starts = [start for start, _ in table.headings] or [0]
-    rows = []
-    for start, end in zip(starts, [*starts[1:], len(table.rows)], strict=True):
-        rows += _in_order(table.rows[start:end], values[start:end], down)
-    return replace(table, rows=tuple(rows))
+    parts = list(zip(starts, [*starts[1:], len(table.rows)], strict=True))
+    places = list(range(len(parts)))
+    if len(parts) > 1 and all(len(set(values[start:end])) == 1 for start, end in parts):
+        places = _in_order(
+            places, [values[start] for start, _ in parts], down
+        )  # an axis: all rows of a group are alike
+    rows: list[tuple[Cell, ...]] = []
+    headings = []
+    for place in places:
+        headings += [(len(rows), text) for _, text in table.headings[place : place + 1]]
+        rows += _in_order(table.rows[slice(*parts[place])], values[slice(*parts[place])], down)
+    return replace(table, rows=tuple(rows), headings=tuple(headings))
 
 
 def _in_order(items: Sequence[Any], values: Sequence[Any], down: bool) -> list[Any]:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, HELD, HOST_TIME, LATENCY, PACK, PEAK, SAVED, WORKSPACE
+from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, HELD, HOST_TIME, LATENCY, PACK, PEAK, SAVED
 from ffnbench.plan import Case, Workload
 from ffnbench.report.records import Record
 from ffnbench.report.tables.conditions import CONDITIONS
@@ -24,7 +24,7 @@ from ffnbench.result import Bound, Comparison, Estimate, Judged, Report, Roof, S
 from ffnbench.stats.ceilings import Needed, needed_by
 from ffnbench.stats.pairs import unbeaten
 from ffnbench.stats.rounds import Row as Rounds
-from ffnbench.stats.rounds import table_of
+from ffnbench.stats.rounds import Table, table_of
 from ffnbench.stats.verdict import launch_bound
 
 
@@ -34,7 +34,8 @@ class CaseRow:
 
     report: Report
     case: Case
-    rounds: Rounds
+    table: Table
+    unbeaten: bool | None = None
 
     @property
     def work(self) -> Workload:
@@ -63,12 +64,14 @@ class CaseRow:
         return needed_by(self.case, self.cost)
 
     @property
-    def comparison(self) -> Comparison | None:
-        return self.report.comparison(self.case.label)
+    def rounds(self) -> Rounds | None:
+        """Those of its ratio, or of its seconds; None where none was made."""
+        found = self.table.row(self.case.label)
+        return found if found.rounds else None
 
     @property
-    def ratio(self) -> Estimate | None:
-        return self.comparison.ratio if self.comparison else None
+    def comparison(self) -> Comparison | None:
+        return self.report.comparison(self.case.label)
 
     @property
     def share(self) -> Share | None:
@@ -90,31 +93,25 @@ class CaseRow:
         return None if found is None else int(found)
 
 
-Columns = dict[str, Callable[[CaseRow], Any]]
-
-
-def _parts(of: Callable[[CaseRow], object], *names: str, prefix: str = "") -> Columns:
-    """Columns that are attributes of something; an enum is its value, and where there is nothing they are empty."""
-
-    return {prefix + name: _Part(of, name) for name in names}
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(NamedTuple):
     """A column that is an attribute of something."""
 
     of: Callable[[CaseRow], object]
     name: str
 
-    def __call__(self, row: CaseRow) -> Any:
-        found = getattr(self.of(row), self.name, None)
-        return found.value if isinstance(found, Enum) else found
+
+Columns = dict[str, Callable[[CaseRow], Any] | _Part]
+
+
+def _parts(of: Callable[[CaseRow], object], *names: str, prefix: str = "") -> Columns:
+    """Columns that are attributes of something; an enum is its value, and where there is nothing they are empty."""
+    return {prefix + name: _Part(of, name) for name in names}
 
 
 def _interval(of: Callable[[CaseRow], Estimate | None], name: str, unit: str = "") -> Columns:
     """`latency_s`, `latency_low_s`, `latency_high_s`: a value and its interval."""
     ends = {"": "value", "_low": "low", "_high": "high"}
-    return {f"{name}{end}{unit}": _parts(of, part)[part] for end, part in ends.items()}
+    return {f"{name}{end}{unit}": _Part(of, part) for end, part in ends.items()}
 
 
 def _seconds(metric: str) -> Columns:
@@ -170,7 +167,9 @@ def _bound_by(row: CaseRow) -> str | None:
     return ((roof.level if roof.bound is Bound.BYTES else "") or roof.bound.value) if roof else None
 
 
-CASE, WORK, FORM, EXPERTS, COST, COUNTS = map(attrgetter, ("case", "work", "form", "experts", "cost", "counts"))
+CASE, WORK, FORM, EXPERTS, COST, COUNTS, ROUNDS = map(
+    attrgetter, ("case", "work", "form", "experts", "cost", "counts", "rounds")
+)
 COLUMNS: Columns = {
     **_parts(CASE, "label", "variant"),
     **_parts(lambda row: row.case.ffn, "d_model", "d_ff"),
@@ -181,7 +180,7 @@ COLUMNS: Columns = {
     **_parts(COUNTS, "params", "params_active"),
     **_parts(COST, "flops_forward", "flops_backward", "flops_elementwise"),
     **_interval(lambda row: row.estimate(LATENCY), "latency", "_s"),
-    **_interval(lambda row: row.ratio, "ratio"),
+    **_interval(lambda row: getattr(row.comparison, "ratio", None), "ratio"),
     **_parts(lambda row: row.comparison, "verdict"),
     "tokens_per_s": lambda row: _per_second(row, row.work.tokens),
     PEAK: lambda row: row.whole(PEAK),
@@ -208,12 +207,12 @@ COLUMNS: Columns = {
     "experts_hit": lambda row: row.value("experts_hit"),
     **_parts(COST, "weight_bytes_touched"),
     **_seconds(COMPILE),
-    "clean_rounds": lambda row: row.rounds.clean_rounds if row.rounds.rounds else None,
-    "made_rounds": lambda row: row.rounds.rounds or None,
+    "clean_rounds": _Part(ROUNDS, "clean_rounds"),
+    "made_rounds": _Part(ROUNDS, "rounds"),
     "waited_share": _waited,
     "flops_per_s": lambda row: _per_second(row, row.needed.flops),
     "bytes_per_s": lambda row: _per_second(row, row.needed.bytes),
-    **_interval(lambda row: row.share.share if row.share else None, "ceiling_share"),
+    **_interval(lambda row: getattr(row.share, "share", None), "ceiling_share"),
     "bound_by": _bound_by,
     "ceiling_path": lambda row: getattr(roof_of(row.report, row.share), "path", None),
     "compile_mode": lambda row: row.work.compile if row.work.compiled else None,
@@ -222,7 +221,7 @@ COLUMNS: Columns = {
     HELD: lambda row: row.whole(HELD),
     ERROR: _error,
     **_parts(lambda row: row.judged, "against", prefix="judged_"),
-    "judged_name": lambda row: (row.judged.name or None) if row.judged else None,
+    "judged_name": lambda row: getattr(row.judged, "name", None) or None,
     **_parts(lambda row: row.judged, "outputs", "gradients", prefix="judged_"),
     "inputs": lambda row: getattr(row.report.inputs_of(row.case.label), "count", None),
     "input_bytes": lambda row: getattr(row.report.inputs_of(row.case.label), "bytes", None),
@@ -232,8 +231,7 @@ COLUMNS: Columns = {
     **_seconds(DEVICE_TIME),
     **_seconds(HOST_TIME),
     "launch_bound": lambda row: launch_bound(row.report, row.case.label),
-    WORKSPACE: lambda row: row.whole(WORKSPACE),
-    "unbeaten": lambda row: unbeaten(row.report).get(row.case.label),
+    "unbeaten": lambda row: row.unbeaten,
 }
 CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
 LATENCY_KEYS = ("latency_s", "latency_low_s", "latency_high_s")
@@ -244,44 +242,33 @@ OF_SAMPLES = {  # what is not known of cases that are only counted
     "tokens_per_s", "rounds", "zero_share", "dead_share", "resolution", "expert_load_max", "experts_hit",
     "clean_rounds", "made_rounds", "waited_share", "flops_per_s", "bytes_per_s", "ceiling_share", "ceiling_share_low",
     "ceiling_share_high", "bound_by", "ceiling_path", PACK, HELD, ERROR, "judged_against", "judged_name",
-    "judged_outputs", "judged_gradients", "inputs", "input_bytes", "launch_bound", WORKSPACE,
+    "judged_outputs", "judged_gradients", "inputs", "input_bytes", "launch_bound",
 }  # fmt: skip
 DEVICE_KEYS = (*_seconds(DEVICE_TIME), *_seconds(HOST_TIME), "launch_bound")
-
-
-Parts = dict[Callable[[CaseRow], object], list[tuple[str, str]]]  # what has several attributes that are columns
-
-
-def _record(row: CaseRow, keys: Iterable[str], parts: Parts, others: Columns) -> Record:
-    found: Record = dict.fromkeys(keys)
-    for of, columns in parts.items():
-        if (whole := of(row)) is not None:
-            for key, name in columns:
-                value = getattr(whole, name, None)
-                found[key] = value.value if isinstance(value, Enum) else value
-    for key, column in others.items():
-        found[key] = column(row)
-    return found
 
 
 def case_records(report: Report, keys: Iterable[str] = COLUMNS) -> list[Record]:
     """One flat record a case that is shown, with these columns: the contract of the CSV. New ones come at the end."""
     if keys is COLUMNS and (known := vars(report).get(RECORDS)) is not None:  # of the table, and then of a file
         return list(known)
-    table, keys_ = table_of(report), tuple(keys)
-    rows = (CaseRow(report=report, case=case, rounds=table.row(case.label)) for case in report.plan.shown)
+    table, blank = table_of(report), dict.fromkeys(keys)
+    best = unbeaten(report) if "unbeaten" in blank else {}
+    rows = (CaseRow(report=report, case=case, table=table, unbeaten=best.get(case.label)) for case in report.plan.shown)
     counted = report.environment is None and not report.samples
-    parts: Parts = {}
-    others: Columns = {}
-    for key in keys_:
-        column = COLUMNS[key]
-        if counted and key in OF_SAMPLES:
-            continue
-        if isinstance(column, _Part):
-            parts.setdefault(column.of, []).append((key, column.name))
-        else:
-            others[key] = column
-    found = [_record(row, keys_, parts, others) for row in rows]
+    wanted = [(key, COLUMNS[key]) for key in blank if not (counted and key in OF_SAMPLES)]
+    found = []
+    for row in rows:
+        wholes: dict[Callable[[CaseRow], object], object] = {}  # of several columns, found once
+        record: Record = blank.copy()
+        for key, column in wanted:
+            if isinstance(column, _Part):
+                if column.of not in wholes:
+                    wholes[column.of] = column.of(row)
+                value = getattr(wholes[column.of], column.name, None)
+                record[key] = value.value if isinstance(value, Enum) else value
+            else:
+                record[key] = column(row)
+        found.append(record)
     if keys is COLUMNS:
         vars(report)[RECORDS] = tuple(found)
     return found

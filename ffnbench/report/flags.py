@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ffnbench.request import EFFORT, LIMITS, OUTPUT, flag
 
-WITH_PICTURES = (
-    "Write a file (.csv, .json, .md, .html, .png, .svg, .pdf; roofline.png: under ceilings), or all of them into a "
-    "folder/. Repeatable."
-)
+
+def out_flag(suffixes: str, *, default: tuple[str, ...] = ()) -> Any:
+    """The flag `-o` of a command that writes files with these suffixes; `default` where none is named."""
+    told = f"Write a file ({suffixes}), or all of them into a folder/. Repeatable."
+    return flag(default, told, OUTPUT, "PATH", short="-o", also=("--output",))
+
+
+WITH_PICTURES = ".csv, .json, .md, .html, .png, .svg, .pdf; roofline.png: under ceilings"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +35,7 @@ class Arranged:
         "", "Only these, named as in the CSV or by their heading: params,latency,ratio; +gflops adds one.", OUTPUT,
         "LIST")  # fmt: skip
     sort: str = flag(
-        "", "Sort rows by a column, the reference among them; -latency or latency:desc: largest first. Rows of one "
+        "", "Sort rows by a column, the reference among them; -latency: largest first. Rows of one "
         "reference stay together.", OUTPUT, "COLUMN")  # fmt: skip
 
 
@@ -38,46 +43,28 @@ class Arranged:
 class Written:
     """The files of a picture."""
 
-    out: tuple[str, ...] = flag(
-        (), "Write a file (.png, .svg, .pdf, .csv; default: activations.png), or all of them into a folder/. "
-        "Repeatable.", OUTPUT, "PATH", short="-o", also=("--output",))  # fmt: skip
+    out: tuple[str, ...] = out_flag(".png, .svg, .pdf, .csv; default: activations.png", default=("activations.png",))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plotted:
+class Plotted(Written):
     """The files of a plot."""
 
-    out: tuple[str, ...] = flag(
-        (), "Write a file (.png, .svg, .pdf; default: plot.png), or all of them into a folder/. Repeatable.", OUTPUT,
-        "PATH", short="-o", also=("--output",))  # fmt: skip
+    out: tuple[str, ...] = out_flag(".png, .svg, .pdf; default: plot.png", default=("plot.png",))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kept(Shown):
     """How an answer is shown and written where nothing is measured."""
 
-    out: tuple[str, ...] = flag(
-        (),
-        "Write a file (.csv, .json, .md), or all of them into a folder/. Repeatable.",
-        OUTPUT,
-        "PATH",
-        short="-o",
-        also=("--output",),
-    )
+    out: tuple[str, ...] = out_flag(".csv, .json, .md")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reported(Arranged, Kept):
-    """How a saved run is shown and written."""
+    """How what is counted, and a saved run, is shown and written."""
 
-    out: tuple[str, ...] = flag((), WITH_PICTURES, OUTPUT, "PATH", short="-o", also=("--output",))
-
-
-@dataclass(frozen=True, kw_only=True)
-class CountedOutput(Reported):
-    """How what is counted is shown and written."""
-
-    force: bool = flag(False, "Overwrite a .json that holds measurements.", OUTPUT)
+    out: tuple[str, ...] = out_flag(WITH_PICTURES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +90,7 @@ class Output(Quiet, Kept):
 class MeasuredOutput(Arranged, Output):
     """How what was measured is shown and written."""
 
-    out: tuple[str, ...] = flag((), WITH_PICTURES, OUTPUT, "PATH", short="-o", also=("--output",))
+    out: tuple[str, ...] = out_flag(WITH_PICTURES)
     resume: bool = flag(False, "Go on with the file of -o: what it has of these groups is not measured again.", EFFORT)
 
 
@@ -112,9 +99,7 @@ class CheckOutput(Output):
     """How a check is shown and written, and what follows from it."""
 
     format: str = flag("table", "On stdout: table, markdown, csv, json or github.", OUTPUT, "NAME", short="-f")
-    out: tuple[str, ...] = flag(
-        (), "Write a file (.xml, .md, .json, .csv), or all of them into a folder/. Repeatable.", OUTPUT, "PATH",
-        short="-o", also=("--output",))  # fmt: skip
+    out: tuple[str, ...] = out_flag(".xml, .md, .json, .csv")
     export: tuple[str, ...] = flag((), "bencher or github-action-benchmark. Repeatable.", OUTPUT, "NAME[=PATH]")
     on_unclear: str = flag("pass", "Exit 0 (pass) or 4 (fail) where the run can't tell.", LIMITS, "pass|fail")
 

@@ -23,11 +23,12 @@ ROOFLINE = "roofline"  # a picture with that in its file's name is another one
 Write = Callable[[], str | bytes]
 
 
-def writer_of(files: Mapping[str, Write], path: Path) -> Write:
-    """What writes a file: of the names that it holds and ends with, such as `.png` and `roofline.png`, the longest."""
+def bytes_of(files: Mapping[str, Write], path: Path) -> bytes:
+    """What a file holds: by the longest of the names that it has, such as `.png` and `roofline.png`."""
     stem, suffix = path.stem.lower(), path.suffix.lower()
     fit = [name for name in files if name.endswith(suffix) and name.removesuffix(suffix) in stem]
-    return files[max(fit, key=len)]
+    made = files[max(fit, key=len)]()
+    return made.encode() if isinstance(made, str) else made
 
 
 def is_roofline(path: Path) -> bool:
@@ -46,7 +47,7 @@ class Longer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """An answer made readable. `stdout` has a writer for each format but the table, `files` one for each suffix, and
-    for `roofline.png` and the like, which are files with that in their name (writer_of).
+    for `roofline.png` and the like, which are files with that in their name (bytes_of).
 
     `code` is the exit code that follows from it, `code_if_unclear_fails` where the user wants that; `problem` is raised
     once everything is shown and written. `rescue` is what is saved elsewhere if a file can't be written, so that no

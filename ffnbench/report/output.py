@@ -9,8 +9,9 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ffnbench.errors import EXIT_INTERRUPTED, EXIT_REGRESSED, FfnbenchError, Unfinished, complain
@@ -18,18 +19,9 @@ from ffnbench.names import hint_for
 from ffnbench.plan import Plan
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.journal import Found, Journal, journal_of
-from ffnbench.report.files.outputs import Outputs, append, inputs_of, refuse_unwritable, save, watched
-from ffnbench.report.flags import CheckOutput, Plotted, Shown, Updating, Written
-from ffnbench.report.formats import (
-    CHECK_FORMATS,
-    CHECK_SUFFIXES,
-    FORMATS,
-    SUFFIXES,
-    View,
-    Write,
-    is_roofline,
-    writer_of,
-)
+from ffnbench.report.files.outputs import Outputs, append, inputs_of, refuse_unwritable, save
+from ffnbench.report.flags import CheckOutput, Shown, Updating, Written
+from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, FORMATS, SUFFIXES, View, Write, bytes_of, is_roofline
 from ffnbench.report.page.library import PAGE, no_page, no_samples, page_installed
 from ffnbench.report.progress import ProgressBar
 from ffnbench.report.tables.text import Terminal, show
@@ -105,7 +97,7 @@ class OutputSink(NullSink):
 
     def __init__(
         self,
-        output: Shown | Written | Plotted,
+        output: Shown | Written,
         stem: str,
         *,
         suffixes: Sequence[str] = SUFFIXES,
@@ -122,8 +114,7 @@ class OutputSink(NullSink):
         self._said: tuple[str, ...] = getattr(output, "said", ())
         one_of("format", self._format, formats)
         self._counts_only = counts_only
-        keep = counts_only and not getattr(output, "force", False)
-        self._outputs = Outputs(getattr(output, "out", ()), stem, suffixes, inputs, keep=keep)
+        self._outputs = Outputs(getattr(output, "out", ()), stem, suffixes, inputs, keep=counts_only)
         self._resumes: bool = getattr(output, "resume", False)
         if self._resumes and self._outputs.first is None:
             raise FfnbenchError("--resume goes on with the file of -o, and none is named", "add -o sweep.json")
@@ -139,7 +130,7 @@ class OutputSink(NullSink):
 
     def __exit__(self, *_: object) -> None:
         if self._journal is not None and self._journal.close(keep=self._lost):
-            _say(f"what was measured is in {self._journal.path}: ffnbench report shows it")
+            say(f"what was measured is in {self._journal.path}: ffnbench report shows it")
         self._outputs.close()
 
     def known(self, what: Plan | Report) -> None:
@@ -160,18 +151,20 @@ class OutputSink(NullSink):
     def tell(self, text: str) -> None:
         """One line on stderr before anything is measured."""
         if self.tells:
-            _say(text)
+            say(text)
 
     def before(self) -> Report | None:
-        """What a run that --resume goes on with has left: its journal or its file; None where there is neither."""
+        """What a run that --resume goes on with has left: its journal or its file, the one written last; None where
+        there is neither.
+        """
         if not self._resumes:
             return None
         from ffnbench.report.files.store import load
 
         saved = [path for path in self._outputs.paths if path.suffix == ".json"]
         places = (journal_of(self._outputs.first), *saved) if self._outputs.first else saved
-        found = next((path for path in places if path.is_file()), None)
-        return load(found) if found else None
+        found = [path for path in places if path.is_file()]
+        return load(max(found, key=lambda path: path.stat().st_mtime)) if found else None
 
     def journal(self, start: Report) -> Finder:
         """A run begins: gives what keeps its samples beside the first output as they come, if there is one."""
@@ -180,9 +173,7 @@ class OutputSink(NullSink):
         if self._journal is None:
             if (beside := self._outputs.first) is None:
                 return lambda _: None
-            self._journal = Journal(beside, over=self._resumes)
-            if self._journal.problem:
-                _say(f"note: {self._journal.problem}")
+            self._journal = Journal(beside, lambda text: say(f"note: {text}"), over=self._resumes)
         self._journal.add(start)
         return self._journal.add
 
@@ -228,12 +219,7 @@ class OutputSink(NullSink):
 
     def write(self, files: Mapping[str, Write], rescue: Callable[[], str] | None = None) -> list[Path]:
         """Write the files that were asked for; gives their paths."""
-
-        def written(path: Path) -> bytes:
-            found = writer_of(files, path)()
-            return found.encode() if isinstance(found, str) else found
-
-        return self._outputs.write(written, (lambda: rescue().encode()) if rescue else None)
+        return self._outputs.write(partial(bytes_of, files), (lambda: rescue().encode()) if rescue else None)
 
     def _export(self, view: View) -> list[Path]:
         return []
@@ -266,23 +252,9 @@ class CheckSink(OutputSink):
         inputs = inputs_of(*(text for text in (baseline, current) if text))
         self._exports = tuple(_parse_export(text, inputs) for text in output.export)
         self._baseline, self._updating = baseline, updating
-        self._held = ExitStack()
-        self._same: Callable[[], bool] = lambda: True
+        if updating.update or updating.append:
+            refuse_unwritable(Path(baseline))
         super().__init__(output, "check", suffixes=CHECK_SUFFIXES, formats=CHECK_FORMATS, inputs=inputs)
-
-    def __enter__(self) -> CheckSink:
-        """Nobody else may write the baseline between reading it and writing it anew."""
-        if self._updating.update or self._updating.append:
-            try:
-                self._same = self._held.enter_context(watched(Path(self._baseline)))
-            except BaseException:
-                self.__exit__()
-                raise
-        return self
-
-    def __exit__(self, *problem: object) -> None:
-        self._held.close()
-        super().__exit__(*problem)
 
     def show(self, view: Callable[[], View]) -> None:
         """Its exports too; then the new baseline, or the old one with a further run."""
@@ -291,25 +263,16 @@ class CheckSink(OutputSink):
         if self._unclear_fails and shown.code_if_unclear_fails is not None:
             self.code = shown.code_if_unclear_fails
         if self._updating.update and shown.refused:
-            _say(f"the baseline was not updated: {shown.refused}")
+            say(f"the baseline was not updated: {shown.refused}")
         elif self._updating.update and shown.baseline is not None:
-            self._keep(shown.baseline())
-            _say(f"wrote {self._baseline}")
+            save(Path(self._baseline), shown.baseline())
+            say(f"wrote {self._baseline}")
             self.code = shown.code if shown.code == EXIT_INTERRUPTED else 0
         if self._updating.append and shown.longer is not None:
             found = shown.longer()
             if found.text:
-                self._keep(found.text)
-            _say(found.said)
-
-    def _keep(self, text: str) -> None:
-        """Write the baseline anew, unless somebody else has meanwhile; raises Unfinished, and no run is lost."""
-        path = Path(self._baseline)
-        if self._same():
-            return save(path, text, rescue=True)
-        other = path.with_name(f"{path.stem}-{secrets.token_hex(4)}{path.suffix}")
-        save(other, text, rescue=True)
-        raise Unfinished(f"{self._baseline!r} was changed meanwhile and is not overwritten", f"see {str(other)!r}")
+                save(Path(self._baseline), found.text)
+            say(found.said)
 
     def _export(self, view: View) -> list[Path]:
         for name, path in self._exports:
@@ -317,14 +280,15 @@ class CheckSink(OutputSink):
         return [Path(path) for _, path in self._exports]
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """One line on stderr."""
     with suppress(OSError):  # nobody reads stderr
         print(visible(text), file=sys.stderr, flush=True)
 
 
 def _wrote(paths: Sequence[Path]) -> None:
     if paths:
-        _say("wrote " + ", ".join(map(str, paths)))
+        say("wrote " + ", ".join(map(str, paths)))
 
 
 def one_of(name: str, value: str, known: Sequence[str]) -> None:

@@ -7,7 +7,6 @@ import math
 import re
 import sys
 import time
-from types import TracebackType
 from typing import Any
 
 from rich.console import Console
@@ -43,9 +42,7 @@ class ProgressBar:
         self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
     def __call__(self, event: Progress) -> None:

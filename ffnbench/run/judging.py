@@ -29,14 +29,6 @@ KEPT = 200  # pieces of evidence of a case that wait, at most: later ones take t
 
 
 @dataclass(slots=True)
-class Draw:
-    """Of a sample: what its inputs are made of, and the calls, in order, whose outputs are looked at."""
-
-    salt: int
-    looks: list[int]
-
-
-@dataclass(slots=True)
 class OutputChecks:
     """The judge of a run. Without a `launch` there is none, and no output is looked at. `aside` forks one for a plan;
     where that gives None, one is launched and stays.
@@ -59,12 +51,13 @@ class OutputChecks:
         """Whether outputs are judged."""
         return self.launch is not None
 
-    def draw(self, calls: int) -> Draw:
-        """Of a sample of so many calls: one look, and in a quarter of the samples another, so that a look which was
-        noticed need not be the last. No seed tells them in advance.
+    def draw(self, calls: int) -> Message:
+        """Of a sample of so many calls: the `salt` that its inputs are made of, and the calls, in order, whose outputs
+        are looked at: one, and in a quarter of the samples another, so that a look which was noticed need not be the
+        last. No seed tells them in advance.
         """
         looks = {secrets.randbelow(calls) for _ in range(2 if secrets.randbelow(4) == 0 else 1)}
-        return Draw(secrets.randbits(56), sorted(looks))
+        return {"salt": secrets.randbits(56), "looks": sorted(looks) if self.enabled else []}
 
     def add_evidence(self, label: str, evidence: Message) -> None:
         """Keep what a sample has told."""

@@ -15,12 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from ffnbench.files import locked
 from ffnbench.result import Around
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 POLL_S = 0.5
 BESIDE = "another run of ffnbench{who} measured on this machine when this one began: they disturb each other"
@@ -30,19 +26,19 @@ GLANCES, GLANCE_S = 4, 0.01  # without anybody else at work in them there is not
 
 
 @contextmanager
-def machine_lock(wait: bool, tell: Callable[[str], None], sleep: Callable[[float], None] = time.sleep) -> Iterator[str]:
+def machine_lock(wait: bool, tell: Callable[[str], None]) -> Iterator[str]:
     """Hold the lock while something is measured; gives what a reader should know: nothing where no other run has it.
 
     With `wait` it is waited for, and `tell` is told so. Where there can be no lock a run is made without.
     """
-    place = Path(tempfile.gettempdir(), f"ffnbench-measuring-{os.getuid()}") if fcntl else None
+    place = Path(tempfile.gettempdir(), f"ffnbench-measuring-{os.getuid()}")
     try:
-        mine, who = _take(place) if place else (None, None)
+        mine, who = _take(place)
         if who is not None and wait:
             tell(f"waiting: another run of ffnbench{who} measures on this machine")
-            while mine is None and who is not None:
-                sleep(POLL_S)
-                mine, who = _take(place) if place else (None, None)
+            while who is not None:
+                time.sleep(POLL_S)
+                mine, who = _take(place)
         elif who is not None:
             tell(f"note: another run of ffnbench{who} measures on this machine now; --wait waits for it")
     except OSError:  # no such folder, or a file of somebody else's
@@ -50,7 +46,7 @@ def machine_lock(wait: bool, tell: Callable[[str], None], sleep: Callable[[float
     try:
         yield "" if who is None else BESIDE.format(who=who)
     finally:
-        if mine is not None and place is not None:
+        if mine is not None:
             place.unlink(missing_ok=True)  # first, so that nobody takes a file that is about to go
             mine.close()
 
@@ -60,9 +56,7 @@ def _take(place: Path) -> tuple[BinaryIO | None, str | None]:
     while True:
         handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         file = os.fdopen(handle, "r+b", buffering=0)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not locked(file):
             number = file.read(20).decode("ascii", "replace").strip()
             file.close()
             return None, f" (process {number})" if number.isdigit() else ""
@@ -73,19 +67,19 @@ def _take(place: Path) -> tuple[BinaryIO | None, str | None]:
         file.close()  # it went between opening and locking
 
 
-def others_now(threads: int, sleep: Callable[[float], None] = time.sleep) -> float | None:
+def others_now(threads: int) -> float | None:
     """CPUs that others use at this moment; None where that leaves enough for so many threads, or is not known."""
-    if not any(_someone_works(sleep) for _ in range(GLANCES)):
+    if not any(_someone_works() for _ in range(GLANCES)):
         return None
     watch = Watch()
-    sleep(LOOK_S)
+    time.sleep(LOOK_S)
     others, cpus = watch.others(), os.cpu_count() or 1
     return others if others is not None and others > max(0, cpus - threads) + BUSY_CPUS else None
 
 
-def _someone_works(sleep: Callable[[float], None]) -> bool:
+def _someone_works() -> bool:
     """Whether the kernel runs more than this process at this moment, or does not say."""
-    sleep(GLANCE_S)
+    time.sleep(GLANCE_S)
     try:
         return int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[0]) > 1
     except (OSError, ValueError, IndexError):
@@ -96,12 +90,12 @@ class Watch:
     """Made when a run begins; asked when all its workers have ended."""
 
     def __init__(self, stat: Path = Path("/proc/stat")) -> None:
-        self._stat, self._load = stat, os.getloadavg()[0]
+        self._stat = stat
         self._start = self._used()
 
     def around(self) -> Around:
         """What others did during the run; unknown is None."""
-        return Around(others_cpus=self.others(SHORTEST_S), load=self._load)
+        return Around(others_cpus=self.others(SHORTEST_S))
 
     def others(self, shortest_s: float = 0.0) -> float | None:
         """CPUs that others have used since the start; None where that is not known, or was less than so long ago."""

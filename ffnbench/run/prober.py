@@ -10,7 +10,6 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ffnbench import jsonable
@@ -47,11 +46,9 @@ class Prober(Probe):
     def __enter__(self) -> Prober:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         for prober in self._others.values():
-            prober.__exit__(kind, problem, trace)
+            prober.__exit__(*raised)
         if self._session is not None:
             self._session.close()
 
@@ -65,11 +62,11 @@ class Prober(Probe):
         """What the worker says of its torch; raises FfnbenchError where it can't start."""
         try:
             return self.start().greeting()
-        except (WorkerLost, Unfinished) as problem:
-            if self._arm == OWN and isinstance(problem, Unfinished):
+        except Unfinished as problem:
+            if self._arm == OWN:
                 raise
             hint = f"does `{self._arm.python or 'python'} -c 'import torch'` work?"
-            raise FfnbenchError(self._said(getattr(problem, "message", str(problem))), hint) from problem
+            raise FfnbenchError(self._said(problem.message), hint) from problem
 
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         """Parameters and FLOPs of a user's module; raises FfnbenchError where it can't serve as an FFN."""

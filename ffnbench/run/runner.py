@@ -163,7 +163,6 @@ class _Runner:
     def measure(self) -> None:
         """One worker after another, until a limit is met. Each has a number of its own, those that are lost too."""
         self._tell("starting")
-        self.source.start_first()
         facts = self.source.greeting()
         self.sides = facts.get("sides", ())
         index = 0
@@ -318,8 +317,7 @@ class _Runner:
         assert known.calls is not None
         for _ in range(ATTEMPTS if again else 1):
             draw = self.checks.draw(self.found.inputs[label].count if label in self.found.inputs else known.calls)
-            looked = {"looks": draw.looks} if self.checks.enabled else {}
-            request = {"do": "sample", "label": label, "calls": known.calls, "salt": draw.salt, **looked}
+            request = {"do": "sample", "label": label, "calls": known.calls, **draw}
             answer = self._try(worker, label, request)
             if not answer or self._suspected(label, answer):
                 return None

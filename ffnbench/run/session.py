@@ -21,7 +21,7 @@ from typing import Any
 
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.plan import OWN, Arm
-from ffnbench.worker.channel import MARK, VERSION, Message, end_group
+from ffnbench.worker.channel import MARK, Message, end_group
 
 BOOT = Path(__file__).parents[1] / "worker" / "boot.py"
 START_TIMEOUT_S = 300.0
@@ -78,14 +78,12 @@ class Session:
         self._answers.put(None)
 
     def greeting(self) -> dict[str, Any]:
-        """What the worker says of its torch; waits for its start the first time."""
+        """What the worker says of its torch; waits for its start the first time. Raises Unfinished where that fails."""
         if self._facts is None:
-            hello = self._receive(START_TIMEOUT_S)
-            if hello.get("hello") != VERSION:
-                raise Unfinished(
-                    "a worker speaks another version of ffnbench's protocol",
-                    "install one version of ffnbench everywhere",
-                )
+            try:
+                hello = self._receive(START_TIMEOUT_S)
+            except WorkerLost as lost:
+                raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost
             if "error" in hello:
                 raise Unfinished(
                     f"a worker could not start: {hello['error']}", "is torch installed for this interpreter?"

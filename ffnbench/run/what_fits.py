@@ -65,13 +65,11 @@ class Devices:
     def read(self, worker: int, device: str, now: Message) -> None:
         """One reading."""
         seen = self._seen.setdefault((worker, device), {})
-        for name, value, keep in (
-            ("least_clock_mhz", now.get("clock_mhz"), min), ("most_clock_mhz", now.get("clock_mhz"), max),
-            ("most_temperature_c", now.get("temperature_c"), max), ("most_power_w", now.get("power_w"), max),
-            ("others", now.get("others"), max),
-        ):  # fmt: skip
-            if value is not None:
-                seen[name] = keep(seen.get(name, value), value)
+        if (clock := now.get("clock_mhz")) is not None:
+            seen["least_clock_mhz"] = min(seen.get("least_clock_mhz", clock), clock)
+            seen["most_clock_mhz"] = max(seen.get("most_clock_mhz", clock), clock)
+        if "others" in now:
+            seen["others"] = now["others"]
 
     @property
     def seen(self) -> tuple[DeviceSeen, ...]:
@@ -153,13 +151,14 @@ def check_fits(plan: Plan, available: int | None, free: Mapping[str, int] | None
             )
 
 
-def too_large(plan: Plan, available: int | None, free: Mapping[str, int] | None = None) -> list[Failure]:
+def too_large(plan: Plan, available: int | None) -> list[Failure]:
     """The rows that memory does not hold, cell by cell: the largest first until the others fit beside each other, and
-    all of a cell whose reference does not fit. By closed forms, before a worker starts; memory as in `check_fits`.
+    all of a cell whose reference does not fit. By closed forms, before a worker starts. `available` is in bytes of the
+    machine: what a GPU has is not known yet.
     """
     found = []
     for group in plan.groups:
-        room = {"cpu": available, **(free or {})}.get(plan.case(group.reference).workload.device)
+        room = available if plan.case(group.reference).workload.device == "cpu" else None
         kept = sorted(group.cases, key=lambda case: (case.label != group.reference, memory_needed([case])))
         out: list[Case] = []
         while room is not None and kept and memory_needed(kept) > room:

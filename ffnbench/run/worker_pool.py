@@ -28,7 +28,6 @@ NONE = "none"
 COMPARED = {  # of what a worker says of itself, and in which words
     "python": "python", "version": "torch", "commit": "torch commit", "threads": "default threads", "blas": "BLAS",
     "capability": "CPU capability", "cuda": "CUDA", "hip": "HIP", "gpu_names": "GPUs",
-    "float32_matmul": "float32 matmul",
 }  # fmt: skip
 
 
@@ -180,18 +179,14 @@ class WorkerPool:
             self._ready.append((self.started, start_for(self.plan, self.launch)))
             self.started += 1
 
-    def start_first(self) -> None:
-        """Start the first ones of a run, where there are none of the run before."""
+    def greeting(self) -> dict[str, Any]:
+        """What the first one says. Waits until all have started, for none measures beside one that starts. Where there
+        are none of a run before, the first of this one are started.
+        """
         if not self._ready:
             self.start()
-
-    def greeting(self) -> dict[str, Any]:
-        """What the first one says. Waits until all have started, for none measures beside one that starts."""
         self._since = self._since or self.now()
-        try:
-            told = [starter.greeting() for _, starter in self._ready]
-        except WorkerLost as lost:
-            raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost
+        told = [starter.greeting() for _, starter in self._ready]
         return told[0]
 
     def next(self, needed: int) -> tuple[int, Worker]:
@@ -199,7 +194,7 @@ class WorkerPool:
         each takes an interpreter of its own, as many are started at a time as there are CPUs. Raises Unfinished where
         one starter after another is lost.
         """
-        for left in reversed(range(RESTARTS)):
+        for _ in range(RESTARTS):
             self._sweep()
             if not self._ready:
                 at_once = max(1, usable_cpus() // len(self.plan.arms))
@@ -211,14 +206,13 @@ class WorkerPool:
                 worker = self._fork_of(number, starter) if self.forks else None
             except WorkerLost as lost:
                 starter.close()
-                if left:
-                    continue
-                raise Unfinished(f"a worker can't be forked: {lost}", "`ffnbench env` shows what else runs") from lost
+                last = lost
+                continue
             if worker is None:
                 return number, starter
             self._ready.append((number, starter))
             return number, worker
-        raise AssertionError("not reached")
+        raise Unfinished(f"a worker can't be forked: {last}", "`ffnbench env` shows what else runs")
 
     def _fork_of(self, number: int, starter: Starter) -> Worker | None:
         """A fork; None where it can't be, and this process is the worker. What its children need is imported before,

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ffnbench.errors import need_room
-
 CONFIDENCE = 0.95  # of every interval, as stated
 MEDIAN_COST = math.pi / 2  # variance of a median against that of a mean
 UNKNOWN = 50.0  # half-width of a log that says nothing: more than any ratio
@@ -64,13 +62,13 @@ class Mean:
         half = self.half(confidence)
         return (self.mean - half, self.mean + half) if math.isfinite(half) else None
 
-    def inflated(self, confidence: float, stated: float) -> Mean:
-        """With the error so much larger that the stated interval is as wide as that of the confidence: what looking
+    def inflated(self, confidence: float) -> Mean:
+        """With the error so much larger that the interval of CONFIDENCE is as wide as that of this one: what looking
         several times costs.
         """
-        if self.freedom <= 0 or confidence == stated:
+        if self.freedom <= 0:
             return self
-        return replace(self, error=self.error * student(self.freedom, confidence) / student(self.freedom, stated))
+        return replace(self, error=self.error * (student(self.freedom, confidence) / student(self.freedom, CONFIDENCE)))
 
     def less(self, other: Mean) -> Mean:
         """The difference to a mean that is independent of this one, its degrees of freedom by Welch (1947)."""
@@ -83,7 +81,6 @@ class Mean:
 
     def p_above(self, limit: float) -> float:
         """One-sided p of "the mean is at most the limit"; 1 for a single value."""
-        need_room()
         from scipy.special import stdtr
 
         if self.freedom <= 0:
@@ -96,7 +93,6 @@ class Mean:
 @lru_cache(maxsize=4096)
 def student(freedom: float, confidence: float) -> float:
     """The two-sided quantile of Student's t."""
-    need_room()
     from scipy.special import stdtrit  # 0.2 s, paid while nothing is measured
 
     return float(stdtrit(freedom, 0.5 + confidence / 2))

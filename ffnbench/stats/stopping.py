@@ -40,13 +40,10 @@ Answered = Callable[[Table], str]  # whether the question is answered, in a word
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds that a worker costs beside its rounds (fork, build, warm-up), and that a round costs; `start_s` is what
-    passes before the first.
-    """
+    """Seconds that a worker costs beside its rounds (fork, build, warm-up), and that a round costs."""
 
     worker_s: float
     round_s: float
-    start_s: float = 0.0
 
     def seconds(self, rounds: int) -> float:
         """One worker with so many rounds."""
@@ -146,11 +143,10 @@ def workers_for(wanted: float, row: Row) -> float:
 def hoped_for(protocol: Protocol, found: Scatter, pace: Pace) -> Mean:
     """How well a run of the protocol's budget can know a log ratio; its mean is 0."""
     assert protocol.budget_s is not None
-    left_s = protocol.budget_s - pace.start_s
-    rounds = rounds_wanted(protocol, found, pace, left_s)
+    rounds = rounds_wanted(protocol, found, pace, protocol.budget_s)
     seconds = pace.seconds(rounds)
-    starters = STARTERS * max(1, int(left_s / SERVES_S))
-    workers = min(MOST_WORKERS, max(starters + 1, protocol.workers, int(left_s / seconds) if seconds else 0))
+    starters = STARTERS * max(1, int(protocol.budget_s / SERVES_S))
+    workers = min(MOST_WORKERS, max(starters + 1, protocol.workers, int(protocol.budget_s / seconds) if seconds else 0))
     of_workers = Part(found.of_worker(rounds) / workers, workers - starters)
     error = whole((of_workers, Part(STARTERS_SD**2 / starters, STARTERS_FREEDOM + starters - 1)))
     return Mean(0.0, math.sqrt(error.variance), error.freedom)

@@ -277,8 +277,7 @@ def busy_text(run: Run | Report) -> str:
         return f"busy: {threads} threads had {counted(cpus, 'CPU')}; try --threads {cpus}"
     who = CPUS_TAKEN
     if around and around.others_cpus is not None and around.others_cpus > OTHERS_CPUS:
-        load = f" (load {around.load:.1f})" if around.load is not None else ""
-        who = f"other processes used {around.others_cpus:.1f} CPUs{load}"
+        who = f"other processes used {around.others_cpus:.1f} CPUs"
     ways = ["--threads 1"] if max(case.workload.threads for case in run.plan.cases) > 1 else []
     ways += ["a longer --budget"] if run.plan.protocol.precision is not None else []
     return f"busy: {', '.join(filter(None, (who, clean)))}; wait{', or try ' * bool(ways)}{' or '.join(ways)}"
@@ -303,15 +302,12 @@ def left_out(run: Run | Report) -> str:
 
 
 def device_clocks(run: Run | Report) -> str:
-    """Where the clock of a device moved: how far, how hot, at what power."""
+    """Where the clock of a device moved: how far, and how often it was at its power limit."""
     told = []
     for device, seen in _by_device(run).items():
         clocks = [mhz for one in seen for mhz in (one.least_clock_mhz, one.most_clock_mhz) if mhz]
         if clocks and min(clocks) < (1 - MOVES) * max(clocks):
             text = f"the clock of {device} fell from {max(clocks):,} to {min(clocks):,} MHz"
-            hot = [f"{_most(seen, 'most_temperature_c'):.0f} °C"] if _most(seen, "most_temperature_c") else []
-            hot += [f"{_most(seen, 'most_power_w'):.0f} W"] if _most(seen, "most_power_w") else []
-            text += f", at most {' and '.join(hot)}" if hot else ""
             capped = [POWER_CAP in (s.throttled or "") for s in run.samples if s.metric == LATENCY]
             told.append(
                 f"{text}, at its {POWER_CAP} in {percent(fmean(capped))} of the samples" if any(capped) else text
@@ -321,8 +317,8 @@ def device_clocks(run: Run | Report) -> str:
 
 def device_others(run: Run | Report) -> str:
     """Who else computed on a device."""
-    most = {device: _most(seen, "others") for device, seen in _by_device(run).items()}
-    return "; ".join(f"{counted(int(n), 'other process')} computed on {device}" for device, n in most.items() if n)
+    most = {device: max(one.others or 0 for one in seen) for device, seen in _by_device(run).items()}
+    return "; ".join(f"{counted(n, 'other process')} computed on {device}" for device, n in most.items() if n)
 
 
 def _by_device(run: Run | Report) -> dict[str, list[DeviceSeen]]:
@@ -330,11 +326,6 @@ def _by_device(run: Run | Report) -> dict[str, list[DeviceSeen]]:
     for seen in run.devices:
         found.setdefault(seen.device, []).append(seen)
     return found
-
-
-def _most(seen: list[DeviceSeen], name: str) -> float | None:
-    """The largest of a figure over the workers."""
-    return max((value for one in seen if (value := getattr(one, name)) is not None), default=None)
 
 
 def _overhead(run: Run, measured: list[Measured]) -> list[Note]:
@@ -353,8 +344,12 @@ def _overhead(run: Run, measured: list[Measured]) -> list[Note]:
 
 def _untrusted(comparisons: tuple[Comparison, ...]) -> list[Note]:
     """The control: the reference against itself."""
-    for control in [c for c in comparisons if c.case == CONTROL and c.ratio]:
-        if control.ratio and control.verdict in (Verdict.SLOWER, Verdict.FASTER):
-            text = f"the machine is too noisy: the reference took {control.ratio.value:.3f} times its own time"
-            return [Note(text=f"{text}; see `ffnbench env`, wait, and measure again", kind=NoteKind.NOISE)]
-    return []
+    return [
+        Note(
+            text=f"the machine is too noisy: the reference took {c.ratio.value:.3f} times its own time; "
+            "see `ffnbench env`, wait, and measure again",
+            kind=NoteKind.NOISE,
+        )
+        for c in comparisons
+        if c.case == CONTROL and c.ratio and c.verdict in (Verdict.SLOWER, Verdict.FASTER)
+    ]

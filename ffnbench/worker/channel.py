@@ -12,7 +12,6 @@ import signal
 import sys
 from typing import Any
 
-VERSION = 1
 MARK = "FFNBENCH_WORKER"  # in the environment of a worker
 Message = dict[str, Any]
 

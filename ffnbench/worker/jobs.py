@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from ffnbench import jsonable
-from ffnbench.backends.backend import changed, prepare
+from ffnbench.backends.backend import changed
 from ffnbench.backends.building import as_own, build, carried, impose_routing, in_float64, seed_all
-from ffnbench.backends.compiling import settled
+from ffnbench.backends.compiling import compile_now, compiled_of, settled
+from ffnbench.backends.onednn import pack
 from ffnbench.device.accelerator import accelerator_of, place_of
 from ffnbench.device.environment import usable_cpus
 from ffnbench.device.nvml import DeviceWatch
@@ -30,8 +31,8 @@ from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.ffn.like import relative_error
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
-from ffnbench.metrics import DEVICE_TIME, ERROR, HIT, HOST_TIME, LOAD
-from ffnbench.plan import Case, Plan, Workload
+from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, HELD, HIT, HOST_TIME, LOAD, PACK
+from ffnbench.plan import Backend, Case, Plan, Workload
 from ffnbench.planning.workload import lacks
 from ffnbench.result import Roof
 from ffnbench.worker import meters, peak_memory, precision
@@ -50,7 +51,6 @@ class Mismatch(Exception):
 
 
 COPIES = 4  # of a pool: as it is written and as it is read, inputs and gradients
-JUDGES_BYTES = 1 << 30  # that they keep at once
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Jobs:
     block: str = ""  # the seed of where its tensors lie
     originals: Originals = field(default_factory=Originals)
     subjects: dict[str, Subject] = field(default_factory=dict)
-    judges: dict[str, Judge] = field(default_factory=dict)
+    _judge: tuple[str, Judge] | None = None  # the last one, and its case
     waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
     ceilings: Ceilings = field(default_factory=Ceilings)
     devices: DeviceWatch = field(default_factory=DeviceWatch)
@@ -124,8 +124,7 @@ class Jobs:
 
     def forget(self, label: str) -> None:
         """Let go of all that a case holds: it has failed, and others want the memory."""
-        for kept in (self.subjects, self.judges):
-            kept.pop(label, None)  # type: ignore[attr-defined]
+        self.subjects.pop(label, None)
         self.originals.forget(label)
 
     def _alone(self, case: Case) -> bool:
@@ -173,14 +172,10 @@ class Jobs:
     def judge(self, label: str, evidence: list[dict[str, Any]], seconds: float, weights: str = "") -> dict[str, Any]:
         """What a judge finds of the outputs of timed calls."""
         _settle(self.plan.case(label).workload)
-        return self._judge(label, weights).judge(evidence, seconds)
-
-    def _judge(self, label: str, weights: str) -> Judge:
-        if label not in self.judges:
-            if sum(one.bytes for one in self.judges.values()) > JUDGES_BYTES:
-                self.judges.clear()  # they can be made again
-            self.judges[label] = Judge(self.plan.case(label), self.plan.protocol.seed, weights)
-        return self.judges[label]
+        if self._judge is None or self._judge[0] != label:
+            self._judge = None  # its memory goes first
+            self._judge = label, Judge(self.plan.case(label), self.plan.protocol.seed, weights)
+        return self._judge[1].judge(evidence, seconds)
 
     def explore(self, label: str, roofs: list[Any], seconds: float, keep: int) -> dict[str, Any]:
         """The fastest roofs of each group, with the seconds and the number of calls of a sample."""
@@ -194,14 +189,10 @@ class Jobs:
         return {"value": value, "waited": waited}
 
     def memory(self, label: str) -> dict[str, Any]:
-        """Exact bytes: peak of one call, in train mode what is kept for backward, and what a device's libraries keep.
-
-        That comes first: what they keep is there then, and no part of the peak.
-        """
+        """Exact bytes: peak of one call, and in train mode what is kept for backward."""
         subject = self.subjects[label]
         _settle(self.plan.case(label).workload)
         return {
-            "workspace_bytes": peak_memory.workspace_bytes(subject),
             "peak_bytes": peak_memory.peak_bytes(subject),
             "saved_bytes": peak_memory.saved_bytes(subject) if subject.train else None,
         }
@@ -220,6 +211,24 @@ class Jobs:
         _settle(self.plan.case(label).workload)
         busiest, hit = expert_load(subject.module, subject.x)
         return {LOAD: busiest, HIT: hit}
+
+
+def prepare(subject: Subject, work: Workload) -> dict[str, Any]:
+    """Make a subject ready to be called by its backend, and say what that took: seconds to compile or to pack, and
+    the bytes of the weights that a call computes with. Raises Unsupported where it can't be run so.
+    """
+    weights = sum(parameter.nbytes for parameter in subject.module.parameters())
+    if work.compiled:
+        subject.run = compiled_of(subject.module, work)
+        seconds, graphs = compile_now(subject.call, subject.x.device, subject.accelerator, freeze=work.freeze)
+        # frozen weights are constants in layouts of the compiler's own
+        return {COMPILE: seconds, "graphs": graphs, HELD: None if work.freeze else weights}
+    if work.backend == Backend.ONEDNN.value:
+        packed = pack(subject.module, subject.x.detach())
+        called = f"{packed.layers - packed.unused} of {packed.layers} linear layers"
+        unused = f"oneDNN runs {called}: the others are not called as modules"
+        return {PACK: packed.seconds, HELD: packed.bytes, "notes": [unused] if packed.unused else []}
+    return {HELD: weights}
 
 
 def _first_call(subject: Subject, case: Case) -> None:

@@ -22,7 +22,7 @@ from typing import Any
 
 from ffnbench.backends.compile_errors import not_compiled
 from ffnbench.device.device_errors import device_error, first_line, is_full
-from ffnbench.worker.channel import VERSION, Channel, Message, end_group
+from ffnbench.worker.channel import Channel, Message, end_group
 from ffnbench.worker.heap import keep_freed_memory
 
 PR_SET_PDEATHSIG = 1
@@ -49,11 +49,11 @@ def main() -> None:
         from ffnbench.worker.jobs import Jobs
         from ffnbench.worker.probe_jobs import JOBS
     except ImportError as problem:
-        channel.send({"hello": VERSION, "error": f"{type(problem).__name__}: {problem}"})
+        channel.send({"error": f"{type(problem).__name__}: {problem}"})
         return
     gc.freeze()
     gc.enable()
-    channel.send({"hello": VERSION, "torch": _in_a_child(about_torch) | {"allocator": allocator, "forks": can_fork()}})
+    channel.send({"torch": _in_a_child(about_torch) | {"allocator": allocator, "forks": can_fork()}})
     torch.set_num_threads(1)  # looking takes small operations, whose threads wait for each other; a case sets its own
     jobs = None
     while (request := channel.receive()) is not None:
@@ -69,8 +69,8 @@ def main() -> None:
                 _limit_memory(request["memory_bytes"])
             channel.send(asked)
         else:
-            job = JOBS.get(request["do"]) or getattr(jobs, request["do"], None)
-            answer = answer_to(job, request, jobs) if job else _no_job(request)
+            job = JOBS.get(request["do"]) or getattr(jobs, request["do"])
+            answer = answer_to(job, request, jobs)
             _send(channel, {**answer, **asked})
             if answer.get("ends"):
                 os._exit(1)  # what would be torn down stands on a device that answers nothing but its error
@@ -115,10 +115,6 @@ def _forked() -> Message:
     _, status = os.waitpid(child, 0)
     end_group(child)  # what code of the user's has started in it
     return {"ended": os.waitstatus_to_exitcode(status)}
-
-
-def _no_job(request: Message) -> Message:
-    return {"failure": "crash", "message": f"no worker knows the job {request['do']!r}"}
 
 
 def _send(channel: Channel, answer: Message) -> None:

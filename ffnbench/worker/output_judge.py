@@ -123,11 +123,6 @@ class Judge:
         except Exception:
             return None
 
-    @property
-    def bytes(self) -> int:
-        """About what it holds: the weights in their dtype and twice in float64."""
-        return sum(p.nbytes + 16 * p.numel() for p in self._module.parameters())
-
     def judge(self, evidence: Sequence[Evidence], seconds: float) -> dict[str, Any]:
         """The largest error of a row, and what of; how many outputs were judged and how many with gradients.
 

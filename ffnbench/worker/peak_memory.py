@@ -1,4 +1,4 @@
-"""What a call takes: bytes at its peak, those kept for backward, those that libraries keep; and how sparse it is.
+"""What a call takes: bytes at its peak, those kept for backward; and how sparse it is.
 
 Runs inside a worker. Memory is counted in the bytes of tensors, so that it is the same number on every machine.
 """
@@ -33,22 +33,6 @@ def peak_bytes(subject: Subject) -> int:
     peak = accelerator.peak_requested_bytes() - before
     subject.clear()
     return peak
-
-
-def workspace_bytes(subject: Subject) -> int | None:
-    """What the device's libraries keep for themselves after a call whose outputs are gone; None on the CPU, where what
-    they take is not counted as a tensor. Above the bytes before it, once what they kept so far is given back.
-    """
-    if (accelerator := subject.accelerator) is None:
-        return None
-    subject.clear()
-    accelerator.synchronize()
-    accelerator.release_workspaces()
-    before = accelerator.requested_bytes()
-    subject.call()
-    accelerator.synchronize()
-    subject.clear()
-    return max(0, accelerator.requested_bytes() - before)
 
 
 def _cpu_peak(subject: Subject) -> int:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
-from typing import ParamSpec
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +17,6 @@ from ffnbench.worker.evidence import Places
 from ffnbench.worker.inputs import Pool
 
 Forward = Callable[[Tensor], Tensor]
-P = ParamSpec("P")
 GRAPH_MODES = (CompileMode.REDUCE_OVERHEAD.value, CompileMode.MAX_AUTOTUNE.value)
 
 
@@ -62,7 +60,7 @@ class Subject:
 
     def call(self, x: Tensor | None = None, grad: Tensor | None = None) -> Tensor:
         """One call as it is timed: forward, or forward and backward through a fresh graph. Gives the output."""
-        run, x = self.run or self.module, self.x if x is None else x
+        run, x = self.forward, self.x if x is None else x
         if self.train:
             y = run(x)
             y.backward(self.grad if grad is None else grad)
@@ -70,16 +68,15 @@ class Subject:
         with torch.inference_mode():
             return run(x)
 
-    def timed(self, x: Tensor | None = None, grad: Tensor | None = None) -> Callable[[], Tensor]:
+    def timed(self, x: Tensor, grad: Tensor) -> Callable[[], Tensor]:
         """What to time: the whole call, or for backward alone the second half, its graph built here."""
-        x = self.x if x is None else x
         call: Callable[[], Tensor] = partial(self.call, x, grad)
         if self.backward_only:
             call = partial(self._backward, self.forward(x), grad)
         return self.slowed(call) if self.slowdown else call
 
-    def _backward(self, y: Tensor, grad: Tensor | None) -> Tensor:
-        y.backward(self.grad if grad is None else grad)
+    def _backward(self, y: Tensor, grad: Tensor) -> Tensor:
+        y.backward(grad)
         return y
 
     def issues(self, inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Callable[[], Tensor]]:
@@ -96,12 +93,12 @@ class Subject:
         self._last = x
         return call()
 
-    def slowed(self, call: Callable[P, Tensor]) -> Callable[P, Tensor]:
+    def slowed(self, call: Callable[..., Tensor]) -> Callable[..., Tensor]:
         """The call, and then a spin for the given share of its own time: a slow-down that is known exactly."""
 
-        def slow(*args: P.args, **named: P.kwargs) -> Tensor:
+        def slow(*args: Tensor) -> Tensor:
             start = perf_counter()
-            y = call(*args, **named)
+            y = call(*args)
             end = perf_counter()
             until = end + self.slowdown * (end - start)
             while perf_counter() < until:

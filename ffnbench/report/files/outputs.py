@@ -13,8 +13,7 @@ import secrets
 import shlex
 import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ffnbench.errors import FfnbenchError, Unfinished
@@ -161,28 +160,15 @@ def _refuse_measured(path: Path) -> None:
         return
     if isinstance(data, dict) and data.get("samples"):
         problem = f"{str(path)!r} holds what was measured, and this command only counts"
-        raise FfnbenchError(problem, "write elsewhere, or give --force")
+        raise FfnbenchError(problem, "write elsewhere, or move it away")
 
 
-@contextmanager
-def watched(path: Path) -> Iterator[Callable[[], bool]]:
-    """Gives what tells whether a file that will be written anew is still the one that was there at the beginning."""
-    try:
-        if not path.is_file():
-            raise FfnbenchError(f"{str(path)!r} is no file that runs can be added to", "is the path right?")
-        file = path.open("rb")
-    except OSError as problem:
-        raise FfnbenchError(f"cannot read {str(path)!r}: {problem.strerror}", "is the path right?") from problem
-    with file:
-        yield lambda: path.exists() and os.path.samestat(os.fstat(file.fileno()), path.stat())
-
-
-def save(path: Path, text: str, rescue: bool = False) -> None:
-    """Write one file in one step; raises Unfinished where it can't be written, and may save the text elsewhere."""
+def save(path: Path, text: str) -> None:
+    """Write one file in one step; raises Unfinished where it can't be written, and saves the text elsewhere."""
     try:
         replace_file(path, text.encode())
     except OSError as problem:
-        saved = _rescue(text.encode()) if rescue else None
+        saved = _rescue(text.encode())
         where = f"is the disk full? it is in {saved}" if saved else "is the disk full?"
         raise Unfinished(f"cannot write {str(path)!r}: {problem.strerror}", where) from problem
 

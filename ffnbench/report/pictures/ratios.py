@@ -40,6 +40,10 @@ SIDE_BY_SIDE = 1.5  # from this ratio on the axis is logarithmic
 TICKS = {20: (1,), 3: (1, 2, 5), 0: (1, 1.5, 2, 3, 5, 7)}  # in a decade, where the axis is longer than that
 NUMBER, ALONE = 1.2, 0.55  # the room of a bar's number, in longest bars: beside ratios, and where there are none
 BAR, BAND = "#A9C4DA", "0.92"
+BEFORE: dict[str, Any] = {  # how a text stands that ends at a place
+    "xytext": (-2, 0), "textcoords": "offset points", "fontsize": SMALL, "va": "center", "ha": "right",
+    "annotation_clip": False,
+}  # fmt: skip
 LOOK = {"axes.grid": False, "axes.spines.left": False, "figure.constrained_layout.w_pad": 0.02,
         "figure.constrained_layout.h_pad": 0.02}  # fmt: skip
 MARKS: dict[Verdict, tuple[str, str]] = {  # marker, colour: Okabe & Ito's
@@ -114,9 +118,8 @@ def _frame(axes: Sequence[Axes], names: dict[float, str], headings: dict[float, 
         one.tick_params(axis="x", labelsize=SMALL, length=2, pad=1)
     for at, text in headings.items():
         axes[0].annotate(
-            literal(shortened(text, HEAD if len(axes) == 1 else LINE * LINES)), (0, at), fontsize=SMALL,
-            xycoords=("axes fraction", "data"), fontstyle="italic", va="center", ha="right", xytext=(-2, 0),
-            textcoords="offset points", annotation_clip=False,
+            literal(shortened(text, HEAD if len(axes) == 1 else LINE * LINES)), (0, at),
+            xycoords=("axes fraction", "data"), fontstyle="italic", **BEFORE,
         )  # fmt: skip
 
 
@@ -202,16 +205,7 @@ def _bars(axes: Axes, report: Report, values: dict[str, float | None], places: d
             axes.barh([places[label]], [value / max(known)], height=0.55, color=BAR, linewidth=0, gid=visible(label))
         latency = report.estimate(label, LATENCY) if key == "latency_s" else None
         text = "–" if value is None else seconds_text(latency, size) if latency else digits(value / size)
-        axes.annotate(
-            text,
-            (0, places[label]),
-            xytext=(-2, 0),
-            textcoords="offset points",
-            fontsize=SMALL,
-            va="center",
-            ha="right",
-            annotation_clip=False,
-        )
+        axes.annotate(text, (0, places[label]), **BEFORE)
     axes.set_xlim(-NUMBER if report.comparisons else -ALONE, 1.02)
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)

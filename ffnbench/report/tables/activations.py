@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from itertools import accumulate
 
 from ffnbench.activations.facts import Facts
 from ffnbench.activations.table import Activation
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.plan import Case, Group, typed_as
+from ffnbench.plan import Group, typed_as
 from ffnbench.planning.activations import REFERENCE
 from ffnbench.report.csv_columns import LATENCY_KEYS, RATIO_KEYS, case_records
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.details import details
+from ffnbench.report.tables.groups import placed
 from ffnbench.report.tables.lines_below import answer
-from ffnbench.report.tables.row_notes import judging_notes
+from ffnbench.report.tables.row_notes import case_notes
 from ffnbench.report.tables.table import EXTRA, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields, timed_fields
 from ffnbench.report.tables.words import FLOPS_OF_ONE, device_text
 from ffnbench.result import Report
@@ -174,23 +174,15 @@ def timing_records(report: Report) -> list[Record]:
     for case, row in zip(report.plan.shown, case_records(report, TIMED), strict=True):
         assert isinstance(case.ffn, ActivationSpec)
         first = {"activation": case.variant, "mode": row.pop("mode"), "dtype": row.pop("dtype")}
-        notes = "; ".join(_said(report, case)) or None
+        notes = "; ".join(case_notes(report, case.label)) or None
         found.append(first | {"elements": case.ffn.elements} | row | {"notes": notes})
     return found
-
-
-def _said(report: Report, case: Case) -> list[str]:
-    """What the reader of a number should know, beside why there is none."""
-    comparison = report.comparison(case.label)
-    reasons = [comparison.reason] if comparison and comparison.reason else []
-    return reasons + judging_notes(report, case.label) + [note.text for note in report.notes(case.label)]
 
 
 def timing_table(report: Report) -> TextTable:
     """Seconds of each operation, the ratio to relu's and the verdict, group by group."""
     groups = report.plan.groups
     rows = [case for group in groups for case in group.cases]
-    places = accumulate((len(group.cases) for group in groups), initial=0)
     table = table_of_fields(
         [
             (Column(title="activation", left=True), lambda case: Cell(text=case.variant, value=case.label)),
@@ -201,9 +193,7 @@ def timing_table(report: Report) -> TextTable:
         summary=answer(report, groups[:1]),
         details=details(report),
     )
-    return replace(
-        table, headings=tuple((place, _heading(group)) for place, group in zip(places, groups, strict=False))
-    )
+    return replace(table, headings=placed((_heading(group), len(group.cases)) for group in groups))
 
 
 def _heading(group: Group) -> str:

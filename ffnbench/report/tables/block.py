@@ -20,6 +20,7 @@ from ffnbench.report.tables.block_records import (
     sees,
     spec_of,
 )
+from ffnbench.report.tables.ceilings import share_text
 from ffnbench.report.tables.conditions import in_title
 from ffnbench.report.tables.details import details
 from ffnbench.report.tables.lines_below import failure_line, machine_line, to_do
@@ -27,13 +28,13 @@ from ffnbench.report.tables.table import (
     EXTRA,
     OF_NUMBER,
     OF_RATIO,
-    UNKNOWN,
     Cell,
     Column,
     Field,
     TextTable,
     count,
     count_field,
+    estimated,
     latency_cell,
     number_field,
     percentage,
@@ -42,7 +43,7 @@ from ffnbench.report.tables.table import (
     text_field,
 )
 from ffnbench.report.tables.words import CERTAIN, device_text, sizing_text
-from ffnbench.result import Estimate, Report, Verdict
+from ffnbench.result import Report, Verdict
 from ffnbench.units import IEC, SI, TIME, counted, digits, scale
 
 PASSES = {"forward": "forward", "train": "forward and backward", "backward": "backward"}  # in words, by mode
@@ -159,12 +160,12 @@ def _measured_fields(report: Report, lengths: Sequence[Length]) -> list[Field]:
         def cell(length: Length) -> Cell:
             of = label(part, length)
             estimate = report.estimate(of, PEAK) if of else None
-            return Cell(text=UNKNOWN if estimate is None else digits(estimate.value / byte))
+            return estimated(estimate, lambda found: digits(found.value / byte))
 
         return Column(title=f"{part} peak", unit=unit, priority=EXTRA), cell
 
     def share(length: Length) -> Cell:
-        return _share(ffn_share(ratio_to_ffn(report, length.attention.label)))
+        return estimated(ffn_share(ratio_to_ffn(report, length.attention.label)), share_text)
 
     sees_what: Field = (Column(title="sees", left=True), lambda length: Cell(text=sees(spec_of(length))))
     return [
@@ -172,18 +173,9 @@ def _measured_fields(report: Report, lengths: Sequence[Length]) -> list[Field]:
         *([sees_what] if len(kinds_of(report)) > 1 else []),
         times("FFN", 1),
         *(field for part in list(parts)[1:] for field in (times(part, 1 + 2 * (part == "textbook")), ratio(part, 4))),
-        (Column(title="FFN's share", unit=f"of latency {CERTAIN}", takes=OF_SHARE), share),
+        (Column(title="FFN's share", unit=f"% of latency {CERTAIN}", takes=OF_SHARE), share),
         *map(peak, parts),
     ]
-
-
-def _share(share: Estimate | None) -> Cell:
-    """`80.1% [79.8, 80.4]`, with one decimal at most."""
-    if share is None or share.low is None or share.high is None:
-        return Cell(text=UNKNOWN)
-    places = 1 if share.high - share.low < 0.02 else 0
-    value, low, high = (f"{100 * number:.{places}f}" for number in (share.value, share.low, share.high))
-    return Cell(text=f"{value}% [{low}, {high}]", value=share.value)
 
 
 def overtaken(report: Report) -> Iterator[str]:

@@ -8,7 +8,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import CEILINGS
 from ffnbench.plan import MatmulPrecision, Mode, Plan
 from ffnbench.report.records import Record
-from ffnbench.report.tables.table import EXTRA, OF_NUMBER, UNKNOWN, Cell, Column, Field, text_field
+from ffnbench.report.tables.table import EXTRA, OF_NUMBER, Cell, Column, Field, estimated, known, text_field
 from ffnbench.report.tables.words import CERTAIN
 from ffnbench.result import Bound, Estimate, Report, Roof
 from ffnbench.stats.ceilings import Ceiling, ceilings_of, read_bytes
@@ -35,7 +35,7 @@ def ceiling_fields(report: Report) -> list[Field]:
 
     def share(row: Record) -> Cell:
         found = report.share(row["label"])
-        return Cell(text=UNKNOWN) if found is None else Cell(text=share_text(found.share), value=found.share.value)
+        return estimated(found.share if found else None, share_text)
 
     return [
         (Column(title="of ceiling", unit=f"% {CERTAIN}", priority=EXTRA, key="ceiling_share"), share),
@@ -47,11 +47,8 @@ def rate_fields() -> list[Field]:
     """What was reached: FLOPs of what was timed, and bytes that it can't do without, over its seconds."""
 
     def rate(key: str, title: str, priority: int) -> Field:
-        def cell(row: Record) -> Cell:
-            value = row[key]
-            return Cell(text=UNKNOWN if value is None else digits(value / GIGA), value=value)
-
-        return Column(title=title, priority=priority, key=key, takes=OF_NUMBER), cell
+        column = Column(title=title, priority=priority, key=key, takes=OF_NUMBER)
+        return column, lambda row: known(row[key], lambda value: digits(value / GIGA))
 
     return [rate("flops_per_s", "GFLOP/s", 6), rate("bytes_per_s", "GB/s", 7)]
 

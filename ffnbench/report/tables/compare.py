@@ -21,25 +21,27 @@ from ffnbench.metrics import (
     PEAK,
     SAVED,
 )
-from ffnbench.plan import SWEPT, Mode, Plan, Time, typed_as, value_of
+from ffnbench.plan import SWEPT, Mode, Time
 from ffnbench.report.csv_columns import case_records
 from ffnbench.report.records import Record
 from ffnbench.report.tables.ceilings import ceiling_fields, rate_fields
 from ffnbench.report.tables.conditions import CONDITIONS
 from ffnbench.report.tables.conditions import differing as conditions_differing
 from ffnbench.report.tables.details import conditions_line, details
-from ffnbench.report.tables.groups import headings, in_groups, swept_columns
+from ffnbench.report.tables.groups import axis_field, headings, in_groups, swept_columns
 from ffnbench.report.tables.lines_below import answer, failure_line, general_line, machine_line
+from ffnbench.report.tables.pivot import pivots
 from ffnbench.report.tables.row_notes import row_notes
 from ffnbench.report.tables.table import (
     EXTRA,
     OF_NUMBER,
-    UNKNOWN,
     Cell,
     Column,
     Field,
     TextTable,
     count_field,
+    estimated,
+    known,
     number_field,
     share_field,
     table_of_fields,
@@ -71,7 +73,6 @@ HEADINGS = {
     "flops_backward": Heading("FLOPs bwd", SI, PER_TOKEN),
     "flops_elementwise": Heading("elem.-wise", SI, PER_TOKEN),
     "flops_elementwise_backward": Heading("elem. bwd", SI, PER_TOKEN),
-    "macs_forward": Heading("MACs fwd", SI, PER_TOKEN),
     "tokens_per_s": Heading("tokens", SI, "/s"),
     "weight_bytes": Heading("weights", IEC),
     HELD: Heading("weights", IEC),
@@ -110,7 +111,8 @@ def compare_table(report: Report) -> TextTable:
             summary=answer(report) if timed else [*failure_line(report), *general_line(report), *machine_line(report)],
             details=details(report),
         )
-    return replace(table, headings=headings(report.plan))
+    table = replace(table, headings=headings(report.plan))
+    return replace(table, short=pivots(report, table, rows, fields.reference)) if report.comparisons else table
 
 
 class _Fields:
@@ -130,7 +132,7 @@ class _Fields:
         swept = [key for key in swept_columns(plan) if key != "d_ff"]  # which has a column in any case
         shown = [*(key for key in swept if key in SWEPT), *(key for key in keys if key in differing)]
         conditions = [text_field(one.key, one.column, 2) for one in conditions_differing(plan)]
-        axes = [_axis_field(plan, key) for key in swept if key not in (*SWEPT, *(one.key for one in CONDITIONS))]
+        axes = [axis_field(plan, key) for key in swept if key not in (*SWEPT, *(one.key for one in CONDITIONS))]
         return [*(text_field(key, key, 2) for key in shown), *axes, *conditions]
 
     def counted(self) -> list[Field]:
@@ -145,7 +147,6 @@ class _Fields:
             *([self._of(SAVED, 2)] if train else []),
             self._of("total_bytes", 4 - train),
             self._of("flops_elementwise_backward", EXTRA),
-            self._of("macs_forward", EXTRA),
             self._of("sizing", EXTRA),
         ]
 
@@ -156,16 +157,20 @@ class _Fields:
             if group in report.plan.metrics:
                 fields += self._group(group)
         fields += [] if self._held else [self._of("weight_bytes", EXTRA)]
-        fields += [self._of(key, EXTRA) for key in ("macs_forward", "flops_elementwise", "params_formula", "sizing")]
+        fields += [self._of(key, EXTRA) for key in ("flops_elementwise", "params_formula", "sizing")]
         fields += [text_field(key, key, EXTRA, left=True) for key in ("activation", "gate")]
         if LATENCY not in report.plan.metrics:
             return [*fields, (Column(title="failure", left=True), self._failure)] if report.failures else fields
         fields += [self._of(HELD, 4)] if self._held else []
         fields += [*ceiling_fields(report), *rate_fields(), self._of("tokens_per_s", 7), *self._once()]
         fields += [(Column(title="error", priority=2, key=ERROR), _error_cell)] if self._errors else []
-        reference = report.plan.name_of(report.plan.reference).partition(" (")[0]
-        short = reference if len(reference) <= LONGEST_TITLE else "reference"
-        return [*fields, *self._beside(), *timed_fields(report, lambda row: row["label"], short)]
+        return [*fields, *self._beside(), *timed_fields(report, lambda row: row["label"], self.reference)]
+
+    @property
+    def reference(self) -> str:
+        """What the reference is called in the heading of a column."""
+        name = self._report.plan.name_of(self._report.plan.reference).partition(" (")[0]
+        return name if len(name) <= LONGEST_TITLE else "reference"
 
     def _failure(self, row: Record) -> Cell:
         """What stands in the place of numbers that could not be measured."""
@@ -214,9 +219,8 @@ class _Fields:
         """Seconds with their interval, of the first of these metrics that a row has."""
 
         def cell(row: Any) -> Cell:
-            known = (self._report.estimate(row["label"], metric) for metric in metrics)
-            found = next((estimate for estimate in known if estimate), None)
-            return Cell(text=UNKNOWN) if found is None else Cell(text=seconds_text(found, size), value=found.value)
+            of_row = (self._report.estimate(row["label"], metric) for metric in metrics)
+            return estimated(next(filter(None, of_row), None), lambda found: seconds_text(found, size))
 
         return column, cell
 
@@ -252,17 +256,6 @@ class _Fields:
         return self._backends and any(row[HELD] is not None for row in self._rows)
 
 
-def _axis_field(plan: Plan, key: str) -> Field:
-    """Where the rows are on an axis that is no column of theirs."""
-
-    def cell(row: Any) -> Cell:
-        value = value_of(plan.case(row["label"]), key)
-        return Cell(text=typed_as(value), value=value)
-
-    return Column(title=key, priority=2), cell
-
-
 def _error_cell(row: Any) -> Cell:
-    value = row[ERROR]
     of = " vs itself" * (row["judged_against"] == Against.ITSELF.value)  # its function is not checked
-    return Cell(text=UNKNOWN if value is None else error_text(value) + of, value=value)
+    return known(row[ERROR], lambda value: error_text(value) + of)

@@ -27,7 +27,7 @@ from ffnbench.report.tables.table import (
 from ffnbench.report.tables.words import listed
 from ffnbench.result import Bound, Report
 from ffnbench.stats.ceilings import MEMORY
-from ffnbench.stats.estimates import HowNear, Least, Hardware, Spread
+from ffnbench.stats.estimates import Hardware, HowNear, Least, Spread
 from ffnbench.units import IEC, SI, TIME, digits
 
 PLAIN = (("", 1.0),)  # no prefixes

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from ffnbench.plan import Group, Plan, Value, typed_as, value_of
 from ffnbench.report.records import Record
+from ffnbench.report.tables.table import Cell, Column, Field, count
 from ffnbench.report.tables.words import device_text, listed
 from ffnbench.units import counted, signed_percent
 
 MISSES = 0.02  # a matched width that is off by more is told where the table says that it is matched
 MOST = 4  # of those that miss
-MOST_VALUES = 13  # of an axis that are named each: 1..4096 has so many
+MOST_VALUES = 6  # of an axis that are named each
 PLAIN = ("dtype", "mode", "device")  # what is told by its value alone
 
 
@@ -28,12 +30,19 @@ def _told(key: str, values: Iterable[Value]) -> str:
 
 def headings(plan: Plan) -> tuple[tuple[int, str], ...]:
     """The heading of each group, with the place of its first row; none where each group is one row."""
-    found, place = [], 0
-    if len(plan.groups) > 1 and any(len(group.cases) > 1 for group in plan.groups):
-        for group in plan.groups:
-            found.append((place, heading(group)))
-            place += len(group.cases)
-    return tuple(found)
+    if not _headed(plan):
+        return ()
+    return placed((heading(group), len(group.cases)) for group in plan.groups)
+
+
+def placed(blocks: Iterable[tuple[str, int]]) -> tuple[tuple[int, str], ...]:
+    """Headings of blocks of so many rows, each with the place of its first row."""
+    texts, sizes = zip(*blocks, strict=True)
+    return tuple(zip(accumulate(sizes[:-1], initial=0), texts, strict=True))
+
+
+def _headed(plan: Plan) -> bool:
+    return len(plan.groups) > 1 and any(len(group.cases) > 1 for group in plan.groups)
 
 
 def in_groups(plan: Plan, rows: Iterable[Record]) -> list[Record]:
@@ -44,7 +53,17 @@ def in_groups(plan: Plan, rows: Iterable[Record]) -> list[Record]:
 
 def swept_columns(plan: Plan) -> Sequence[str]:
     """What groups differ in, as columns: where no heading tells it."""
-    return () if headings(plan) else tuple(plan.groups[0].values)
+    return () if _headed(plan) else tuple(plan.groups[0].values)
+
+
+def axis_field(plan: Plan, key: str) -> Field:
+    """Where the rows are on an axis."""
+
+    def cell(row: Record) -> Cell:
+        value = value_of(plan.case(row["label"]), key)
+        return count(value) if type(value) is int else Cell(text=typed_as(value), value=value)
+
+    return Column(title=key, priority=2, left=key in PLAIN), cell
 
 
 def workload_words(plan: Plan, keys: Sequence[str]) -> list[str]:
@@ -72,16 +91,12 @@ def workload_words(plan: Plan, keys: Sequence[str]) -> list[str]:
 
 
 def misses(plan: Plan) -> str:
-    """Which matched widths miss by more than 2 %: ` except swiglu (+4.7%)`; empty where none does."""
-    found: dict[str, dict[str, list[str]]] = {}
+    """Which matched widths miss by more than 2 %, at the farthest: ` except swiglu (+4.7%)`; empty where none does."""
+    farthest: dict[str, float] = {}
     for case in plan.shown:
-        if case.sizing.how == "matched" and case.residual is not None and abs(case.residual) > MISSES:
-            by = found.setdefault(plan.name_of(case.label), {})
-            by.setdefault(signed_percent(case.residual), []).append(f"{case.ffn.d_model:,}")
-    at = "d_model" in plan.groups[0].values
-    told = [
-        f"{name} ({listed(f'{size} at d_model {listed(widths)}' if at else size for size, widths in by.items())})"
-        for name, by in found.items()
-    ]
+        if case.sizing.how == "matched" and abs(case.residual or 0.0) > MISSES:
+            name = plan.name_of(case.label)
+            farthest[name] = max(case.residual or 0.0, farthest.get(name, 0.0), key=abs)
+    told = [f"{name} ({signed_percent(size)})" for name, size in farthest.items()]
     more = f" and {len(told) - MOST} more" if len(told) > MOST else ""
     return f" except {', '.join(told[:MOST])}{more}" if told else ""

@@ -5,7 +5,8 @@ machine where it matters.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ffnbench.ffn.spec import ActivationSpec
@@ -14,7 +15,7 @@ from ffnbench.plan import CONTROL, Case, Group, NoteKind
 from ffnbench.report.tables.conditions import untested_note
 from ffnbench.report.tables.groups import heading
 from ffnbench.report.tables.sweeps import sweep_line
-from ffnbench.report.tables.words import WITHIN, backend_text, half_width, interval_text, listed
+from ffnbench.report.tables.words import WITHIN, backend_text, half_width, interval_text, labelled, listed
 from ffnbench.result import Comparison, Estimate, Report, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
 from ffnbench.stats.interval import CONFIDENCE
@@ -48,6 +49,7 @@ def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
     after = [
         *failure_line(report),
         *_launch_bound(report),
+        *_doubted(report),
         *to_do(report),
         *general_line(report),
         *machine_line(report),
@@ -66,15 +68,16 @@ def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list
         rows = {_name(report, case): c for case in found[0].cases if (c := report.comparison(case.label))}
         told = _in_one(_name(report, report.plan.case(found[0].reference)), rows)
         return [f"{heading(found[0])}: {line}" for line in told] if len(report.plan.groups) > 1 else told
-    rows_of: dict[str, list[tuple[str, Comparison]]] = {}
+    rows_of: dict[str, list[Comparison]] = {}
     for group in found:
         for case in group.cases:
             comparison = report.comparison(case.label)
             if comparison and comparison.verdict is not Verdict.REFERENCE:
-                rows_of.setdefault(_name(report, case), []).append((heading(group), comparison))
+                rows_of.setdefault(_name(report, case), []).append(comparison)
     names: dict[str, list[str]] = {}
     for name, of_row in rows_of.items():
-        names.setdefault(_in_several(_name(report, report.plan.case(found[0].reference)), of_row), []).append(name)
+        reference = _name(report, report.plan.case(found[0].reference))
+        names.setdefault(_in_several(reference, of_row, len(found)), []).append(name)
     told = [f"{listed(alike)} {'are' if len(alike) > 1 else 'is'} {what}" for what, alike in names.items()]
     return ["; ".join(told)] if told else []
 
@@ -152,61 +155,44 @@ def both_ways(ratio: Estimate) -> str:
     return " to ".join(told)
 
 
-def _in_several(reference: str, rows: list[tuple[str, Comparison]]) -> str:
-    """`slower than relu everywhere`; `as fast as relu at seq_len 1 to 16, undecided at 4 of 9`."""
-    at: dict[Verdict, list[int]] = {}
-    for number, (_, comparison) in enumerate(rows):
-        at.setdefault(comparison.verdict, []).append(number)
+def _in_several(reference: str, rows: Sequence[Comparison], points: int) -> str:
+    """`slower than relu everywhere`; `as fast as relu at 5, undecided at 4 of 9`."""
     words = {Verdict.SAME: f"as fast as {reference}", Verdict.UNCLEAR: "undecided",
              Verdict.BUSY: "too disturbed to compare", Verdict.SLOWER: f"slower than {reference}",
              Verdict.FASTER: f"faster than {reference}"}  # fmt: skip
-    told = {words.get(verdict, verdict.value): places for verdict, places in at.items()}
-    if len(told) == 1:
-        (word,) = told
-        return f"{word} everywhere"
-    names = [where for where, _ in rows]
-    return ", ".join(
-        f"{word} at {_places(told[word], names)}" for word in sorted(told, key=lambda word: len(told[word]))
-    )
-
-
-def _places(places: list[int], names: list[str]) -> str:
-    """`seq_len 1 to 4 and 32`, of an axis of which these stand beside each other; of many how many they are."""
-    runs: list[list[int]] = []
-    for place in places:
-        if runs and place == runs[-1][-1] + 1:
-            runs[-1].append(place)
-        else:
-            runs.append([place])
-    key = names[0].rpartition(" ")[0]
-    one_axis = all(name.rpartition(" ")[0] == key for name in names)
-    if len(places) <= NAMED and not one_axis:
-        return listed(names[place] for place in places)
-    if len(runs) > NAMED or not one_axis:
-        return f"{len(places)} of {len(names)}"
-    values = [name.removeprefix(key).strip() for name in names]
-    spans = (values[run[0]] + f" to {values[run[-1]]}" * (len(run) > 1) for run in runs)
-    return f"{key} {listed(spans)}".strip()
+    told = Counter(words[row.verdict] for row in rows).most_common()
+    if told[0][1] == points:
+        return f"{told[0][0]} everywhere"
+    return ", ".join(f"{word} at {times}" for word, times in told) + f" of {points}"
 
 
 def failure_line(report: Report) -> list[str]:
     """Which rows have no numbers, and why."""
-    why: dict[str, list[str]] = {}
+    why = []
     for case in report.plan.shown:
         failure = report.failure(case.label)
         priced = report.environment or report.cost(case.label).flops_forward is not None
         uncounted = "" if priced else report.cost(case.label).counted_how
         if reason := failure.message if failure else report.suspect(case.label) or uncounted:
-            why.setdefault(reason, []).append(case.label)
-    told = [f"{', '.join(labels)}: {reason}" for reason, labels in why.items()]
-    return ["; ".join(told)] if told else []
+            why.append((case.label, reason))
+    return ["; ".join(labelled(why))] if why else []
+
+
+def _doubted(report: Report) -> list[str]:
+    """Why rows could not be told though their intervals leave 1 out."""
+    unclear = [c for c in report.comparisons if c.verdict is Verdict.UNCLEAR and c.reason and c.ratio]
+    why = {
+        c.reason for c in unclear if c.ratio and c.ratio.low and c.ratio.high and (c.ratio.low > 1 or c.ratio.high < 1)
+    }
+    return [f"can't tell beside an interval without 1: {listed(sorted(why))}"] if why else []
 
 
 def to_do(report: Report) -> list[str]:
     """What would decide the rows that could not be decided: one flag, and the time that it takes."""
     unclear = [c for c in report.comparisons if c.verdict is Verdict.UNCLEAR and c.case != CONTROL and c.ratio]
     known = {c.case: half for c in unclear if c.ratio and (half := half_width(c.ratio))}
-    if not known or report.interrupted or not report.wall_s:
+    busy = any(c.verdict is Verdict.BUSY for c in report.comparisons)  # which takes a quiet machine, not time
+    if busy or not known or report.interrupted or not report.wall_s:
         return []
     asked, table = report.plan.protocol.precision or 0.01, table_of(report)
     wanted = asked if max(known.values()) > asked else asked / 2
@@ -236,11 +222,10 @@ def _launch_bound(report: Report) -> list[str]:
 def general_line(report: Report) -> list[str]:
     """What holds for the whole run, such as defaults of a file, and what happened to rows, such as a killed worker."""
     told = [note.text for note in report.notes("") if note.kind is NoteKind.GENERAL]
-    of_rows: dict[str, list[str]] = {}
-    for note in (*report.plan.notes, *report.warnings):
-        if note.label and note.kind is NoteKind.GENERAL and not report.failure(note.label):
-            of_rows.setdefault(note.text, []).append(note.label)
-    told += [f"{', '.join(dict.fromkeys(labels))}: {text}" for text, labels in of_rows.items()]
+    told += labelled(
+        (note.label, note.text) for note in (*report.plan.notes, *report.warnings)
+        if note.label and note.kind is NoteKind.GENERAL and not report.failure(note.label)
+    )  # fmt: skip
     return ["; ".join(told)] if told else []
 
 

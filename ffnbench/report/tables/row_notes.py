@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.metrics import HIT, LATENCY, LOAD
-from ffnbench.plan import ACTIVE_PARAMS, Case, Mode, NoteKind, Plan
-from ffnbench.report.tables.words import sizing_text
+from ffnbench.plan import Mode, NoteKind
+from ffnbench.report.tables.words import labelled
 from ffnbench.result import Against, Report, Verdict, unjudged
-from ffnbench.units import IEC, digits, percent, quantity, signed_percent
+from ffnbench.units import IEC, digits, percent, quantity
 
-WORTH_SAYING = 0.005  # of params or FLOPs beside the reference's: both numbers stand in the table
 MATTERS = 0.05  # of the bytes that a call reads and writes: below, it is all one from where an input is read
 UNCHECKED = (
     "function not checked: its output was compared with a second instance of itself only; "
@@ -23,11 +22,7 @@ DROPPED = "timed with dropout, which {} lacks: its output was compared with a se
 
 def row_notes(report: Report) -> list[str]:
     """`gelu, silu: what is said of both`, in the order of the rows."""
-    rows: dict[str, list[str]] = {}
-    for case in report.plan.shown:
-        for text in dict.fromkeys(case_notes(report, case.label)):
-            rows.setdefault(text, []).append(case.label)
-    return [f"{', '.join(labels)}: {text}" for text, labels in rows.items()]
+    return labelled((case.label, text) for case in report.plan.shown for text in case_notes(report, case.label))
 
 
 def case_notes(report: Report, label: str) -> list[str]:
@@ -35,7 +30,7 @@ def case_notes(report: Report, label: str) -> list[str]:
     case, comparison = report.plan.case(label), report.comparison(label)
     told = report.plan.notes_of(label)
     notes = [note.text for note in told if note.kind is not NoteKind.GENERAL]
-    notes += _asked(report.plan, case)
+    notes += [f"slowed down on purpose by {percent(case.workload.slowdown)}"] if case.workload.slowdown else []
     notes += _counted(report, label)
     if case.workload.mode == Mode.BACKWARD.value and "memory" in report.plan.metrics:
         notes.append("the peak is that of forward and backward together")
@@ -94,16 +89,6 @@ def _inputs(report: Report, label: str) -> list[str]:
         f"each call has its own input: {' to '.join(counts)} inputs take {' to '.join(sizes)} and are read "
         f"from {own.level} (one alone: from {own.one_level})"
     ]
-
-
-def _asked(plan: Plan, case: Case) -> Iterator[str]:
-    """What its width comes to beside the reference, and whether it is slowed down."""
-    if case.residual and abs(case.residual) >= WORTH_SAYING:
-        what = ACTIVE_PARAMS if case.sizing.what == ACTIVE_PARAMS else plan.match
-        change = f"{signed_percent(case.residual)} {what} against {plan.name_of(plan.reference_of(case.label))}"
-        yield f"d_ff {case.ffn.d_ff:,} ({sizing_text(case.sizing)}) gives {change}"
-    if case.workload.slowdown:
-        yield f"slowed down on purpose by {percent(case.workload.slowdown)}"
 
 
 def _routing(report: Report, label: str) -> list[str]:

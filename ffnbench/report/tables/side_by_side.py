@@ -25,12 +25,13 @@ from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.page.page import page_of
 from ffnbench.report.records import Record
-from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable
+from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable, estimated
 from ffnbench.report.tables.words import (
     CERTAIN,
     VERDICTS,
     change_text,
     interval_text,
+    labelled,
     listed,
     seconds_text,
     side_lines,
@@ -55,12 +56,14 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
         )
     common = common_rows(runs)
     if not common:
-        has = (f"{name}: {', '.join(c.label for c in run.plan.shown)}" for name, run in zip(names, runs, strict=True))
-        raise FfnbenchError("these runs have no row in common", "; ".join(has))
+        has = (f"{run.plan.shown[0].label} ({name})" for name, run in zip(names, runs, strict=True))
+        raise FfnbenchError(
+            f"these runs have no row in common: {', '.join(has)}", f"one alone: `ffnbench report {paths[0]}`"
+        )
     changes = [changes_between(runs[0], run, common) for run in runs[1:]]
     beside = _Beside(names=names, runs=runs, common=common, changes=changes)
     table = beside.table()
-    return view_of(table, beside.records, page=lambda: page_of(f"report: {', '.join(names)}", table), every=False)
+    return view_of(table, beside.records, page=lambda: page_of(f"report: {', '.join(names)}", table, runs), every=False)
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
@@ -104,7 +107,7 @@ class _Beside:
         ]  # fmt: skip
         tables = [self._table(metric) for metric in shown or [PARAMS]]
         tables[0] = replace(tables[0], header=tuple(self._header()))
-        last = replace(tables[-1], summary=tuple(self._unlike()), details=tuple(self._closing(shown)))
+        last = replace(tables[-1], summary=tuple(self._unlike()))
         return replace(last, above=tuple(tables[:-1]))
 
     def _differences(self, label: str) -> list[str]:
@@ -130,7 +133,7 @@ class _Beside:
 
     def _title(self, metric: str) -> str:
         """`time vs relu` where that is what all ratios are to."""
-        references = {run.plan.reference_of(label) for run in self.runs for label in self.common}
+        references = {run.plan.name_of(run.plan.reference_of(label)) for run in self.runs for label in self.common}
         if metric != RATIO:
             return NAMES[metric]
         return f"time vs {references.pop() if len(references) == 1 else 'reference'}"
@@ -144,11 +147,7 @@ class _Beside:
 
     def _unlike(self) -> Iterator[str]:
         """Which rows are not the same rows or are missing, what else differs, and what the intervals do not know."""
-        told: dict[str, list[str]] = {}
-        for label in self.common:
-            for text in self._differences(label):
-                told.setdefault(text, []).append(label)
-        yield from (f"{', '.join(labels)}: {text}" for text, labels in told.items())
+        yield from labelled((label, text) for label in self.common for text in self._differences(label))
         lacking: dict[str, list[str]] = {}
         for label in dict.fromkeys(case.label for run in self.runs for case in run.plan.shown):
             has = [any(case.label == label for case in run.plan.shown) for run in self.runs]
@@ -163,12 +162,6 @@ class _Beside:
             yield f"not the same: {'; '.join(differs)}"
         if any(run.samples and len(run.runs) == 1 for run in self.runs):
             yield "intervals leave out what changes from run to run (--runs 5 measures that)"
-
-    def _closing(self, shown: Sequence[str]) -> Iterator[str]:
-        """What is equal."""
-        both = {c.metric for found in self.changes for c in found if c.old and c.new}
-        if equal := [NAMES[metric] for metric in COMPARED if metric in both and metric not in shown]:
-            yield f"the same in {counted(len(self.common), 'common row')}: {', '.join(equal)}"
 
     def _sides(self) -> list[Side]:
         """What is not the same about machine, software, method and plan of those that measured."""
@@ -203,12 +196,11 @@ def _plain(value: float | None, metric: str, size: float) -> str:
 
 
 def _value(of: Estimate | None, metric: str, size: float) -> Cell:
-    if of is None:
-        return Cell(text=UNKNOWN)
-    text = _plain(of.value, metric, size)
-    if metric in TIMED:
-        text = seconds_text(of, size) if metric == LATENCY else interval_text(of).partition(" ")[0]
-    return Cell(text=text, value=of.value)
+    if metric == LATENCY:
+        return estimated(of, lambda found: seconds_text(found, size))
+    if metric == RATIO:
+        return estimated(of, lambda found: interval_text(found).partition(" ")[0])
+    return estimated(of, lambda found: _plain(found.value, metric, size))
 
 
 def _change(change: RunChange) -> Cell:

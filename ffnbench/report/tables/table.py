@@ -12,7 +12,7 @@ from typing import Any
 
 from ffnbench.metrics import LATENCY
 from ffnbench.report.tables.words import CERTAIN, half_width, interval_text, seconds_text, verdict_text
-from ffnbench.result import Report, Verdict
+from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.streams import visible
 from ffnbench.units import TIME, Units, digits, percent, scale
 
@@ -71,6 +71,7 @@ class TextTable:
     above: tuple[TextTable, ...] = ()
     extra: bool = False  # its rows are shown by -v alone
     headings: tuple[tuple[int, str], ...] = ()  # of groups of rows: the place of the first row of each, and what it is
+    short: tuple[TextTable, ...] = ()  # what is shown in its place where that fits, the fullest first; not by -v
 
     def __post_init__(self) -> None:
         for name in ("header", "summary", "details"):
@@ -117,13 +118,19 @@ def table_of_fields(
     )
 
 
+def known(value: Any, text: Callable[[Any], str] = str) -> Cell:
+    """A value as this text; what is not known as a dash."""
+    return Cell(text=UNKNOWN if value is None else text(value), value=value)
+
+
+def estimated(found: Estimate | None, text: Callable[[Estimate], str]) -> Cell:
+    """An estimate as this text; what is not known as a dash."""
+    return Cell(text=UNKNOWN) if found is None else Cell(text=text(found), value=found.value)
+
+
 def text_field(key: str, title: str, priority: int, *, left: bool = False) -> Field:
     """A column of texts."""
-
-    def cell(row: Any) -> Cell:
-        return Cell(text=UNKNOWN if row[key] is None else str(row[key]), value=row[key])
-
-    return Column(title=title, priority=priority, left=left, key=key), cell
+    return Column(title=title, priority=priority, left=left, key=key), lambda row: known(row[key])
 
 
 def count_field(key: str, title: str, priority: int, unit: str = "") -> Field:
@@ -144,31 +151,24 @@ def number_field(
     """A column on one scale, its unit in the heading; on that of several columns together where these are named."""
     keys = tuple(scaled_as) or (key,)
     name, size = scale([row[one] for row in rows for one in keys if row[one] is not None], units)
-
-    def cell(row: Any) -> Cell:
-        value = row[key]
-        return Cell(text=UNKNOWN if value is None else digits(value / size), value=value)
-
-    return Column(title=title, unit=f"{name}{per}", priority=priority, key=key, takes=takes), cell
+    column = Column(title=title, unit=f"{name}{per}", priority=priority, key=key, takes=takes)
+    return column, lambda row: known(row[key], lambda value: digits(value / size))
 
 
 def share_field(key: str, title: str, priority: int) -> Field:
     """A column of shares in percent."""
-
-    def cell(row: Any) -> Cell:
-        return Cell(text=UNKNOWN if row[key] is None else f"{100 * row[key]:.1f}", value=row[key])
-
-    return Column(title=title, unit="%", priority=priority, key=key), cell
+    column = Column(title=title, unit="%", priority=priority, key=key)
+    return column, lambda row: known(row[key], lambda value: f"{100 * value:.1f}")
 
 
 def count(value: int | None) -> Cell:
     """A count in full."""
-    return Cell(text=UNKNOWN if value is None else f"{value:,}", value=value)
+    return known(value, "{:,}".format)
 
 
 def percentage(value: float | None) -> Cell:
     """A share with its percent sign."""
-    return Cell(text=UNKNOWN if value is None else f"{100 * value:.1f}%", value=value)
+    return known(value, lambda share: f"{100 * share:.1f}%")
 
 
 def timed_fields(report: Report, label: Callable[[Any], str], reference: str) -> list[Field]:
@@ -200,13 +200,12 @@ def timed_fields(report: Report, label: Callable[[Any], str], reference: str) ->
 def latency_cell(report: Report, label: str | None, size: float) -> Cell:
     """Seconds in units of `size`, in the digits that their interval supports."""
     estimate = report.estimate(label, LATENCY) if label and not report.failure(label) else None
-    return Cell(text=UNKNOWN) if estimate is None else Cell(text=seconds_text(estimate, size), value=estimate.value)
+    return estimated(estimate, lambda found: seconds_text(found, size))
 
 
 def _spread_cell(report: Report, label: str) -> Cell:
     estimate = report.estimate(label, LATENCY)
-    spread = half_width(estimate) if estimate else None
-    return Cell(text=UNKNOWN if spread is None else percent(spread), value=spread)
+    return known(half_width(estimate) if estimate else None, percent)
 
 
 def ratio_cell(report: Report, label: str | None) -> Cell:

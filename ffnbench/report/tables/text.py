@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rich import box
@@ -47,7 +47,9 @@ def renderable(table: TextTable, width: int, *, verbose: bool = False) -> Render
         for each in (*table.above, replace(table, above=())):
             below += [renderable(each, width, verbose=verbose), *[Text()] * (verbose or not each.extra)]
         return Group(*below[:-1])
-    table = _beginning(table)
+    table = next(
+        (one for one in map(_beginning, () if verbose else table.short) if _fits(one, width)), _beginning(table)
+    )
     parts: list[RenderableType] = [_paragraph(line, width) for line in table.header]
     blocks = _blocks(table, width) if verbose else [] if table.extra else [_fitting(table, width)]
     for block in blocks if table.rows else []:
@@ -67,6 +69,10 @@ def _beginning(table: TextTable) -> TextTable:
     told = f"the first {starts[-1]} of {len(table.rows):,} rows: -o FILE.csv or -f csv has them all"
     return replace(table, rows=table.rows[: starts[-1]], headings=table.headings[: len(starts) - 1],
                    summary=(told, *table.summary))  # fmt: skip
+
+
+def _fits(table: TextTable, width: int) -> bool:
+    return sum(natural_width(table, i) + GAP for i in range(len(table.columns))) - GAP <= width
 
 
 def _paragraph(line: str, width: int, indent: str = "") -> Text:
@@ -174,6 +180,7 @@ def markdown(table: TextTable, *, every: bool = False) -> str:
     """A pipe table with all ordinary columns, for pull requests and notes; or with every column and detail."""
     if table.above:
         return "\n".join(markdown(each, every=every) for each in (*table.above, replace(table, above=())))
+    table = table.short[0] if table.short and not every else table
     indices = [i for i, c in enumerate(table.columns) if every or c.priority < EXTRA]
     columns = [table.columns[i] for i in indices]
     lines = [f"{_prose(line)}  " for line in table.header]
@@ -181,13 +188,20 @@ def markdown(table: TextTable, *, every: bool = False) -> str:
         return "\n".join(lines) + "\n"
     if table.rows:
         lines += ["", _pipe([c.name for c in columns]), _pipe([":--" if c.left else "--:" for c in columns])]
-    headings = dict(table.headings)
-    for place, row in enumerate(table.rows):
-        lines += [f"| **{_prose(headings[place])}** |{' |' * len(indices[1:])}"] if place in headings else []
-        lines.append(_pipe([row[i].text for i in indices]))
+    for heading, texts in _lines(table, indices):
+        lines.append(f"| **{_prose(texts[0])}** |{' |' * len(indices[1:])}" if heading else _pipe(texts))
     for below in (table.summary, table.details if every else ()):
         lines += ["", *(f"{_prose(line)}  " for line in below)] if below else []
     return "\n".join(lines).rstrip() + "\n"
+
+
+def _lines(table: TextTable, indices: list[int]) -> Iterator[tuple[bool, list[str]]]:
+    """The texts of its rows, and of the headings between them: whether it is one, and its texts."""
+    headings = dict(table.headings)
+    for place, row in enumerate(table.rows):
+        if place in headings:
+            yield True, [visible(headings[place]), *[""] * len(indices[1:])]
+        yield False, [row[i].text for i in indices]
 
 
 def _pipe(cells: list[str]) -> str:
@@ -207,12 +221,9 @@ def html_fragment(table: TextTable) -> str:
         return "".join(html_fragment(each) for each in (*table.above, replace(table, above=())))
     import pandas as pd
 
+    table = table.short[0] if table.short else table
     shown = [i for i, c in enumerate(table.columns) if c.priority < EXTRA]
-    headings, rows = dict(table.headings), []
-    for place, row in enumerate(table.rows):
-        rows += [[visible(headings[place]), *[""] * len(shown[1:])]] if place in headings else []
-        rows.append([row[i].text for i in shown])
-    frame = pd.DataFrame(rows, columns=[table.columns[i].name for i in shown])
+    frame = pd.DataFrame([texts for _, texts in _lines(table, shown)], columns=[table.columns[i].name for i in shown])
     above, below = ("<br>".join(html.escape(line) for line in lines) for lines in (table.header, table.summary))
     parts = (
         f"<p>{above}</p>" if above else "",

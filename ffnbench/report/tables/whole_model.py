@@ -23,12 +23,11 @@ from ffnbench.report.tables.block_records import sees
 from ffnbench.report.tables.models import parts_table
 from ffnbench.report.tables.table import (
     EXTRA,
-    UNKNOWN,
-    Cell,
     Column,
     Field,
     TextTable,
     count_field,
+    known,
     percentage,
     table_of_fields,
     text_field,
@@ -148,10 +147,8 @@ def whole_model_table(records: Sequence[Record], header: Sequence[str], notes: S
     rows = list(records)
 
     def number(key: str, title: str, unit: str, priority: int, units: Units = SI) -> Field:
-        def cell(row: Record) -> Cell:
-            return Cell(text=UNKNOWN if row[key] is None else quantity(row[key], units), value=row[key])
-
-        return Column(title=title, unit=unit, priority=priority), cell
+        column = Column(title=title, unit=unit, priority=priority)
+        return column, lambda row: known(row[key], lambda value: quantity(value, units))
 
     def share(key: str, unit: str, priority: int) -> Field:
         return Column(title="FFN's share", unit=unit, priority=priority), lambda row: percentage(row[key])
@@ -168,13 +165,4 @@ def whole_model_table(records: Sequence[Record], header: Sequence[str], notes: S
         number("kv_bytes", "KV", "bytes", 4, IEC),
         number("ffn_params_active", "FFN, active", "params/tok", EXTRA),
     ]
-    return table_of_fields(fields, rows, header=header, details=notes, summary=(_summary(rows[-1]),))
-
-
-def _summary(total: Record) -> str:
-    if total["attention_params"] is None:
-        return f"FFNs of all layers: {total['ffn_params']:,} parameters, {total['ffn_params_active']:,} of them active"
-    together = total["ffn_params"] + total["attention_params"]
-    text = f"FFNs and attention of all layers: {together:,} parameters"
-    active = total["ffn_params_active"] + total["attention_params"]
-    return text + (f", {active:,} of them active for a token" if active != together else "")
+    return table_of_fields(fields, rows, header=header, details=notes)

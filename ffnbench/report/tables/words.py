@@ -125,6 +125,14 @@ def listed(names: Iterable[str]) -> str:
     return " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
 
 
+def labelled(said: Iterable[tuple[str, str]]) -> list[str]:
+    """`gelu, silu: what is said of both`, of labels and texts."""
+    of: dict[str, list[str]] = {}
+    for label, text in said:
+        of.setdefault(text, []).append(label)
+    return [f"{', '.join(dict.fromkeys(labels))}: {text}" for text, labels in of.items()]
+
+
 def half_width(estimate: Estimate) -> float | None:
     """Half the interval, relative to the value; None without an interval."""
     return math.sqrt(estimate.high / estimate.low) - 1 if estimate.low and estimate.high else None
