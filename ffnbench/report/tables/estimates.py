@@ -98,7 +98,7 @@ def _table(report: Report, found: Sequence[Least], rows: list[Record], near: How
 
     def ratio(row: Record) -> Cell:
         value = row["ratio_of_bounds"]
-        return Cell(text=UNKNOWN if value is None else digits(value), value=value)
+        return Cell(text=UNKNOWN if value is None else digits(float(f"{value:.3g}")), value=value)
 
     swept = [] if headed else [key for key in swept_columns(plan) if key in rows[0]]
     timed = ("device_at_least_s", "all_reduce_at_least_s", "at_least_s")
@@ -106,12 +106,12 @@ def _table(report: Report, found: Sequence[Least], rows: list[Record], near: How
         (Column(title="variant", left=True, key="label"), variant),
         *([text_field("hardware", "hardware", 0, left=True)] if several and not headed else []),
         *(text_field(key, key, 2) for key in swept if key != "d_ff"),
-        count_field("d_ff", "d_ff", 5),
+        count_field("d_ff", "d_ff", 6),
         *([number_field(rows, "device_weight_bytes", "weights", IEC, 4, " each")] if split else []),
-        number_field(rows, "device_flops", "FLOPs", SI, 3, " each" * split),
-        number_field(rows, "device_bytes", "bytes", IEC, 3, " each" * split),
-        number_field(rows, "flops_per_byte", "FLOP/B", PLAIN, 4),
-        number_field(rows, "ridge_flops_per_byte", "ridge", PLAIN, 6),
+        number_field(rows, "device_flops", "FLOPs", SI, 5, " each" * split),
+        number_field(rows, "device_bytes", "bytes", IEC, 5, " each" * split),
+        number_field(rows, "flops_per_byte", "FLOP/B", PLAIN, 3),
+        number_field(rows, "ridge_flops_per_byte", "ridge", PLAIN, 3),
         *(number_field(rows, key, title, TIME, EXTRA, scaled_as=timed) for key, title in (
             ("products_at_least_s", "products"), ("memory_at_least_s", "memory"))),
         *(number_field(rows, key, title, TIME, 1, scaled_as=timed) for key, title in (
