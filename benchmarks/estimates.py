@@ -1,9 +1,10 @@
 """How near bounds are to measured times: `python benchmarks/estimates.py [--shapes 50]`, when nothing else runs.
 
-One run finds the ceilings of this machine. Shapes that it has not seen are drawn by a seed: variants, d_model 256 to
-4096, tokens 1 to 2048, float32 and bfloat16, of at most 5e10 FLOPs a call. Each is measured with a cold cache, as the
-bound has it, and estimated by those ceilings as `ffnbench estimate` does. Writes both into results/ and the summary
-into the package; `--summary` writes the summary alone, of what stands in results/.
+One run finds the ceilings of this machine: the fastest products of each dtype, and reads of memory. Shapes that it has
+not seen are drawn by a seed: variants, d_model 256 to 4096, tokens 1 to 2048, float32 and bfloat16, of at most 5e10
+FLOPs a call. Each is measured with a cold cache, as the bound has it, and estimated by those ceilings with `ffnbench
+estimate`. Writes both into results/, and the summary into the package; `--summary` writes that alone, of what stands in
+results/.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import subprocess
 import sys
 import tempfile
@@ -18,19 +20,24 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from statistics import median, quantiles
 from typing import Any
 
 from exam.text import table
 
-from ffnbench import jsonable
 from ffnbench.device.published import NEAR
-from ffnbench.stats.estimates import HowNear, spread_of
+from ffnbench.metrics import ROOF
+from ffnbench.report.files.store import load
+from ffnbench.result import Bound, Report
+from ffnbench.stats.ceilings import MEMORY
+from ffnbench.stats.rounds import table_of
 
 RESULTS = Path(__file__).parents[1] / "results" / "amd-epyc-2cpu"
 FOUND, CEILINGS = "estimates.json", "estimates-ceilings.json"
+FEWEST = 10  # shapes: the ends of 90 % are known of no fewer
 VARIANTS, DTYPES = ("relu", "gelu", "silu", "geglu", "swiglu"), ("float32", "bfloat16")
 MOST_FLOPS, BESIDE = 5e10, 5  # of a call; shapes of one width, which are measured in one run
-CEILINGS_OF = "relu --d-model 4096 --seq-len 1 --dtype float32,bfloat16 --metrics latency,ceilings --quick"
+CEILINGS_OF = "relu --d-model 4096 --seq-len 1 --dtype float32,bfloat16 --metrics latency,ceilings --budget 60"
 EFFORT = "--cache cold --metrics latency --workers 3 --rounds 4"
 HEAD = ("variant", "d_model", "tokens", "dtype", "bound ms", "measured ms", "quotient", "bound by")
 
@@ -43,7 +50,7 @@ def drawn(shapes: int, seed: int) -> dict[int, list[str]]:
             d_model = 64 * round(256 * 16 ** dice.random() / 64)
         tokens = round(min(2048, MOST_FLOPS / (16 * d_model**2)) ** dice.random())
         name, dtype = dice.choice(VARIANTS), dice.choice(DTYPES)
-        found[d_model].append(f"s{number}={name}@seq_len={max(tokens, 2)}@dtype={dtype}")
+        found[d_model].append(f"s{number}={name}@seq_len={tokens}@dtype={dtype}")
     return found
 
 
@@ -60,14 +67,14 @@ def rows_of(path: Path) -> dict[str, dict[str, str]]:
         return {row["label"]: row for row in csv.DictReader(file)}
 
 
-def measured(shapes: int, seed: int, ceilings: Path, folder: Path) -> list[dict[str, Any]]:
+def measured(shapes: int, seed: int, hardware: Path, folder: Path) -> list[dict[str, Any]]:
     """Every shape with its bound and its time; what failed, or was too disturbed, is told and left out."""
     found = []
     for d_model, variants in drawn(shapes, seed).items():
         same = [",".join(variants), "--d-model", str(d_model)]
         times, bounds = folder / "times.csv", folder / "bounds.csv"
         ffnbench("compare", *same, *EFFORT.split(), "--seed", str(seed), "-q", "-o", str(times))
-        ffnbench("estimate", *same, "--hardware", str(ceilings), "-o", str(bounds))
+        ffnbench("estimate", *same, "--hardware", str(hardware), "-o", str(bounds))
         bound_of = rows_of(bounds)
         for label, row in rows_of(times).items():
             bound, seconds = bound_of[label], row["latency_s"]
@@ -83,17 +90,35 @@ def measured(shapes: int, seed: int, ceilings: Path, folder: Path) -> list[dict[
     return found
 
 
-def summary(found: dict[str, Any]) -> HowNear:
+def figures_of(run: Report) -> dict[str, float]:
+    """What a file of `--hardware` says of the machine of a run, by its ceilings over clean rounds."""
+    roofs, found = table_of(run, ROOF), defaultdict(float)
+    for roof in run.roofs:
+        if mean := roofs.seconds(roof.name).mean():
+            rate = roof.amount / math.exp(mean.mean)
+            if roof.bound is Bound.PRODUCTS:
+                found[f"tflops_{roof.dtype}"] = max(found[f"tflops_{roof.dtype}"], rate / 1e12)
+            elif roof.level == MEMORY:
+                found["gb_per_s"] = max(found["gb_per_s"], rate / 1e9)
+    return dict(found)
+
+
+def spread_of(quotients: list[float]) -> dict[str, float] | None:
+    """Of measured times over their bounds: the median, and the ends of the middle 90 %."""
+    if len(quotients) < FEWEST:
+        return None
+    ends = quantiles(quotients, n=20, method="inclusive")
+    return {"shapes": len(quotients), "median": median(quotients), "low": ends[0], "high": ends[-1]}
+
+
+def summary(found: dict[str, Any]) -> dict[str, Any]:
     """What stands in the package, of what stands in results/."""
-    by = {bound: [s["quotient"] for s in found["shapes"] if bound in ("", s["bound_by"])]
-          for bound in ("", "products", "memory")}  # fmt: skip
-    every = spread_of(by[""])
-    if every is None:
-        sys.exit(f"{len(by[''])} shapes are too few to say how near bounds are")
-    return HowNear(
-        machine=found["machine"], measured=found["measured"], all=every, products=spread_of(by["products"]),
-        memory=spread_of(by["memory"]),
-    )  # fmt: skip
+    by = {bound: [s["quotient"] for s in found["shapes"] if bound in ("all", s["bound_by"])]
+          for bound in ("all", Bound.PRODUCTS.value, MEMORY)}  # fmt: skip
+    spreads = {bound: spread for bound, of in by.items() if (spread := spread_of(of))}
+    if "all" not in spreads:
+        sys.exit(f"{len(by['all'])} shapes are too few to say how near bounds are")
+    return {"machine": found["machine"], "measured": found["measured"], **spreads}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -108,20 +133,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not asked.summary:
         asked.results.mkdir(parents=True, exist_ok=True)
         ffnbench("compare", *CEILINGS_OF.split(), "-q", "-o", str(ceilings))
-        run = json.loads(ceilings.read_text(encoding="utf-8"))
-        here = run["environment"]
+        run = load(str(ceilings))
+        here, figures = run.environment, figures_of(run)
+        if missing := {"gb_per_s", *(f"tflops_{dtype}" for dtype in DTYPES)} - figures.keys():
+            sys.exit(f"other work disturbed the ceilings: {', '.join(sorted(missing))} not known")
         with tempfile.TemporaryDirectory() as folder:
-            shapes = measured(asked.shapes, asked.seed, ceilings, Path(folder))
-        machine = f"{here['usable_cpus']} CPUs of an {here['cpu']}"
-        found = {"machine": machine, "measured": run["created"][:10], "seed": asked.seed, "shapes": shapes}
+            rows = Path(folder, "here.toml")
+            rows.write_text("\n".join(["[here]", *(f"{key} = {value}" for key, value in figures.items())]))
+            shapes = measured(asked.shapes, asked.seed, rows, Path(folder))
+        machine = f"{here.usable_cpus} CPUs of an {here.cpu}"
+        found = {"machine": machine, "measured": run.created[:10], "seed": asked.seed, "hardware": figures,
+                 "shapes": shapes}  # fmt: skip
         path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         print(table(HEAD, [
             [s["variant"], f"{s['d_model']:,}", f"{s['tokens']:,}", s["dtype"], f"{1e3 * s['at_least_s']:.3f}",
              f"{1e3 * s['measured_s']:.3f}", f"{s['quotient']:.2f}", s["bound_by"]] for s in shapes
         ]))  # fmt: skip
     near = summary(json.loads(path.read_text(encoding="utf-8")))
-    NEAR.write_text(jsonable.text_of(jsonable.encode(near), 1) + "\n", encoding="utf-8")
-    print(near)
+    NEAR.write_text(json.dumps(near, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(near, indent=1))
     return 0
 
 

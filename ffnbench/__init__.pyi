@@ -47,7 +47,6 @@ __all__ = [
     "check",
     "compare",
     "cost",
-    "estimate",
     "inspect",
     "load",
     "plot_activations",
@@ -457,58 +456,6 @@ def cost(
         dtype: float32, bfloat16, float16, float64; or several: float32,bfloat16.
         mode: forward (inference), train (training: forward and backward) or backward alone; or several:
             forward,train.
-    """
-
-def estimate(
-    variants: Variants = "relu,gelu,swiglu",
-    *,
-    preset: str | os.PathLike[str] | None = None,
-    d_model: int | str | Sequence[int | str] | None = None,
-    d_ff: int | str | Sequence[int | str] | None = None,
-    bias: bool | None = None,
-    match: Match = "params",
-    multiple_of: int | str | None = None,
-    rule: str | None = None,
-    ratio: float | str | Sequence[float | str] | None = None,
-    ffn_dim_multiplier: float | str | None = None,
-    dropout: float | str | Sequence[float | str] = 0.0,
-    reference: str | None = None,
-    batch: int | str | Sequence[int | str] = 1,
-    seq_len: int | str | Sequence[int | str] | None = None,
-    dtype: Dtype | torch.dtype | Sequence[Dtype | torch.dtype] = "float32",
-    mode: Mode | Sequence[Mode] = "forward",
-    hardware: str | Sequence[str] = "h100",
-    tensor_parallel: int | str = 1,
-) -> Answer:
-    """Bounds of variants on machines that are not here, by published peaks; nothing is measured.
-
-    >>> ffnbench.estimate("swiglu", hardware="h100,mi300x", d_model=4096, dtype="bfloat16")
-
-    Arguments:
-        variants: Comma separated [LABEL=]NAME[@KEY=VALUE]...; names: `ffnbench list variants`; your own:
-            pkg.mod:Class, file.py:Class, with @like=NAME held against that form.
-        preset: A model: a name of `ffnbench list presets`, a config.json, its folder, or ORG/NAME in the hub's
-            cache.
-        d_model: Width of the model; or several: 512,1024..4096. [default: the model's that is named, else 768]
-        d_ff: Final width per branch of the reference, or several: 2688..2752/8 goes by steps of 8. [default: 4 *
-            d_model, classic form]
-        bias: Biases in all linear layers. [default: where the named model has some]
-        match: Make params, flops or none equal to the reference's.
-        multiple_of: Round widths to this; 8 when matching, else the rule's own.
-        rule: Size gated forms by a published rule: `ffnbench list rules`.
-        ratio: Expansion, d_ff / d_model; or several: 2..4/0.5. [default: 4]
-        ffn_dim_multiplier: Llama's ffn_dim_multiplier, for rule llama.
-        dropout: Dropout on the hidden layer, in train mode; or several: 0..0.3/0.1.
-        reference: What ratios are relative to. [default: the first variant]
-        batch: Sequences in a call; or several: 1,8..64.
-        seq_len: Tokens in a sequence: 1,128,2k, or 1..4096, which doubles; 2k is 2,000, 2Ki is 2,048. [default:
-            512; 64 where d_model is above 2,048]
-        dtype: float32, bfloat16, float16, float64; or several: float32,bfloat16.
-        mode: forward (inference), train (training: forward and backward) or backward alone; or several:
-            forward,train.
-        hardware: Machines, by name (`ffnbench list hardware`); a .toml with rows of your own, or a saved run, by
-            whose ceilings its machine is known.
-        tensor_parallel: Split d_ff over so many devices, whose outputs are added by a ring.
     """
 
 def inspect(

@@ -285,8 +285,7 @@ class EstimateRequest(CostRequest):
     """`ffnbench estimate`."""
 
     hardware: str = flag(
-        "h100", "Machines, by name (`ffnbench list hardware`); a .toml with rows of your own, or a saved run, by whose "
-        "ceilings its machine is known.", WORKLOAD, "LIST")
+        "h100", "Machines by name, or a .toml with some of your own: `ffnbench list hardware`.", WORKLOAD, "LIST")
     tensor_parallel: int = flag(
         1, "Split d_ff over so many devices, whose outputs are added by a ring.", WORKLOAD, "INT", also=("--tp",))
 

@@ -44,7 +44,7 @@ def cost(request: CostRequest, output: Reported) -> int:
 
 @command(
     "estimate",
-    "ffnbench estimate relu,swiglu --hardware h100,a100 --seq-len 1,4096 --dtype bf16",
+    "ffnbench estimate relu,swiglu --hardware h100,a100 --seq-len 1,4Ki -v",
     "ffnbench estimate --preset llama3-8b --tensor-parallel 8 --mode train",
     "ffnbench estimate swiglu --hardware mi300x,epyc-9654 -o bounds.csv",
     docs="docs/performance.md#machines-that-are-not-here",

@@ -20,7 +20,6 @@ from ffnbench.request import (
     CheckRequest,
     CompareRequest,
     CostRequest,
-    EstimateRequest,
     FactsRequest,
     InspectRequest,
     PictureRequest,
@@ -62,16 +61,6 @@ def cost(request: CostRequest, sink: Following) -> Report:
     >>> ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()[["label", "d_ff", "params", "flops_forward"]]
     """
     return api.cost(CompareRequest(**vars(request)), sink)
-
-
-@asks(EstimateRequest)
-def estimate(request: EstimateRequest, sink: Following) -> Answer:
-    """Bounds of variants on machines that are not here, by published peaks; nothing is measured.
-
-    >>> ffnbench.estimate("swiglu", hardware="h100,mi300x", d_model=4096, dtype="bfloat16")
-    """
-    api.estimate(request, sink)
-    return _answer(sink, "estimate")
 
 
 @asks(BlockRequest, hidden=("whole_model",), follows=True)
@@ -193,7 +182,7 @@ def _answer(sink: Following, name: str) -> Answer:
 PUBLIC = {
     function.__name__: function
     for function in (
-        compare, cost, estimate, block, activations, time_activations, plot_activations, check, ab, inspect, selftest,
-        load, build,
+        compare, cost, block, activations, time_activations, plot_activations, check, ab, inspect, selftest, load,
+        build,
     )
 }  # fmt: skip

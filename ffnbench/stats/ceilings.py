@@ -120,19 +120,14 @@ def may_bind(
     return frozenset(names)
 
 
-def reached_in(run: Run) -> list[Ceiling]:
-    """What the roofs of a run have reached, by its estimate over clean rounds; those that are known."""
+def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> dict[str, dict[Bound, Ceiling]]:
+    """For each case the fastest roof of each bound, by the run's estimate over clean rounds; those that are known."""
     roofs = table_of(run, ROOF)
-    return [
+    measured = [
         Ceiling(roof=roof, seconds=math.exp(mean.mean))
         for roof in run.roofs
         if (mean := roofs.seconds(roof.name).mean())
     ]
-
-
-def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> dict[str, dict[Bound, Ceiling]]:
-    """For each case the fastest roof of each bound that is known."""
-    measured = reached_in(run)
     known = {found.case: found.cost for found in costs}
     found: dict[str, dict[Bound, Ceiling]] = defaultdict(dict)
     for case in run.plan.shown:
