@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from statistics import median
 
+import estimates
 import numpy as np
 import pytest
 from conftest import ROOT
@@ -187,6 +188,21 @@ def test_what_the_package_says_of_bounds_is_what_was_measured() -> None:
                 assert [told[name][key] for key in ENDS] == pytest.approx(list(np.percentile(of, [5, 50, 95])))
                 assert told[name]["shapes"] == len(of)
         assert (told["machine"], told["measured"]) == (found["machine"], found["measured"])
+
+
+def test_the_script_draws_other_shapes_and_writes_its_summary(tmp_path: Path, monkeypatch, capsys) -> None:
+    shapes = [
+        (d, int(text.split("@seq_len=")[1].split("@")[0])) for d, of in estimates.drawn(50, 0).items() for text in of
+    ]
+    assert len(set(shapes)) > 45
+    assert all(256 <= d <= 4096 and 1 <= tokens <= 2048 and 16 * d * d * tokens < 6e10 for d, tokens in shapes)
+    rows = [{"bound_by": "memory" if n < 12 else "products", "quotient": 1 + n} for n in range(16)]
+    (tmp_path / "estimates.json").write_text(json.dumps({"machine": "m", "measured": "d", "shapes": rows}))
+    monkeypatch.setattr(estimates, "NEAR", tmp_path / "near.json")
+    assert estimates.main(["--summary", "--results", str(tmp_path)]) == 0
+    told = json.loads((tmp_path / "near.json").read_text())
+    assert (told["all"]["median"], told["memory"]["median"]) == (8.5, 6.5)
+    assert "products" not in told  # four are too few
 
 
 def test_how_near_such_bounds_have_been_stands_with_every_estimate(rows, on_fakes, monkeypatch) -> None:
