@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from ffnbench.report.output import OutputSink
 
 FILES = {  # of each command, in the order of the help; a file is loaded when a command of it is typed
-    "compare": "compare", "cost": "compare", "report": "compare", "block": "compare", "check": "check", "ab": "check",
-    "bisect": "check",
-    "plot": "compare", "plot-activations": "activations", "activations": "activations", "list": "tools", "env": "tools",
-    "inspect": "tools", "selftest": "tools", "schema": "tools", "history": "compare",
+    "compare": "compare", "cost": "compare", "estimate": "compare", "report": "compare", "block": "compare",
+    "check": "check", "ab": "check", "bisect": "check", "history": "compare", "plot": "compare",
+    "plot-activations": "activations", "activations": "activations", "list": "tools", "env": "tools",
+    "inspect": "tools", "selftest": "tools", "schema": "tools",
 }  # fmt: skip
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 ALL = "help_all"

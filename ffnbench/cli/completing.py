@@ -23,6 +23,7 @@ def completer(field: Field[Any]) -> Callable[[str], list[str]]:
 def names_of(field: str) -> Iterable[str]:
     """The names that there are for a field. All is loaded at TAB only."""
     from ffnbench.activations.table import ACTIVATIONS
+    from ffnbench.device.published import published
     from ffnbench.ffn.variants import GATED
     from ffnbench.ffn.width_rules import RULES
     from ffnbench.gate.decision import CHECKED
@@ -38,6 +39,7 @@ def names_of(field: str) -> Iterable[str]:
     known: dict[str, Iterable[str]] = {
         **CHOICES, "variants": forms, "variant": forms, "preset": models, "model": models,
         "activations": curves, "rule": RULES.names(), "metrics": METRIC_GROUPS, "device": DEVICES,
+        "hardware": published().names(),
         "on_unclear": ("pass", "fail"), "format": ("table", "markdown", "csv", "json", "github"), "what": LISTINGS,
         "export": EXPORTS, "tolerance": [f"{metric}=" for metric in CHECKED],
     }  # fmt: skip

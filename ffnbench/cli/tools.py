@@ -14,8 +14,9 @@ class Topic:
     """Which names."""
 
     what: str = flag(
-        "variants", "variants, keys, activations, rules, presets, dtypes or backends.", ARGUMENTS, place="WHAT"
-    )
+        "variants", "variants, keys, activations, rules, presets, dtypes, backends or hardware.", ARGUMENTS,
+        place="WHAT",
+    )  # fmt: skip
 
 
 @command(
@@ -27,13 +28,13 @@ class Topic:
 )
 def list_(topic: Topic, output: Shown) -> int:
     """Show the names there are to choose from."""
-    from ffnbench.report.tables.listing import BACKENDS, listing_view
+    from ffnbench.report.tables.listing import BACKENDS, ELSEWHERE, listing_view
 
     with sink_of(output, "list") as sink:
-        if topic.what == BACKENDS:  # what can run here is known to torch alone: a worker is asked
+        if topic.what in ELSEWHERE:
             from ffnbench import api
 
-            api.backends(sink)
+            (api.backends if topic.what == BACKENDS else api.list_hardware)(sink)
         else:
             sink.show(lambda: listing_view(topic.what))
     return 0

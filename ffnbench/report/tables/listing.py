@@ -128,7 +128,8 @@ LISTINGS: dict[str, Callable[[], list[Record]]] = {
 }
 
 
-BACKENDS = "backends"  # a list that needs a worker: api/ has it
+BACKENDS = "backends"  # of which torch alone knows what can run here: a worker is asked
+ELSEWHERE = (BACKENDS, "hardware")  # lists of what this room does not know: api/ has them
 WHAT_IT_DOES = {
     Backend.EAGER: "runs the code as it is written",
     Backend.PACKED: "gate and up in one product, gate first",
@@ -210,7 +211,7 @@ def listing_view(what: str) -> View:
     """The answer of `list`; raises FfnbenchError for what nothing is called."""
     what = {"models": "presets", "forms": "variants"}.get(what, what)
     if what not in LISTINGS:
-        known = (*LISTINGS, BACKENDS)
+        known = (*LISTINGS, *ELSEWHERE)
         raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, known, "lists: " + ", ".join(known)))
     return records_view(LISTINGS[what](), BELOW.get(what, ()))
 

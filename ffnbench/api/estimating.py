@@ -1,0 +1,43 @@
+"""The commands about machines that are not here: bounds of variants on them, and which there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ffnbench.api.preparing import NULL_SINK, prepare
+from ffnbench.device.published import hardware_in, how_near, published
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.spec import require_positive
+from ffnbench.planning.compare import as_compare
+from ffnbench.report.output import NullSink
+from ffnbench.report.tables.estimates import estimate_view, hardware_view
+from ffnbench.request import EstimateRequest
+from ffnbench.stats.estimates import Hardware, bounds_of
+
+
+def estimate(request: EstimateRequest, sink: NullSink = NULL_SINK) -> None:
+    """The least time that variants could take on machines that need not be here; nothing is measured."""
+    machines, devices = _hardware(request.hardware), require_positive("tensor_parallel", request.tensor_parallel)
+    report = prepare(as_compare(request), sink, counts=True).priced()
+    found = [
+        bounds_of(case, report.cost(case.label), machine, devices)
+        for group in report.plan.groups
+        for machine in machines
+        for case in group.cases
+    ]
+    sink.show(lambda: estimate_view(report, machines, found, how_near()))
+
+
+def _hardware(names: str) -> list[Hardware]:
+    """By names of the table, and from files of rows; each once."""
+    found: list[Hardware] = []
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        found += hardware_in(Path(name)) if name.endswith(".toml") else [published().get(name)]
+    if not found:
+        raise FfnbenchError(f"--hardware {names} names no machine", "for example --hardware h100,a100")
+    return list({one.name: one for one in found}.values())
+
+
+def list_hardware(sink: NullSink = NULL_SINK) -> None:
+    """Every machine of the table, with its source."""
+    sink.show(lambda: hardware_view(list(published())))

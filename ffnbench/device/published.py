@@ -1,0 +1,43 @@
+"""Machines that are not here: what is published of them (published.toml), or stands in a file of the user's; and how
+near such bounds were to measured times on one that was (how_near.json, which benchmarks/estimates.py writes).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ffnbench import jsonable
+from ffnbench.errors import FfnbenchError
+from ffnbench.files import content_of
+from ffnbench.names import Registry
+from ffnbench.stats.estimates import Hardware
+
+FILE, NEAR = Path(__file__).with_name("published.toml"), Path(__file__).with_name("how_near.json")
+
+
+@cache
+def published() -> Registry[Hardware]:
+    """Every machine of the table."""
+    known: Registry[Hardware] = Registry("hardware", "`ffnbench list hardware` shows all")
+    for found in hardware_in(FILE):
+        known.add(found.name, found)
+    return known
+
+
+def hardware_in(path: Path) -> list[Hardware]:
+    """The machines of a file; raises FfnbenchError for what can't be read."""
+    try:
+        data = tomllib.loads(content_of(path).decode())
+        return [jsonable.decode(Hardware, {"name": name, **dict(row)}) for name, row in data.items()]
+    except (ValueError, TypeError, RecursionError) as problem:
+        hint = "it has tables such as [mine], with keys such as tflops_float32 = 20 and gb_per_s = 300"
+        raise FfnbenchError(f"cannot read {str(path)!r}: {problem}", hint) from None
+
+
+@cache
+def how_near() -> dict[str, Any] | None:
+    """What was found of bounds and measured times; None before anybody has measured."""
+    return jsonable.parse(NEAR.read_bytes()) if NEAR.is_file() else None  # type: ignore[no-any-return]

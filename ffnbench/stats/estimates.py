@@ -1,0 +1,110 @@
+"""What is known of a machine -> the least time that a call could take on it. Pure.
+
+A call needs what ceilings.py says: FLOPs of its matrix products, and the bytes that it can't do without. Here they are
+set against the peak of its dtype and the bandwidth of memory. Of a form that is split over devices each has its part of
+d_ff, and their outputs are added by an all-reduce: in a ring each sends 2 (N - 1) / N of their bytes, in every pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.dtypes import item_bytes
+from ffnbench.ffn.spec import FFNSpec
+from ffnbench.jsonable import least
+from ffnbench.plan import Case, MatmulPrecision, Mode, NoProbe, cost_of
+from ffnbench.result import Bound
+from ffnbench.stats.ceilings import MEMORY, needed_by
+
+INSIDE = {MatmulPrecision.HIGH.value: "tf32", MatmulPrecision.MEDIUM.value: "bfloat16"}  # of float32's products
+ABOVE_ZERO = least(1e-9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """A machine, or one device of it; the head of device/published.toml explains each field. Unknown is None."""
+
+    name: str
+    tflops_float32: float | None = field(default=None, metadata=ABOVE_ZERO)
+    tflops_tf32: float | None = field(default=None, metadata=ABOVE_ZERO)
+    tflops_bfloat16: float | None = field(default=None, metadata=ABOVE_ZERO)
+    gb_per_s: float | None = field(default=None, metadata=ABOVE_ZERO)
+    source: str = ""
+    clock: str = ""
+    tflops_float16: float | None = field(default=None, metadata=ABOVE_ZERO)
+    tflops_float64: float | None = field(default=None, metadata=ABOVE_ZERO)
+    memory_gb: float | None = field(default=None, metadata=ABOVE_ZERO)
+    link_gb_per_s: float | None = field(default=None, metadata=ABOVE_ZERO)
+    link: str = ""
+    maker: str = ""
+    note: str = ""
+    address: str = ""
+    checked: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """The least seconds of a case on hardware, and of what on each device. `at_least_s` is the larger of products and
+    memory, and an all-reduce behind it; where one is not known, `unknown` says what is missing, and the other stands.
+    """
+
+    hardware: str
+    label: str
+    devices: int
+    device_weight_bytes: int | None
+    device_flops: int | None
+    device_bytes: int | None
+    flops_per_byte: float | None
+    ridge_flops_per_byte: float | None
+    products_at_least_s: float | None
+    memory_at_least_s: float | None
+    device_at_least_s: float | None
+    all_reduce_at_least_s: float | None
+    at_least_s: float | None
+    bound_by: str | None
+    unknown: str
+
+
+def bounds_of(case: Case, cost: Cost, hardware: Hardware, devices: int = 1) -> Bounds:
+    """The bounds of a case, split over so many devices. How code of the user's splits is not known."""
+    work, part = case.workload, _part(case, devices)
+    cost = cost_of(part, NoProbe()) if part and devices > 1 else cost
+    needed = needed_by(part, cost) if part and not cost.failed else None
+    flops, size = (needed.flops, needed.bytes) if needed else (None, None)
+    path = INSIDE.get(work.matmul_precision, work.dtype) if work.dtype == "float32" else work.dtype
+    tera, giga, link = getattr(hardware, f"tflops_{path}"), hardware.gb_per_s, hardware.link_gb_per_s
+    products = flops / (tera * 1e12) if flops is not None and tera else None
+    memory = size / (giga * 1e9) if size is not None and giga else None
+    known = [seconds for seconds in (products, memory) if seconds is not None]
+    output = work.tokens * case.ffn.d_model * item_bytes(work.dtype) * (2 if work.mode == Mode.TRAIN.value else 1)
+    ring = 2 * (devices - 1) / devices * output / (link * 1e9) if link else 0.0 if devices == 1 else None
+    lacks = {
+        "split of your own code": part is None, "counts": flops is None, f"peak of {path}": not tera,
+        "memory bandwidth": not giga, "link bandwidth": ring is None,
+    }  # fmt: skip
+    return Bounds(
+        hardware=hardware.name, label=case.label, devices=devices, device_flops=flops, device_bytes=size,
+        device_weight_bytes=cost.weight_bytes if needed else None,
+        flops_per_byte=flops / size if flops is not None and size else None,
+        ridge_flops_per_byte=1e3 * tera / giga if tera and giga else None,
+        products_at_least_s=products, memory_at_least_s=memory, device_at_least_s=max(known, default=None),
+        all_reduce_at_least_s=ring, at_least_s=max(known) + ring if known and ring is not None else None,
+        bound_by=None if products is None or memory is None else Bound.PRODUCTS.value if products > memory else MEMORY,
+        unknown=next((what for what, missing in lacks.items() if missing), ""),
+    )  # fmt: skip
+
+
+def _part(case: Case, devices: int) -> Case | None:
+    """What the device with the largest part of d_ff runs; what has no d_ff (router, output gate) each has whole."""
+    spec = case.ffn
+    if devices == 1 or not isinstance(spec, FFNSpec):
+        return case if devices == 1 else None
+    if devices > spec.d_ff:
+        raise FfnbenchError(
+            f"{case.label} has a d_ff of {spec.d_ff:,}: {devices:,} devices can't share it",
+            f"--tensor-parallel {spec.d_ff} is the most",
+        )
+    moe = spec.moe and replace(spec.moe, shared_d_ff=-(-spec.moe.shared_d_ff // devices))
+    return replace(case, ffn=replace(spec, d_ff=-(-spec.d_ff // devices), moe=moe))

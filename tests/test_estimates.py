@@ -1,0 +1,225 @@
+"""Bounds on machines that are not here, held against units and clocks, sums by hand, and numpy."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from statistics import median
+
+import estimates
+import numpy as np
+import pytest
+from conftest import ROOT
+from estimates import FEWEST, figures_of, spread_of
+
+from ffnbench.device.published import NEAR, published
+from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.report.files.store import load
+
+ENDS = ("low", "median", "high")
+RUNS = ROOT / "results" / "amd-epyc-2cpu"
+UNITS = {  # whitepapers: units x FLOPs of one a cycle x GHz
+    "h100": ("bfloat16", 132 * 4096 * 1.83), "h100-pcie": ("bfloat16", 114 * 4096 * 1.62),
+    "a100": ("bfloat16", 108 * 2048 * 1.41), "a100-40gb": ("tf32", 108 * 1024 * 1.41),
+    "l40s": ("bfloat16", 142 * 1024 * 2.52), "l4": ("float32", 58 * 256 * 2.04),
+    "rtx-4090": ("float16", 128 * 1024 * 2.52), "mi300x": ("float16", 304 * 2048 * 2.1),
+    "mi250x": ("float16", 220 * 1024 * 1.7), "epyc-9654": ("float32", 96 * 2 * 8 * 2 * 3.7),
+    "xeon-8480": ("float32", 56 * 2 * 16 * 2 * 3.8),
+}  # fmt: skip
+BUS = {  # bits of the bus x GT/s / 8
+    "h100": 5120 * 5.23 / 8, "h200": 6144 * 6.25 / 8, "a100": 5120 * 3.186 / 8, "a100-40gb": 5120 * 2.43 / 8,
+    "l40s": 384 * 18 / 8, "l4": 192 * 12.5 / 8, "rtx-4090": 384 * 21 / 8, "mi300x": 8192 * 5.2 / 8,
+    "mi250x": 8192 * 3.2 / 8, "epyc-9654": 12 * 64 * 4.8 / 8, "xeon-8480": 8 * 64 * 4.8 / 8,
+}  # fmt: skip
+
+
+@pytest.fixture
+def rows(on_fakes):
+    """The records of an estimate."""
+
+    def found(line: str) -> list[dict]:
+        code, out, err = on_fakes(f"estimate {line} -f json")
+        assert code == 0, err
+        return json.loads(out)
+
+    return found
+
+
+def peak(name: str, dtype: str) -> float | None:
+    tera = getattr(published().get(name), f"tflops_{dtype}")
+    return tera and tera * 1e12
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_a_published_peak_is_that_of_its_units_and_its_clock(name: str) -> None:
+    dtype, giga = UNITS[name]
+    assert peak(name, dtype) == pytest.approx(giga * 1e9, rel=0.02)
+
+
+@pytest.mark.parametrize("name", BUS)
+def test_a_published_bandwidth_is_that_of_its_bus(name: str) -> None:
+    assert published().get(name).gb_per_s == pytest.approx(BUS[name], rel=0.02)
+
+
+def test_every_machine_has_a_source_and_narrower_dtypes_are_no_slower() -> None:
+    for machine in published():
+        assert machine.source
+        assert machine.address.startswith("https://")
+        assert machine.clock
+        peaks = [peak(machine.name, path) for path in ("float64", "float32", "tf32", "bfloat16")]
+        known = [peak for peak in peaks if peak]
+        assert known == sorted(known)
+        assert all(hasattr(machine, f"tflops_{dtype.name}") for dtype in DTYPES)
+
+
+def test_bounds_are_those_found_by_hand(rows) -> None:
+    """Llama 3 8B's FFN has 3 x 4,096 x 14,336 weights; an A100 reads 2,039 GB/s and adds 312 TFLOP/s."""
+    weights = 3 * 4096 * 14336
+    one, many = rows("preset --preset llama3-8b --hardware a100 --dtype bf16 --seq-len 1,4096")
+    assert one["at_least_s"] == pytest.approx((2 * weights + 2 * 2 * 4096) / 2039e9)
+    assert (one["bound_by"], one["all_reduce_at_least_s"]) == ("memory", 0)
+    assert many["at_least_s"] == pytest.approx(2 * weights * 4096 / 312e12)
+    assert many["bound_by"] == "products"
+    assert many["ridge_flops_per_byte"] == pytest.approx(312e12 / 2039e9)
+    assert many["flops_per_byte"] == pytest.approx(2 * weights * 4096 / (2 * weights + 2 * 4096 * 4096 * 2))
+    (train,) = rows("preset --preset llama3-8b --hardware a100 --dtype bf16 --seq-len 4096 --mode train")
+    assert train["at_least_s"] == pytest.approx(3 * many["at_least_s"])
+
+
+def test_tf32_is_for_float32_that_may_be_less_exact(rows) -> None:
+    exact, tf32 = rows("relu,fast=relu@matmul_precision=high --hardware h100 --d-model 4096 --seq-len 4096")
+    assert exact["products_at_least_s"] / tf32["products_at_least_s"] == pytest.approx(494.7 / 67)
+    assert tf32["ratio_of_bounds"] == pytest.approx(tf32["at_least_s"] / exact["at_least_s"])
+
+
+def test_devices_share_weights_and_flops_and_a_ring_adds_their_outputs(rows) -> None:
+    """All of a ring send 2 (N - 1) / N of 1,024 tokens x 4,096 x 2 bytes, in each direction of the call once."""
+    line = "swiglu --d-model 4096 --d-ff 14336 --hardware h100 --dtype bf16 --seq-len 1024"
+    (one,), (eight,) = rows(line), rows(f"{line} --tensor-parallel 8")
+    (train,) = rows(f"{line} --tp 8 --mode train")
+    assert 8 * eight["device_weight_bytes"] == one["device_weight_bytes"] == 3 * 4096 * 14336 * 2
+    assert 8 * eight["device_flops"] == one["device_flops"]
+    ring = 2 * 7 / 8 * 1024 * 4096 * 2 / 450e9
+    assert eight["all_reduce_at_least_s"] == pytest.approx(ring)
+    assert train["all_reduce_at_least_s"] == pytest.approx(2 * ring)
+    assert eight["at_least_s"] == pytest.approx(one["device_at_least_s"] / 8 + ring, rel=0.01)
+    (experts,) = rows("swiglu@moe=8x2 --d-model 512 --d-ff 1024 --match none --tp 4 --hardware h100")
+    assert experts["device_weight_bytes"] == 4 * (8 * 3 * 512 * 256 + 8 * 512)  # each has the router
+
+
+def test_every_output_says_that_these_are_bounds(on_fakes) -> None:
+    line = "estimate relu,swiglu --hardware h100,a100 --tp 2"
+    for shown in ("table", "markdown"):
+        out = on_fakes(f"{line} -f {shown}")[1]
+        assert "not measurements" in out
+        assert "≥" in out
+        assert "bound ratio" in out
+    seconds = [key for key in next(csv.reader(io.StringIO(on_fakes(f"{line} -f csv")[1]))) if key.endswith("_s")]
+    assert seconds
+    assert all(key.endswith("at_least_s") for key in seconds)
+
+
+def test_what_is_not_known_is_told_in_its_row(rows, on_fakes) -> None:
+    (row,) = rows("relu --hardware epyc-9654 --dtype float16")
+    assert (row["bound_by"], row["unknown"], row["products_at_least_s"]) == (None, "peak of float16", None)
+    assert row["at_least_s"] == row["memory_at_least_s"] > 0
+    (row,) = rows("relu --hardware epyc-9654 --tp 2")
+    assert (row["at_least_s"], row["unknown"]) == (None, "link bandwidth")
+    out = on_fakes("estimate relu --d-model 64 --d-ff 100 --hardware h100 --tp 8")[1]
+    assert "8 devices do not divide the d_ff of relu 100" in " ".join(out.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("--hardware h1000", "did you mean 'h100'"),
+        ("relu --d-model 64 --tp 257 --hardware h100", "257 devices can't share it"),
+        ("--tensor-parallel 0", "positive integer"),
+        ("--hardware ,", "names no machine"),
+        ("--hardware none.toml", "cannot read 'none.toml'"),
+        ("--hardware bad.toml", "unknown field 'tflops'"),
+        ("--hardware zero.toml", "at least"),
+        ("--hardware text.toml", "cannot read 'text.toml'"),
+        ("--hardware empty.toml", "names no machine"),
+    ],
+)
+def test_a_mistake_is_one_line_and_a_hint(line: str, told: str, on_fakes, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in {"bad": "[a]\ntflops = 3", "zero": "[a]\ngb_per_s = 0", "text": "{", "empty": ""}.items():
+        Path(f"{name}.toml").write_text(text)
+    code, out, err = on_fakes(f"estimate {line}")
+    assert (code, out) == (2, "")
+    assert told in err
+    assert err.count("error:") == err.count("hint:") == 1
+
+
+def test_rows_of_your_own_are_machines(rows, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text("[mine]\ntflops_float32 = 2\ngb_per_s = 100\n")
+    (mine,) = rows("relu --d-model 2048 --seq-len 2048 --hardware mine.toml")
+    assert mine["products_at_least_s"] == pytest.approx(2 * 8 * 2048**2 * 2048 / 2e12)
+
+
+def test_a_run_tells_the_ceilings_of_its_machine() -> None:
+    run = json.loads((RUNS / "swiglu-4096-0001.json").read_text())
+    samples: dict[str, list[float]] = {}
+    for one in run["samples"]:
+        samples.setdefault(one["case"], []).append(one["value"])
+    rates = {roof["name"]: roof["amount"] / median(samples[roof["name"]]) for roof in run["roofs"]}
+    found = figures_of(load(RUNS / "swiglu-4096-0001.json"))
+    assert found["tflops_float32"] == pytest.approx(max(rates.values()) / 1e12, rel=0.05)
+    assert found["gb_per_s"] == pytest.approx(max(rates[name] for name in rates if "sum" in name) / 1e9, rel=0.05)
+
+
+def test_what_the_package_says_of_bounds_is_what_was_measured() -> None:
+    values = list(np.random.default_rng(0).lognormal(size=50))
+    spread = spread_of(values)
+    assert [spread[key] for key in ENDS] == pytest.approx(list(np.percentile(values, [5, 50, 95])))
+    measured = RUNS / "estimates.json"
+    assert measured.is_file() == NEAR.is_file()
+    if NEAR.is_file():
+        told, found = json.loads(NEAR.read_text()), json.loads(measured.read_text())
+        for name in ("all", "products", "memory"):
+            of = [s["measured_s"] / s["at_least_s"] for s in found["shapes"] if name in ("all", s["bound_by"])]
+            assert (name in told) == (len(of) >= FEWEST)
+            if name in told:
+                assert [told[name][key] for key in ENDS] == pytest.approx(list(np.percentile(of, [5, 50, 95])))
+                assert told[name]["shapes"] == len(of)
+        assert (told["machine"], told["measured"]) == (found["machine"], found["measured"])
+
+
+def test_the_script_draws_other_shapes_and_writes_its_summary(tmp_path: Path, monkeypatch, capsys) -> None:
+    shapes = [
+        (d, int(text.split("@seq_len=")[1].split("@")[0])) for d, of in estimates.drawn(50, 0).items() for text in of
+    ]
+    assert len(set(shapes)) > 45
+    assert all(256 <= d <= 4096 and 1 <= tokens <= 2048 and 16 * d * d * tokens < 6e10 for d, tokens in shapes)
+    rows = [{"bound_by": "memory" if n < 12 else "products", "quotient": 1 + n} for n in range(16)]
+    (tmp_path / "estimates.json").write_text(json.dumps({"machine": "m", "measured": "d", "shapes": rows}))
+    monkeypatch.setattr(estimates, "NEAR", tmp_path / "near.json")
+    assert estimates.main(["--summary", "--results", str(tmp_path)]) == 0
+    told = json.loads((tmp_path / "near.json").read_text())
+    assert (told["all"]["median"], told["memory"]["median"]) == (8.5, 6.5)
+    assert "products" not in told  # four are too few
+
+
+def test_how_near_such_bounds_have_been_stands_with_every_estimate(rows, on_fakes, monkeypatch) -> None:
+    memory, every = ({"shapes": n, "median": n / 10, "low": 1.0, "high": 5.0} for n in (20, 50))
+    near = {"machine": "2 CPUs", "measured": "2026-01-02", "all": every, "memory": memory}
+    monkeypatch.setattr("ffnbench.api.estimating.how_near", lambda: near)
+    line = "relu --d-model 4096 --seq-len 1,4096"
+    out = " ".join(on_fakes(f"estimate {line}")[1].split())
+    assert "on 2 CPUs, 2026-01-02, 50 measured shapes took 5.0x [1.0, 5.0] their bound (memory 2.0x [1.0, 5.0])" in out
+    few, many = rows(line)
+    assert (few["bound_by"], few["elsewhere_measured_over_bound"], few["elsewhere_high"]) == ("memory", 2, 5)
+    assert (many["bound_by"], many["elsewhere_measured_over_bound"], many["elsewhere"]) == ("products", 5, "2 CPUs")
+
+
+def test_the_list_tells_every_machine_with_its_source(on_fakes) -> None:
+    code, out, _ = on_fakes("list hardware --json")
+    listed = json.loads(out)
+    assert code == 0
+    assert {"h100", "mi300x", "epyc-9654"} <= {row["name"] for row in listed}
+    assert all(row["source"] and row["address"] for row in listed)
