@@ -37,7 +37,9 @@ class Verdict(Enum):
 
 
 class FailureKind(Enum):
-    """Why a case has no numbers. SUSPECT: numbers that can't be true, or are another function's."""
+    """Why a case has no numbers. SUSPECT: numbers that can't be true, or are another function's. LOST: the job that was
+    to measure it has ended without a result.
+    """
 
     OOM = "oom"
     UNSUPPORTED = "unsupported"
@@ -46,6 +48,7 @@ class FailureKind(Enum):
     MISMATCH = "mismatch"
     RECOMPILED = "recompiled"
     SUSPECT = "suspect"
+    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, Kind, Plan
-from ffnbench.result import Judged, Report, Verdict
+from ffnbench.result import FailureKind, Judged, Report, Verdict
 from ffnbench.stats.rounds import table_of
 
 LOOKS = 2  # after which a cell may be decided: the cells that the first visit leaves undecided have another
@@ -34,22 +34,23 @@ def cells_of(plan: Plan) -> tuple[Plan, ...]:
 
 def whole(found: R, cells: Sequence[Plan]) -> R:
     """A part of these cells without those of which something that has not failed was not measured by enough workers, or
-    not judged where anything was.
+    not judged where anything was, and without those whose job was lost.
     """
     there = {case.label for case in found.plan.cases}
     sampled, judged = ({one.case for one in many} for many in (found.samples, found.judged))
     alive, rounds = there - {failure.case for failure in found.failures}, table_of(found).rounds
+    lost = {failure.case for failure in found.failures if failure.kind is FailureKind.LOST}
 
     def is_whole(cell: Plan) -> bool:
         here = {case.label for case in cell.cases} & alive
         timed = "latency" not in cell.metrics or all(
             len(rounds.get(label, ())) >= cell.protocol.workers for label in here
         )
-        return cell.reference in there and here <= sampled and timed and (not judged or here <= judged)
+        return cell.reference in there - lost and here <= sampled and timed and (not judged or here <= judged)
 
     kept = {case.label for cell in cells if is_whole(cell) for case in cell.cases}
     plan = replace(found.plan, cases=tuple(case for case in found.plan.cases if case.label in kept))
-    return replace(restricted(found, plan), interrupted=False)
+    return replace(restricted(found, plan), interrupted=False, stopped="")
 
 
 def restricted(found: R, plan: Plan) -> R:
