@@ -98,7 +98,7 @@ def measure(prepared: Prepared, sink: OutputSink) -> ShownReport:
     refuse_short(plan)
     if isinstance(plan.request, Apart) and plan.request.runs > 1:
         raise FfnbenchError("--runs is of one machine, and jobs may have several", "leave --runs out")
-    cluster = Cluster(place.on, _fields(place.fields), plan)
+    cluster = Cluster(place.on, fields_of(place.fields), plan)
     if place.folder.exists() and not sink.resumes:
         hint = f"add --resume: it takes them up; or forget them: rm -r {shlex.quote(str(place.folder))}"
         raise FfnbenchError(f"{str(place.folder)!r} holds jobs of a run that has not ended", hint)
@@ -121,7 +121,7 @@ def _held(folder: Path) -> Iterator[None]:
         yield
 
 
-def _fields(texts: tuple[str, ...]) -> dict[str, Any]:
+def fields_of(texts: tuple[str, ...]) -> dict[str, Any]:
     """`partition=gpu,gpus_per_node=1` as submitit takes it: a value is JSON, or a text. Raises FfnbenchError."""
     found: dict[str, Any] = {}
     for part in (part for text in texts for part in re.split(r",(?=\w+=)", text)):
@@ -183,6 +183,7 @@ class Cluster:
             "cpus_per_task": max(case.workload.threads for case in self.plan.cases),
         }  # fmt: skip
         asked |= {name: value for name, value in self.fields.items() if name not in OF_EXECUTOR}
+        asked["exclusive"] = asked["exclusive"] or None  # false would be typed as it is
         if (cpus := asked["cpus_per_task"]) is not None:
             asked.setdefault("srun_args", [f"--cpus-per-task={cpus}"])
         return asked
