@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import json
-import os
 import pickle
 import shutil
-import signal
-import socket
-import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, ffnbench
 
 from ffnbench.api import jobs
 from ffnbench.metrics import METRICS

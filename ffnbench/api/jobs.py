@@ -174,12 +174,12 @@ class Cluster:
     @cached_property
     def _asked(self) -> dict[str, Any]:
         """Fields of a job on SLURM: an exclusive node and the CPUs of the plan's threads, where nothing else is said.
-        A step has the CPUs that it asks for itself.
+        A step has the CPUs that it asks for itself, and in a whole node as many tasks as have room, if it asks for none.
         """
         budget_s = self.plan.protocol.budget_s
         minutes = UNKNOWN_MIN if budget_s is None else STARTS_MIN + math.ceil(2 * self.share_s / 60)
         asked: dict[str, Any] = {
-            "job_name": "ffnbench", "exclusive": True, "time": minutes,
+            "job_name": "ffnbench", "exclusive": True, "time": minutes, "ntasks_per_node": 1,
             "cpus_per_task": max(case.workload.threads for case in self.plan.cases),
         }  # fmt: skip
         asked |= {name: value for name, value in self.fields.items() if name not in OF_EXECUTOR}

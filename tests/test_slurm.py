@@ -1,0 +1,172 @@
+"""A SLURM of one node, started for these tests alone, and submitit's local executor: jobs that really measure."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from test_jobs import exact
+
+from ffnbench.report.files.store import load
+from ffnbench.result import FailureKind
+
+pytestmark = pytest.mark.slow
+NEEDED = ("slurmctld", "slurmd", "munged", "munge", "squeue")
+CONF = """
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmdPort={ports[1]}
+AuthType=auth/munge
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/ctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/ctld.log
+SlurmdLogFile={folder}/slurmd.log
+ReturnToService=2
+KillWait=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
+PartitionName=debug Nodes={host} Default=YES MaxTime=INFINITE State=UP
+"""
+SWEEP = [
+    "compare", "relu", "swiglu", "--d-model", "32,48,64,80", "--seq-len", "1,2,4,8,16,32", "--threads", "1",
+    "--metrics", "memory,sparsity", "--workers", "3", "--rounds", "2", "-q",
+]  # fmt: skip
+GROUPS = 4 * 6
+
+
+def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "this took too long"
+        time.sleep(0.2)
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A SLURM of this machine, in a folder of its own, on ports of its own."""
+    if os.getuid() or (missing := [one for one in NEEDED if shutil.which(one) is None]):
+        pytest.skip("needs root" if os.getuid() else f"{missing[0]} is not installed: apt-get install slurm-wlm munge")
+    folder = tmp_path / "slurm"
+    for one in (folder / "state", folder / "spool", Path("/run/munge")):
+        one.mkdir(parents=True, exist_ok=True)
+    shutil.chown("/run/munge", "munge")
+    started = []
+    if subprocess.run(["munge", "-n"], capture_output=True, check=False).returncode:
+        started.append(subprocess.Popen(["munged", "--foreground"], user="munge", stderr=subprocess.DEVNULL))
+        until(lambda: not subprocess.run(["munge", "-n"], capture_output=True, check=False).returncode)
+    with socket.socket() as one, socket.socket() as other:
+        one.bind(("127.0.0.1", 0)), other.bind(("127.0.0.1", 0))
+        ports = one.getsockname()[1], other.getsockname()[1]
+    host = socket.gethostname().partition(".")[0]
+    text = CONF.format(host=host, ports=ports, folder=folder, cpus=os.cpu_count())
+    (folder / "slurm.conf").write_text(text)
+    monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
+    for name in ("slurmctld", "slurmd"):
+        with (folder / f"{name}.out").open("w") as out:
+            started.append(subprocess.Popen([name, "-D"], stdout=out, stderr=out))
+    try:
+        until(lambda: b"idle" in subprocess.run(["sinfo", "-h"], capture_output=True, check=False).stdout)
+        yield folder
+    finally:
+        subprocess.run(["scancel", "--user=root"], check=False)
+        until(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, check=False).stdout)
+        for process in reversed(started):
+            process.terminate()
+            process.wait(30)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
+    """The command in a process of its own; no other run on this machine is waited for."""
+    (tmp_path / "tmp").mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")}
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "ffnbench", *words], cwd=tmp_path, env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+    return start
+
+
+def results(folder: Path) -> list[Path]:
+    return sorted(folder.glob("all.json.jobs/*/*_result.pkl"))
+
+
+def running(folder: Path, on: str) -> str:
+    """The number of a job that has begun, and has no result."""
+    logs = sorted(folder.glob("all.json.jobs/*/*_0_log.err"), key=lambda path: path.stat().st_mtime)
+    numbers = [
+        log.name.partition("_")[0]
+        for log in logs
+        if not log.with_name(log.name.replace("log.err", "result.pkl")).exists()
+    ]
+    if on == "slurm":
+        told = subprocess.run(["squeue", "-h", "-t", "R", "-o", "%A"], capture_output=True, text=True, check=True)
+        numbers = [number for number in numbers if number in told.stdout.split()]
+    return numbers[-1] if numbers else ""
+
+
+def pid_of(job: str) -> list[int]:
+    """The processes that measure a job on SLURM."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            words = path.with_name("cmdline").read_bytes()
+            if b"submitit.core._submit" in words and f"SLURM_JOB_ID={job}\0".encode() in path.read_bytes() + b"\0":
+                found.append(int(path.parent.name))
+        except OSError:
+            pass
+    return [pid for pid in found if b"srun" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def begun(folder: Path, on: str) -> str:
+    until(lambda: running(folder, on), 120)
+    return running(folder, on)
+
+
+@pytest.mark.slurm
+def test_nothing_is_lost_or_doubled_on_slurm(run, slurm: Path, tmp_path: Path) -> None:
+    _, err = (whole := run(*SWEEP, "-o", "one.json")).communicate()
+    assert whole.returncode == 0, err
+    on = ("--on", "slurm", "--slurm", "max_num_timeout=0,time=1,signal_delay_s=50", "-o", "all.json")
+    parent = run(*SWEEP, *on)
+    until(lambda: results(tmp_path), 120)
+    subprocess.run(["scancel", "--signal=KILL", killed := begun(tmp_path, "slurm")], check=True)
+    until(lambda: running(tmp_path, "slurm") not in ("", killed), 120)
+    subprocess.run(["scancel", cancelled := begun(tmp_path, "slurm")], check=True)
+    parent.kill()
+    parent.communicate()
+    until(lambda: running(tmp_path, "slurm") not in ("", killed, cancelled), 120)
+    late = begun(tmp_path, "slurm")  # SLURM tells a job that its time is over by this signal
+    subprocess.run(["scancel", "--signal=USR2", late], check=True)
+    first = run(*SWEEP, *on, "--resume")
+    _, err = first.communicate()
+    lost = {one.case.partition("@")[2] for one in load(tmp_path / "all.json").failures if one.kind is FailureKind.LOST}
+    assert (first.returncode, len(lost)) == (3, 1), err  # the late one: the others were lost before it began
+    _, err = (second := run(*SWEEP, *on, "--resume")).communicate()
+    assert second.returncode == 0, err
+    found, one = load(tmp_path / "all.json"), load(tmp_path / "one.json")
+    assert not found.failures
+    assert exact(found) == exact(one)
+    assert len(found.samples) == len(one.samples)
+    assert not (tmp_path / "all.json.jobs").exists()
