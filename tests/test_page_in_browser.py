@@ -15,6 +15,7 @@ import ffnbench
 from ffnbench.report.page.page import page_of
 from ffnbench.report.tables.table import EXTRA, Cell, Column, TextTable
 
+WebDriverWait = pytest.importorskip("selenium.webdriver.support.ui").WebDriverWait
 webdriver, axe = pytest.importorskip("selenium.webdriver"), pytest.importorskip("axe_core_python")
 pytestmark = pytest.mark.browser
 SAVED = ROOT / "results" / "amd-epyc-2cpu"
@@ -47,6 +48,9 @@ class Browser:
             "const done = arguments[0];"
             "const look = () => ('ready' in document.body.dataset ? done() : setTimeout(look, 5)); look()"
         )
+
+    def wait(self, condition: str) -> None:
+        WebDriverWait(self.driver, 10).until(lambda _: self.run(f"return {condition}"))
 
     def run(self, script: str, *values: object) -> object:
         return self.driver.execute_script(script, *values)
@@ -89,6 +93,7 @@ def test_it_sorts_filters_and_chooses_columns(browser: Browser, page) -> None:
     heading = browser.find("th:nth-of-type(4) .dt-column-order")
     for down in (False, True):
         heading.click()
+        browser.wait(f"document.querySelector('th[aria-sort={'descending' if down else 'ascending'}]') !== null")
         latency = [float(text.replace(",", "")) for text in browser.column("latency (us)")]
         assert latency == sorted(latency, reverse=down)
         assert len(set(latency)) > 30

@@ -24,7 +24,7 @@ from ffnbench.result import Bound, Comparison, Estimate, Judged, Report, Roof, S
 from ffnbench.stats.ceilings import Needed, needed_by
 from ffnbench.stats.pairs import unbeaten
 from ffnbench.stats.rounds import Row as Rounds
-from ffnbench.stats.rounds import table_of
+from ffnbench.stats.rounds import Table, table_of
 from ffnbench.stats.verdict import launch_bound
 
 
@@ -34,7 +34,7 @@ class CaseRow:
 
     report: Report
     case: Case
-    rounds: Rounds
+    table: Table
     unbeaten: bool | None = None
 
     @property
@@ -62,6 +62,12 @@ class CaseRow:
     @property
     def needed(self) -> Needed:
         return needed_by(self.case, self.cost)
+
+    @property
+    def rounds(self) -> Rounds | None:
+        """Those of its ratio, or of its seconds; None where none was made."""
+        found = self.table.row(self.case.label)
+        return found if found.rounds else None
 
     @property
     def comparison(self) -> Comparison | None:
@@ -161,7 +167,9 @@ def _bound_by(row: CaseRow) -> str | None:
     return ((roof.level if roof.bound is Bound.BYTES else "") or roof.bound.value) if roof else None
 
 
-CASE, WORK, FORM, EXPERTS, COST, COUNTS = map(attrgetter, ("case", "work", "form", "experts", "cost", "counts"))
+CASE, WORK, FORM, EXPERTS, COST, COUNTS, ROUNDS = map(
+    attrgetter, ("case", "work", "form", "experts", "cost", "counts", "rounds")
+)
 COLUMNS: Columns = {
     **_parts(CASE, "label", "variant"),
     **_parts(lambda row: row.case.ffn, "d_model", "d_ff"),
@@ -199,8 +207,8 @@ COLUMNS: Columns = {
     "experts_hit": lambda row: row.value("experts_hit"),
     **_parts(COST, "weight_bytes_touched"),
     **_seconds(COMPILE),
-    "clean_rounds": lambda row: row.rounds.clean_rounds if row.rounds.rounds else None,
-    "made_rounds": lambda row: row.rounds.rounds or None,
+    "clean_rounds": _Part(ROUNDS, "clean_rounds"),
+    "made_rounds": _Part(ROUNDS, "rounds"),
     "waited_share": _waited,
     "flops_per_s": lambda row: _per_second(row, row.needed.flops),
     "bytes_per_s": lambda row: _per_second(row, row.needed.bytes),
@@ -243,18 +251,15 @@ def case_records(report: Report, keys: Iterable[str] = COLUMNS) -> list[Record]:
     """One flat record a case that is shown, with these columns: the contract of the CSV. New ones come at the end."""
     if keys is COLUMNS and (known := vars(report).get(RECORDS)) is not None:  # of the table, and then of a file
         return list(known)
-    table, keys_ = table_of(report), tuple(keys)
-    best = unbeaten(report) if "unbeaten" in keys_ else {}
-    rows = (
-        CaseRow(report=report, case=case, rounds=table.row(case.label), unbeaten=best.get(case.label))
-        for case in report.plan.shown
-    )
+    table, blank = table_of(report), dict.fromkeys(keys)
+    best = unbeaten(report) if "unbeaten" in blank else {}
+    rows = (CaseRow(report=report, case=case, table=table, unbeaten=best.get(case.label)) for case in report.plan.shown)
     counted = report.environment is None and not report.samples
-    wanted = [(key, COLUMNS[key]) for key in keys_ if not (counted and key in OF_SAMPLES)]
+    wanted = [(key, COLUMNS[key]) for key in blank if not (counted and key in OF_SAMPLES)]
     found = []
     for row in rows:
         wholes: dict[Callable[[CaseRow], object], object] = {}  # of several columns, found once
-        record: Record = dict.fromkeys(keys_)
+        record: Record = blank.copy()
         for key, column in wanted:
             if isinstance(column, _Part):
                 if column.of not in wholes:
