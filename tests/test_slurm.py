@@ -97,11 +97,11 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def run(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     """The command in a process of its own; no other run on this machine is waited for."""
     (tmp_path / "tmp").mkdir()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")}
 
     def start(*words: str) -> subprocess.Popen[str]:
+        here = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")}
         return subprocess.Popen(
-            [sys.executable, "-m", "ffnbench", *words], cwd=tmp_path, env=environment, text=True,
+            [sys.executable, "-m", "ffnbench", *words], cwd=tmp_path, env={**os.environ, **here}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
 
@@ -150,7 +150,8 @@ def test_nothing_is_lost_or_doubled_on_slurm(run, slurm: Path, tmp_path: Path) -
     assert whole.returncode == 0, err
     on = ("--on", "slurm", "--slurm", "max_num_timeout=0,time=1,signal_delay_s=50", "-o", "all.json")
     parent = run(*SWEEP, *on)
-    until(lambda: results(tmp_path), 120)
+    until(lambda: results(tmp_path) or parent.poll() is not None, 120)
+    assert parent.poll() is None, parent.communicate()
     subprocess.run(["scancel", "--signal=KILL", killed := begun(tmp_path, "slurm")], check=True)
     until(lambda: running(tmp_path, "slurm") not in ("", killed), 120)
     subprocess.run(["scancel", cancelled := begun(tmp_path, "slurm")], check=True)

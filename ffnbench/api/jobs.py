@@ -33,7 +33,7 @@ from ffnbench.files import locked
 from ffnbench.plan import Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.files.store import report_text
-from ffnbench.report.output import NullSink, OutputSink
+from ffnbench.report.output import NullSink, OutputSink, say
 from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.request import Apart
 from ffnbench.result import Failure, FailureKind, Progress, Report
@@ -174,7 +174,7 @@ class Cluster:
     @cached_property
     def _asked(self) -> dict[str, Any]:
         """Fields of a job on SLURM: an exclusive node and the CPUs of the plan's threads, where nothing else is said.
-        A step has the CPUs that it asks for itself, and in a whole node as many tasks as have room, if it asks for none.
+        A step has the CPUs that it asks for itself, and as many tasks as a whole node has room for, unless it says.
         """
         budget_s = self.plan.protocol.budget_s
         minutes = UNKNOWN_MIN if budget_s is None else STARTS_MIN + math.ceil(2 * self.share_s / 60)
@@ -339,7 +339,7 @@ class Jobs(Sweep):
         numbers = " ".join(job.job_id for job in self.jobs.values())
         if numbers:
             end = "scancel" if self.cluster.on == SLURM else "kill"
-            self.sink.tell(f"jobs go on: the same command with --resume takes them up; {end} {numbers} ends them")
+            say(f"jobs go on: the same command with --resume takes them up; {end} {numbers} ends them")
 
 
 def _succeeded(job: Any) -> bool:
