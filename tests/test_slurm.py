@@ -148,7 +148,7 @@ def begun(folder: Path, on: str) -> str:
 def test_nothing_is_lost_or_doubled_on_slurm(run, slurm: Path, tmp_path: Path) -> None:
     _, err = (whole := run(*SWEEP, "-o", "one.json")).communicate()
     assert whole.returncode == 0, err
-    on = ("--on", "slurm", "--slurm", "max_num_timeout=0,time=1,signal_delay_s=50", "-o", "all.json")
+    on = ("--on", "slurm", "--slurm", "max_num_timeout=0,time=5", "-o", "all.json")
     parent = run(*SWEEP, *on)
     until(lambda: results(tmp_path) or parent.poll() is not None, 120)
     assert parent.poll() is None, parent.communicate()

@@ -104,7 +104,7 @@ def measure(prepared: Prepared, sink: OutputSink) -> ShownReport:
         raise FfnbenchError(f"{str(place.folder)!r} holds jobs of a run that has not ended", hint)
     cluster.executor(place.folder)  # what it does not know is told before anything is submitted
     with _held(place.folder):
-        found = Jobs(prepared, sink, None, sink.before(), cluster=cluster, folder=place.folder).measure()
+        found = SweepOfJobs(prepared, sink, None, sink.before(), cluster=cluster, folder=place.folder).measure()
     if not found.interrupted and not found.stopped:
         sink.spent(place.folder)
     return with_figures(found)
@@ -238,7 +238,7 @@ def _runs(number: str, folder: Path) -> bool:
 
 
 @dataclass(slots=True)
-class Jobs(Sweep):
+class SweepOfJobs(Sweep):
     """A sweep whose cells are jobs. Each is visited once: nobody can say when machines have time left."""
 
     cluster: Cluster = field(kw_only=True)

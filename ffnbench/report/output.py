@@ -96,7 +96,7 @@ class OneOfSeveral(NullSink):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class JobPlace:
     """Where jobs run: on one of PLACES, with these fields; their folder stands beside the file that they end in."""
 
     on: str
@@ -140,7 +140,7 @@ class OutputSink(NullSink):
         self._lost = True  # what was measured, as long as it stands in no file
         self.code = 0
 
-    def _placed(self, on: str, fields: tuple[str, ...]) -> Place | None:
+    def _placed(self, on: str, fields: tuple[str, ...]) -> JobPlace | None:
         """Where jobs run, if they are asked for; raises FfnbenchError where that can't be."""
         if fields and on != PLACES[0]:
             raise FfnbenchError("--slurm is of jobs on SLURM", "add --on slurm")
@@ -151,7 +151,7 @@ class OutputSink(NullSink):
         if beside is None:
             told = f"--on {on} keeps its jobs beside the file of -o that holds the run, and none is named"
             raise FfnbenchError(told, "add -o sweep.json")
-        return Place(on, fields, beside.absolute().with_name(f"{beside.name}.jobs"))
+        return JobPlace(on, fields, beside.absolute().with_name(f"{beside.name}.jobs"))
 
     def spent(self, folder: Path) -> None:
         """All of this folder is known, and it goes once that is written."""

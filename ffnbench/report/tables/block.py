@@ -21,7 +21,7 @@ from ffnbench.report.tables.block_records import (
     spec_of,
 )
 from ffnbench.report.tables.ceilings import share_text
-from ffnbench.report.tables.conditions import in_title
+from ffnbench.report.tables.conditions import in_title, machines_line
 from ffnbench.report.tables.details import details
 from ffnbench.report.tables.lines_below import failure_line, machine_line, to_do
 from ffnbench.report.tables.table import (
@@ -272,4 +272,5 @@ def _header(report: Report, length: Length) -> tuple[str, ...]:
         ", ".join([f"d_model {case.ffn.d_model:,}", work.dtype, *where, work.mode, *batch])
         + f"; {case.variant}{width} ({sizing_text(case.sizing)})",
         f"{spec.name} attention: {heads}, {'causal' if spec.causal else 'not causal'}{windows}",
+        *machines_line(report),
     )
