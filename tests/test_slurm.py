@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -126,17 +127,11 @@ def running(folder: Path, on: str) -> str:
     return numbers[-1] if numbers else ""
 
 
-def pid_of(job: str) -> list[int]:
-    """The processes that measure a job on SLURM."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            words = path.with_name("cmdline").read_bytes()
-            if b"submitit.core._submit" in words and f"SLURM_JOB_ID={job}\0".encode() in path.read_bytes() + b"\0":
-                found.append(int(path.parent.name))
-        except OSError:
-            pass
-    return [pid for pid in found if b"srun" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
+def process_of(number: str) -> int:
+    """The process that measures a job which runs here: a child of the one that has its number."""
+    children = Path(f"/proc/{number}/task/{number}/children")
+    until(lambda: children.read_text().split())
+    return int(children.read_text().split()[0])
 
 
 def begun(folder: Path, on: str) -> str:
@@ -166,6 +161,29 @@ def test_nothing_is_lost_or_doubled_on_slurm(run, slurm: Path, tmp_path: Path) -
     assert (first.returncode, len(lost)) == (3, 1), err  # the late one: the others were lost before it began
     _, err = (second := run(*SWEEP, *on, "--resume")).communicate()
     assert second.returncode == 0, err
+    found, one = load(tmp_path / "all.json"), load(tmp_path / "one.json")
+    assert not found.failures
+    assert exact(found) == exact(one)
+    assert len(found.samples) == len(one.samples)
+    assert not (tmp_path / "all.json.jobs").exists()
+
+
+def test_nothing_is_lost_or_doubled_here(run, tmp_path: Path) -> None:
+    _, err = (whole := run(*SWEEP, "-o", "one.json")).communicate()
+    assert whole.returncode == 0, err
+    on = ("--on", "local", "-o", "all.json")
+    parent = run(*SWEEP, *on)
+    until(lambda: results(tmp_path) or parent.poll() is not None, 120)
+    os.kill(process_of(killed := begun(tmp_path, "local")), signal.SIGKILL)
+    until(lambda: running(tmp_path, "local") not in ("", killed), 120)
+    os.kill(int(cancelled := running(tmp_path, "local")), signal.SIGTERM)
+    until(lambda: running(tmp_path, "local") not in ("", killed, cancelled), 120)
+    late = running(tmp_path, "local")
+    parent.kill()
+    parent.communicate()
+    os.kill(process_of(late), signal.SIGUSR2)  # it comes back
+    _, err = (first := run(*SWEEP, *on, "--resume")).communicate()
+    assert first.returncode == 0, err
     found, one = load(tmp_path / "all.json"), load(tmp_path / "one.json")
     assert not found.failures
     assert exact(found) == exact(one)
