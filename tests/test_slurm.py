@@ -134,9 +134,25 @@ def process_of(number: str) -> int:
     return int(children.read_text().split()[0])
 
 
-def begun(folder: Path, on: str) -> str:
-    until(lambda: running(folder, on), 120)
+def next_of(folder: Path, on: str, *before: str) -> str:
+    """The number of a job that has begun and is none of these."""
+    until(lambda: running(folder, on) not in ("", *before), 120)
     return running(folder, on)
+
+
+def ends_as(folder: Path, whole: str) -> None:
+    """All groups once, and each as it is found without jobs."""
+    found, one = load(folder / "all.json"), load(folder / whole)
+    assert not found.failures
+    assert len(one.plan.groups) == GROUPS
+    assert exact(found) == exact(one)
+    assert len(found.samples) == len(one.samples)
+    assert not (folder / "all.json.jobs").exists()
+
+
+def lost_of(folder: Path) -> set[tuple[str, str]]:
+    failures = load(folder / "all.json").failures
+    return {(one.case.partition("@")[2], one.message) for one in failures if one.kind is FailureKind.LOST}
 
 
 @pytest.mark.slurm
@@ -147,24 +163,30 @@ def test_nothing_is_lost_or_doubled_on_slurm(run, slurm: Path, tmp_path: Path) -
     parent = run(*SWEEP, *on)
     until(lambda: results(tmp_path) or parent.poll() is not None, 120)
     assert parent.poll() is None, parent.communicate()
-    subprocess.run(["scancel", "--signal=KILL", killed := begun(tmp_path, "slurm")], check=True)
-    until(lambda: running(tmp_path, "slurm") not in ("", killed), 120)
-    subprocess.run(["scancel", cancelled := begun(tmp_path, "slurm")], check=True)
+    subprocess.run(["scancel", "--signal=KILL", killed := next_of(tmp_path, "slurm")], check=True)
     parent.kill()
     parent.communicate()
-    until(lambda: running(tmp_path, "slurm") not in ("", killed, cancelled), 120)
-    late = begun(tmp_path, "slurm")  # SLURM tells a job that its time is over by this signal
-    subprocess.run(["scancel", "--signal=USR2", late], check=True)
-    first = run(*SWEEP, *on, "--resume")
-    _, err = first.communicate()
-    lost = {one.case.partition("@")[2] for one in load(tmp_path / "all.json").failures if one.kind is FailureKind.LOST}
-    assert (first.returncode, len(lost)) == (3, 1), err  # the late one: the others were lost before it began
-    _, err = (second := run(*SWEEP, *on, "--resume")).communicate()
-    assert second.returncode == 0, err
-    found, one = load(tmp_path / "all.json"), load(tmp_path / "one.json")
-    assert not found.failures
-    assert exact(found) == exact(one)
-    assert len(found.samples) == len(one.samples)
+    second = run(*SWEEP, *on, "--resume")
+    subprocess.run(["scancel", cancelled := next_of(tmp_path, "slurm", killed)], check=True)
+    late = next_of(tmp_path, "slurm", killed, cancelled)
+    subprocess.run(["scancel", "--signal=USR2", late], check=True)  # as SLURM tells a job that its time is over
+    _, err = second.communicate()
+    lost = lost_of(tmp_path)
+    assert (second.returncode, 2 <= len(lost) <= 3) == (3, True), err
+    assert any("CANCELLED" in message for _, message in lost), lost
+    assert any("timed-out too many times" in message for _, message in lost), lost
+    _, err = (third := run(*SWEEP, *on, "--resume")).communicate()
+    assert third.returncode == 0, err
+    ends_as(tmp_path, "one.json")
+
+
+@pytest.mark.slurm
+def test_what_slurm_refuses_is_told_in_its_own_words(run, slurm: Path, tmp_path: Path) -> None:
+    _, err = (refused := run(*SWEEP, "--on", "slurm", "--slurm", "partition=gpu", "-o", "all.json")).communicate()
+    assert (refused.returncode, err.count("\n")) == (2, 2), err
+    assert "invalid partition specified: gpu" in err
+    _, err = (unknown := run(*SWEEP, "--on", "slurm", "--slurm", "queue=gpu", "-o", "all.json")).communicate()
+    assert (unknown.returncode, err.count("\n"), "queue" in err) == (2, 2, True), err
     assert not (tmp_path / "all.json.jobs").exists()
 
 
@@ -174,18 +196,17 @@ def test_nothing_is_lost_or_doubled_here(run, tmp_path: Path) -> None:
     on = ("--on", "local", "-o", "all.json")
     parent = run(*SWEEP, *on)
     until(lambda: results(tmp_path) or parent.poll() is not None, 120)
-    os.kill(process_of(killed := begun(tmp_path, "local")), signal.SIGKILL)
-    until(lambda: running(tmp_path, "local") not in ("", killed), 120)
-    os.kill(int(cancelled := running(tmp_path, "local")), signal.SIGTERM)
-    until(lambda: running(tmp_path, "local") not in ("", killed, cancelled), 120)
-    late = running(tmp_path, "local")
+    assert parent.poll() is None, parent.communicate()
+    os.kill(process_of(killed := next_of(tmp_path, "local")), signal.SIGKILL)
+    next_of(tmp_path, "local", killed)
     parent.kill()
     parent.communicate()
-    os.kill(process_of(late), signal.SIGUSR2)  # it comes back
-    _, err = (first := run(*SWEEP, *on, "--resume")).communicate()
-    assert first.returncode == 0, err
-    found, one = load(tmp_path / "all.json"), load(tmp_path / "one.json")
-    assert not found.failures
-    assert exact(found) == exact(one)
-    assert len(found.samples) == len(one.samples)
-    assert not (tmp_path / "all.json.jobs").exists()
+    second = run(*SWEEP, *on, "--resume")
+    until(lambda: len(results(tmp_path)) > 4, 120)
+    os.kill(int(cancelled := next_of(tmp_path, "local", killed)), signal.SIGTERM)
+    os.kill(process_of(next_of(tmp_path, "local", killed, cancelled)), signal.SIGUSR2)  # preempted: it comes back
+    _, err = second.communicate()
+    assert (second.returncode, len(lost_of(tmp_path))) == (3, 1), err
+    _, err = (third := run(*SWEEP, *on, "--resume")).communicate()
+    assert third.returncode == 0, err
+    ends_as(tmp_path, "one.json")

@@ -165,10 +165,9 @@ class Cluster:
         except Exception as problem:
             lines = " ".join(str(problem).split())
             hint = (
-                "--on local runs them here"
-                if "srun" in lines
-                else "--slurm takes the fields of submitit's SlurmExecutor"
+                "--slurm takes the fields of submitit's SlurmExecutor" if self.on == SLURM else "give -o another file"
             )
+            hint = "--on local runs them here" if "srun" in lines else hint
             raise FfnbenchError(f"submitit: {lines}", hint) from problem
 
     @cached_property

@@ -90,8 +90,9 @@ class Output(Quiet, Kept):
 class Placed:
     """Where groups are measured: what stands beside a file, and is no part of the question."""
 
-    on: str = flag("", "Measure each group as a job of submitit, on slurm, or local: one after another in processes "
-                   "that outlive this one. Needs -o FILE.json; docs/cluster.md has a session.", EFFORT, "slurm|local")  # fmt: skip
+    on: str = flag(
+        "", "Measure each group as a job of submitit, on slurm, or local: one after another in processes that outlive "
+        "this one. Needs -o FILE.json; docs/cluster.md has a session.", EFFORT, "slurm|local")  # fmt: skip
     slurm: tuple[str, ...] = flag(
         (), "With --on slurm: fields of submitit's, as in partition=gpu,gpus_per_node=1. Nodes are exclusive unless "
         "exclusive=false is said. Repeatable.", EFFORT, "KEY=VALUE,...")  # fmt: skip
