@@ -54,6 +54,11 @@ class Jobs:
                 ends(how)
         return cluster.job(folder, str(number))
 
+    def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(jobs.Cluster, "submit", lambda cluster, folder, job: self.submit(cluster, folder, job))
+        monkeypatch.setattr(jobs.Cluster, "alive", lambda cluster, known: self.alive(cluster, known))
+        monkeypatch.setattr(jobs, "POLL_S", {"local": 0.0, "slurm": 0.0})
+
     def alive(self, cluster: jobs.Cluster, known: dict) -> set[str]:
         alive = {job.job_id for job in known.values()} & self.running.keys()
         for number in alive:
@@ -67,9 +72,7 @@ def submitted(monkeypatch: pytest.MonkeyPatch):
 
     def use(becomes: Callable[[int], str] = lambda number: "done") -> Jobs:
         made = Jobs(becomes)
-        monkeypatch.setattr(jobs.Cluster, "submit", lambda cluster, folder, job: made.submit(cluster, folder, job))
-        monkeypatch.setattr(jobs.Cluster, "alive", lambda cluster, known: made.alive(cluster, known))
-        monkeypatch.setattr(jobs, "POLL_S", {"local": 0.0, "slurm": 0.0})
+        made.stand_in(monkeypatch)
         return made
 
     return use

@@ -140,6 +140,15 @@ def next_of(folder: Path, on: str, *before: str) -> str:
     return running(folder, on)
 
 
+def attached(run: Callable[..., subprocess.Popen[str]], folder: Path, *on: str) -> subprocess.Popen[str]:
+    """The command again, when it has looked for jobs."""
+    lock = folder / "all.json.jobs" / "lock"
+    before, again = lock.stat().st_mtime_ns, run(*SWEEP, *on, "--resume")
+    until(lambda: lock.stat().st_mtime_ns > before)
+    time.sleep(2)
+    return again
+
+
 def ends_as(folder: Path, whole: str) -> None:
     """All groups once, and each as it is found without jobs."""
     found, one = load(folder / "all.json"), load(folder / whole)
@@ -166,7 +175,7 @@ def test_nothing_is_lost_or_doubled_on_slurm(run, slurm: Path, tmp_path: Path) -
     subprocess.run(["scancel", "--signal=KILL", killed := next_of(tmp_path, "slurm")], check=True)
     parent.kill()
     parent.communicate()
-    second = run(*SWEEP, *on, "--resume")
+    second = attached(run, tmp_path, *on)
     subprocess.run(["scancel", cancelled := next_of(tmp_path, "slurm", killed)], check=True)
     late = next_of(tmp_path, "slurm", killed, cancelled)
     subprocess.run(["scancel", "--signal=USR2", late], check=True)  # as SLURM tells a job that its time is over
@@ -201,8 +210,7 @@ def test_nothing_is_lost_or_doubled_here(run, tmp_path: Path) -> None:
     next_of(tmp_path, "local", killed)
     parent.kill()
     parent.communicate()
-    second = run(*SWEEP, *on, "--resume")
-    until(lambda: len(results(tmp_path)) > 4, 120)
+    second = attached(run, tmp_path, *on)
     os.kill(int(cancelled := next_of(tmp_path, "local", killed)), signal.SIGTERM)
     os.kill(process_of(next_of(tmp_path, "local", killed, cancelled)), signal.SIGUSR2)  # preempted: it comes back
     _, err = second.communicate()

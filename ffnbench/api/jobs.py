@@ -18,9 +18,10 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -198,7 +199,8 @@ class Cluster:
         executor = self.executor(folder)
         kept = [(one, signal.signal(one, signal.SIG_IGN)) for one in (signal.SIGINT, signal.SIGHUP)]
         try:
-            return self.job(folder, executor.submit(job).job_id)
+            with redirect_stderr(StringIO()):  # it tells what it raises
+                return self.job(folder, executor.submit(job).job_id)
         except Exception as problem:
             shutil.rmtree(folder, ignore_errors=True)
             raise FfnbenchError(
