@@ -137,7 +137,11 @@ def process_of(number: str) -> int:
 def next_of(folder: Path, on: str, *before: str) -> str:
     """The number of a job that has begun and is none of these."""
     until(lambda: running(folder, on) not in ("", *before), 120)
-    return running(folder, on)
+    number = running(folder, on)
+    (log,) = folder.glob(f"all.json.jobs/*/{number}_0_log.out")
+    until(lambda: "Loading pickle" in log.read_text())
+    time.sleep(0.5)  # it listens to signals from then on
+    return number
 
 
 def attached(run: Callable[..., subprocess.Popen[str]], folder: Path, *on: str) -> subprocess.Popen[str]:

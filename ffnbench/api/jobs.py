@@ -18,7 +18,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import StringIO
@@ -47,6 +47,7 @@ POLL_S = {LOCAL: 0.2, SLURM: 5.0}
 GONE_S = {LOCAL: 0.0, SLURM: 15.0}  # a result may come so long after its job has ended, where folders are shared
 UNLIMITED_MIN, UNKNOWN_MIN, STARTS_MIN = 100_000, 60, 5  # of a job: here; without a budget; beside twice its budget
 OF_EXECUTOR = ("max_num_timeout", "python")  # what submitit takes elsewhere than its other fields
+NOTHING = "its job ended without a result"
 EXECUTOR, GPUS = "SUBMITIT_EXECUTOR", "CUDA_VISIBLE_DEVICES"
 
 
@@ -113,13 +114,16 @@ def measure(prepared: Prepared, sink: OutputSink) -> ShownReport:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Nobody else goes on with these jobs meanwhile. What was made and stayed empty does not stay behind."""
+    """Nobody else goes on with these jobs meanwhile. A folder without any does not stay behind."""
     folder.mkdir(exist_ok=True)
-    with ExitStack() as stack:
-        file = stack.enter_context((folder / "lock").open("wb"))
+    with (folder / "lock").open("wb") as file:
         if not locked(file):
             raise FfnbenchError(f"--resume: a run goes on with {str(folder)!r} now", "wait until it ends")
-        yield
+        try:
+            yield
+        finally:
+            if not any(path.is_dir() for path in folder.glob("*")):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def fields_of(texts: tuple[str, ...]) -> dict[str, Any]:
@@ -352,6 +356,6 @@ def _succeeded(job: Any) -> bool:
 
 
 def _last_of(log: str) -> str:
-    """The line of a log that says most: the last of a traceback, or of what SLURM has said."""
+    """The line of a log that says most: what SLURM did to the job, or the last of a traceback."""
     lines = [line for line in log.splitlines() if line[:1].strip() and not line.startswith(("hint:", "---", "You can"))]
-    return lines[-1] if lines else "its job ended without a result"
+    return next((line for line in reversed(lines) if "***" in line), lines[-1] if lines else NOTHING)
