@@ -255,19 +255,22 @@ def case_records(report: Report, keys: Iterable[str] = COLUMNS) -> list[Record]:
     best = unbeaten(report) if "unbeaten" in blank else {}
     rows = (CaseRow(report=report, case=case, table=table, unbeaten=best.get(case.label)) for case in report.plan.shown)
     counted = report.environment is None and not report.samples
-    wanted = [(key, COLUMNS[key]) for key in blank if not (counted and key in OF_SAMPLES)]
+    wanted = {key: COLUMNS[key] for key in blank if not (counted and key in OF_SAMPLES)}
+    single = [(key, column) for key, column in wanted.items() if not isinstance(column, _Part)]
+    parts: dict[Callable[[CaseRow], object], list[tuple[str, str]]] = {}  # what several columns are of, found once
+    for key, column in wanted.items():
+        if isinstance(column, _Part):
+            parts.setdefault(column.of, []).append((key, column.name))
     found = []
     for row in rows:
-        wholes: dict[Callable[[CaseRow], object], object] = {}  # of several columns, found once
         record: Record = blank.copy()
-        for key, column in wanted:
-            if isinstance(column, _Part):
-                if column.of not in wholes:
-                    wholes[column.of] = column.of(row)
-                value = getattr(wholes[column.of], column.name, None)
-                record[key] = value.value if isinstance(value, Enum) else value
-            else:
-                record[key] = column(row)
+        for key, of_row in single:
+            record[key] = of_row(row)
+        for whole, named in parts.items():
+            if (one := whole(row)) is not None:
+                for key, name in named:
+                    value = getattr(one, name, None)
+                    record[key] = value.value if isinstance(value, Enum) else value
         if report.further:
             record[MACHINE] = value_of(row.case, MACHINE)
         found.append(record)
