@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import pickle
 import shutil
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import FakeLaunch
 
 from ffnbench.api import jobs
 from ffnbench.metrics import METRICS
@@ -203,3 +205,25 @@ def test_fields_are_json_or_text() -> None:
         "partition": "gpu", "gpus_per_node": 1, "nodelist": "n1,n2", "exclusive": False,
         "setup": ["module load cuda"], "mem": "4GB",
     }  # fmt: skip
+
+
+def test_a_job_here_sees_the_gpus_of_who_submits_it(call, submitted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Submitit's local executor hides them all from jobs that ask for none."""
+    seen: set[str | None] = set()
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        seen.add(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        return 0.01
+
+    submitted()
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "local")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    called = jobs.CellJob.__call__
+
+    def hidden(job: jobs.CellJob) -> str:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        return called(job)
+
+    monkeypatch.setattr(jobs.CellJob, "__call__", hidden)
+    assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", launch=FakeLaunch(seconds))[0] == 0
+    assert seen == {"3"}
