@@ -263,6 +263,9 @@ class SweepOfJobs(Sweep):
                 listener(Progress(done=0.0, text="looking for jobs"))
                 self._take_up(left)
                 lost = self._gather(left, lambda: listener(self._progress(len(cells), len(left))))
+        except FfnbenchError:  # a limit of how many may be submitted
+            self._tell_how_to_go_on()
+            raise
         except KeyboardInterrupt:
             self._tell_how_to_go_on()
             if not self.parts:
