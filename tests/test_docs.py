@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import ROOT, FakeLaunch, ProberHere, two_sides
+from test_jobs import Jobs
 
 from ffnbench import api, exam
-from ffnbench.api import measuring
+from ffnbench.api import jobs, measuring
 from ffnbench.cli import run
 from ffnbench.cli.commands import FILES, built, described
 from ffnbench.exam import Told
@@ -94,6 +95,9 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     on_machine(launch, ProberHere)
     monkeypatch.setattr(measuring, "_pause", lambda seconds, sink: None)
     monkeypatch.setattr(exam, "measure", a_selftest)
+    if "--on slurm" in line:
+        Jobs().stand_in(monkeypatch)
+        monkeypatch.setattr(jobs.Cluster, "executor", lambda cluster, folder: None)
     if line.startswith("ffnbench ab "):
         two_sides(tmp_path)
     command, *arguments = shlex.split(line)

@@ -71,7 +71,7 @@ def prepare(request: AnyRequest, sink: NullSink = NULL_SINK, *, counts: bool = F
         asked = replace(asked, device="cpu")
     if isinstance(request, Apart):
         pause_of(request.runs, request.pause)
-        if not counts:
+        if not counts and not sink.elsewhere:
             for device in request.device.split(","):
                 refuse_device(device)
     with world.MACHINE.prober(check_timeout(request.timeout)) as prober:

@@ -37,7 +37,7 @@ class Sweep:
 
     prepared: Prepared
     sink: NullSink
-    visit: Visit
+    visit: Visit | None
     before: Report | None
     parts: list[ShownReport] = field(default_factory=list)
     looks: int = 1
@@ -46,7 +46,7 @@ class Sweep:
         """Every cell that is not known yet; then the undecided ones once more, for as long as is left."""
         plan = self.prepared.plan
         cells = cells_of(plan)
-        known = self._known(cells)
+        known = self.known(cells)
         left = [cell for cell in cells if cell.reference not in known]
         again = not left
         if plan.protocol.precision is not None:
@@ -69,7 +69,7 @@ class Sweep:
         found = joined(self.parts, replace(plan, protocol=replace(plan.protocol, looks=self.looks)))
         return replace(found, costs=self.prepared.costs_of(found.plan))
 
-    def _known(self, cells: Sequence[Plan]) -> set[str]:
+    def known(self, cells: Sequence[Plan]) -> set[str]:
         """The cases that were measured before. Raises FfnbenchError where that was another plan. The journal begins
         with them.
         """
@@ -90,6 +90,7 @@ class Sweep:
         for number, cell in enumerate(cells, start=1):
             budget_s = None if cell.protocol.budget_s is None else max(LEAST_BUDGET_S, seconds)
             planned = replace(cell, protocol=replace(cell.protocol, budget_s=budget_s))
+            assert self.visit is not None
             found = self.visit(planned, self.sink.within(number, len(cells), "group"), self._same_machine)
             self.parts.append(found)
             if found.interrupted or found.stopped:
@@ -115,6 +116,8 @@ class Sweep:
 
     def _again(self, cells: Sequence[Plan], budget_s: float, *, looks: int) -> None:
         """What time is left goes to the cells that are not decided, which may be so many looks more."""
+        if self.found.further:  # nobody knows which of them this is
+            return
         left = max(0.0, budget_s - sum(part.wall_s or 0.0 for part in self.parts))
         unclear = undecided(with_figures(self.found), cells)[: int(left / LEAST_BUDGET_S)]
         if unclear:
@@ -125,7 +128,7 @@ class Sweep:
         """Raise FfnbenchError, before anything is measured, on another machine than that of the file."""
         if not isinstance(found, Environment) or self.before is None or self.before.environment is None:
             return
-        if found.fingerprint != self.before.environment.fingerprint:
+        if found.fingerprint not in {one.fingerprint for _, one in self.before.machines}:
             there = self.before.environment
             raise FfnbenchError(
                 f"--resume: what stands there was measured on another machine ({there.cpu}, torch {there.torch})",

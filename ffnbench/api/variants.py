@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ffnbench.api.preparing import NULL_SINK, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import OWN
-from ffnbench.report.output import NullSink
+from ffnbench.report.output import NullSink, OutputSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.views import report_view
 from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, TimingRequest
@@ -37,9 +37,14 @@ def time_activations(request: TimingRequest, sink: NullSink = NULL_SINK) -> Show
 
 
 def _measured(request: AnyRequest, sink: NullSink) -> ShownReport:
+    prepared = prepare(request, sink)
+    if isinstance(sink, OutputSink) and sink.place:
+        from ffnbench.api import jobs
+
+        return _shown(jobs.measure(prepared, sink), sink)
     from ffnbench.api.measuring import measure
 
-    return _shown(measure(prepare(request, sink), sink), sink)
+    return _shown(measure(prepared, sink), sink)
 
 
 def _counted(request: AnyRequest, sink: NullSink) -> ShownReport:

@@ -24,6 +24,7 @@ BETTER = {"workers": 2 * FEWEST_WORKERS, "rounds": None, "quick": False, "precis
 
 def policy_for(before: Report, request: CheckRequest) -> Policy:
     """The policy of a check; raises FfnbenchError for what is no usable baseline, or no usable policy for it."""
+    refuse_several_machines(request.baseline, before)
     for number, run in enumerate(before.runs, start=1):
         told = f"run {number} of {request.baseline!r}, of {run.created}," if before.repeats else repr(request.baseline)
         without = 'take it out of "repeats"' if number > 1 else ""
@@ -41,6 +42,13 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
     if is_timed(before) and measures and before.plan.protocol.method == METHOD:
         _refuse_unresolvable(before, policy, request.budget)
     return policy
+
+
+def refuse_several_machines(path: str, run: Report) -> None:
+    """A check is of one kind of machine."""
+    if run.further:
+        told = f"{path!r} has rows of {len(run.machines)} kinds of machine, and a check is of one"
+        raise FfnbenchError(told, f"measure it on one: {command_of(run)} -o one.json")
 
 
 def policy_of_sides(request: SidesRequest, label: str) -> Policy:

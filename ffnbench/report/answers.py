@@ -69,7 +69,7 @@ class Shows:
         """
         import pandas as pd
 
-        return pd.DataFrame([row | self._origin for row in self.rows()])
+        return pd.DataFrame([{**row, **self._origin, **row} for row in self.rows()])
 
     def show(self, *, verbose: bool = False) -> None:
         """Print the table: in colour in a terminal, as HTML in a notebook. `verbose` prints all columns and details."""

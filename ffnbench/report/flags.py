@@ -96,7 +96,19 @@ class Output(Quiet, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredOutput(Arranged, Output):
+class Placed:
+    """Where groups are measured: what stands beside a file, and is no part of the question."""
+
+    on: str = flag(
+        "", "Measure each group as a job of submitit, on slurm, or local: one after another in processes that outlive "
+        "this one. Needs -o FILE.json; docs/cluster.md has a session.", EFFORT, "slurm|local")  # fmt: skip
+    slurm: tuple[str, ...] = flag(
+        (), "With --on slurm: fields of submitit's, as in partition=gpu,gpus_per_node=1. Nodes are exclusive unless "
+        "exclusive=false is said. Repeatable.", EFFORT, "KEY=VALUE,...")  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredOutput(Placed, Arranged, Output):
     """How what was measured is shown and written."""
 
     out: tuple[str, ...] = out_flag(WITH_PICTURES)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -33,16 +34,18 @@ Listener = Callable[[Progress], None]
 Finder = Callable[[Found], None]
 STDOUT_OF_CI = 100  # columns
 SHORT_FORMATS = {"md": "markdown"}
+PLACES = ("slurm", "local")
 NO_UPDATE = Updating()
 
 
 class NullSink:
     """Nothing is shown and nothing written: for Python. `waits` is whether a run waits for another one to end, `tells`
-    whether anybody reads what is told.
+    whether anybody reads what is told, `elsewhere` whether other machines measure.
     """
 
     waits = False
     tells = False
+    elsewhere = False
 
     def show(self, view: Callable[[], View]) -> None:
         """Nothing."""
@@ -92,6 +95,15 @@ class OneOfSeveral(NullSink):
             )
 
 
+@dataclass(frozen=True, slots=True)
+class JobPlace:
+    """Where jobs run: on one of PLACES, with these fields; their folder stands beside the file that they end in."""
+
+    on: str
+    fields: tuple[str, ...]
+    folder: Path
+
+
 class OutputSink(NullSink):
     """A context manager: folders that were made and stayed empty do not stay behind. `code` is the exit code."""
 
@@ -115,9 +127,12 @@ class OutputSink(NullSink):
         one_of("format", self._format, formats)
         self._counts_only = counts_only
         self._outputs = Outputs(getattr(output, "out", ()), stem, suffixes, inputs, keep=counts_only)
-        self._resumes: bool = getattr(output, "resume", False)
-        if self._resumes and self._outputs.first is None:
+        self.resumes: bool = getattr(output, "resume", False)
+        if self.resumes and self._outputs.first is None:
             raise FfnbenchError("--resume goes on with the file of -o, and none is named", "add -o sweep.json")
+        self.place = self._placed(getattr(output, "on", ""), getattr(output, "slurm", ()))
+        self.elsewhere = self.place is not None and self.place.on == PLACES[0]
+        self._spent: Path | None = None
         if any(path.suffix.lower() == PAGE for path in self._outputs.paths) and not page_installed():
             self._outputs.close()
             raise no_page()
@@ -125,12 +140,31 @@ class OutputSink(NullSink):
         self._lost = True  # what was measured, as long as it stands in no file
         self.code = 0
 
+    def _placed(self, on: str, fields: tuple[str, ...]) -> JobPlace | None:
+        """Where jobs run, if they are asked for; raises FfnbenchError where that can't be."""
+        if fields and on != PLACES[0]:
+            raise FfnbenchError("--slurm is of jobs on SLURM", "add --on slurm")
+        if not on:
+            return None
+        one_of("--on", on, PLACES)
+        beside = next((path for path in self._outputs.paths if path.suffix == ".json"), None)
+        if beside is None:
+            told = f"--on {on} keeps its jobs beside the file of -o that holds the run, and none is named"
+            raise FfnbenchError(told, "add -o sweep.json")
+        return JobPlace(on, fields, beside.absolute().with_name(f"{beside.name}.jobs"))
+
+    def spent(self, folder: Path) -> None:
+        """All of this folder is known, and it goes once that is written."""
+        self._spent = folder
+
     def __enter__(self) -> OutputSink:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._journal is not None and self._journal.close(keep=self._lost):
             say(f"what was measured is in {self._journal.path}: ffnbench report shows it")
+        if self._spent is not None and not self._lost:
+            shutil.rmtree(self._spent, ignore_errors=True)
         self._outputs.close()
 
     def known(self, what: Plan | Report) -> None:
@@ -157,7 +191,7 @@ class OutputSink(NullSink):
         """What a run that --resume goes on with has left: its journal or its file, the one written last; None where
         there is neither.
         """
-        if not self._resumes:
+        if not self.resumes:
             return None
         from ffnbench.report.files.store import load
 
@@ -176,9 +210,9 @@ class OutputSink(NullSink):
         if self._how:
             refuse_unknown_columns(start, self._how)
         if self._journal is None:
-            if (beside := self._outputs.first) is None:
+            if (beside := self._outputs.first) is None or self.place:  # jobs keep what they have found
                 return lambda _: None
-            self._journal = Journal(beside, lambda text: say(f"note: {text}"), over=self._resumes)
+            self._journal = Journal(beside, lambda text: say(f"note: {text}"), over=self.resumes)
         self._journal.add(start)
         return self._journal.add
 

@@ -6,14 +6,14 @@ then goes to the cells that are not decided. `verdict.py` pays for that second l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import zip_longest
 from typing import Any, TypeVar
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import CONTROL, Kind, Plan
-from ffnbench.result import Judged, Report, Verdict
+from ffnbench.plan import CONTROL, MACHINE, Case, Kind, Plan, Point
+from ffnbench.result import Environment, FailureKind, Further, Judged, Report, Verdict
 from ffnbench.stats.rounds import table_of
 
 LOOKS = 2  # after which a cell may be decided: the cells that the first visit leaves undecided have another
@@ -34,22 +34,23 @@ def cells_of(plan: Plan) -> tuple[Plan, ...]:
 
 def whole(found: R, cells: Sequence[Plan]) -> R:
     """A part of these cells without those of which something that has not failed was not measured by enough workers, or
-    not judged where anything was.
+    not judged where anything was, and without those whose job was lost.
     """
     there = {case.label for case in found.plan.cases}
     sampled, judged = ({one.case for one in many} for many in (found.samples, found.judged))
     alive, rounds = there - {failure.case for failure in found.failures}, table_of(found).rounds
+    lost = {failure.case for failure in found.failures if failure.kind is FailureKind.LOST}
 
     def is_whole(cell: Plan) -> bool:
         here = {case.label for case in cell.cases} & alive
         timed = "latency" not in cell.metrics or all(
             len(rounds.get(label, ())) >= cell.protocol.workers for label in here
         )
-        return cell.reference in there and here <= sampled and timed and (not judged or here <= judged)
+        return cell.reference in there - lost and here <= sampled and timed and (not judged or here <= judged)
 
     kept = {case.label for cell in cells if is_whole(cell) for case in cell.cases}
     plan = replace(found.plan, cases=tuple(case for case in found.plan.cases if case.label in kept))
-    return replace(restricted(found, plan), interrupted=False)
+    return replace(restricted(found, plan), interrupted=False, stopped="")
 
 
 def restricted(found: R, plan: Plan) -> R:
@@ -83,6 +84,8 @@ def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
     first = parts[0]
     if len(parts) == 1 and plan is None:
         return first
+    of_case = {label: environment for part in parts for label, environment in part.environments.items()}
+    kinds = {one.fingerprint: one for one in of_case.values()}
     if plan is None:
         known = {case.label: case for part in parts for case in part.plan.cases}
         plan = replace(first.plan, cases=tuple(known.values()))
@@ -92,7 +95,13 @@ def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
     notes = dict.fromkeys((*plan.notes, *(note for part in apart for note in part.plan.notes)))
     return replace(
         first,
-        plan=replace(plan, cases=tuple(cases.get(case.label, case) for case in plan.cases), notes=tuple(notes)),
+        plan=_by_machine(
+            replace(plan, cases=tuple(cases.get(case.label, case) for case in plan.cases), notes=tuple(notes)), of_case
+        ),
+        further=tuple(
+            Further(environment=kind, cases=tuple(label for label, one in of_case.items() if one.fingerprint == name))
+            for name, kind in list(kinds.items())[1:]
+        ),
         costs=tuple(costs[case.label] for case in plan.cases if case.label in costs),
         samples=_all(apart, "samples"),
         failures=tuple({one.case: one for one in _all(apart, "failures")}.values()),
@@ -101,7 +110,7 @@ def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
         inputs=tuple({one.case: one for one in _all(apart, "inputs")}.values()),
         judged=_judged(_all(apart, "judged")),
         devices=_all(apart, "devices"),
-        environment=next((part.environment for part in parts if part.environment), None),
+        environment=next(iter(kinds.values()), None),
         timer=next((part.timer for part in parts if part.timer), None),
         around=max(filter(None, (part.around for part in parts)), key=lambda one: one.others_cpus or 0.0, default=None),
         interrupted=any(part.interrupted for part in parts),
@@ -112,6 +121,28 @@ def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
         created=min(part.created for part in parts),
         measured=(), comparisons=(), shares=(),
     )  # fmt: skip
+
+
+def _by_machine(plan: Plan, of_case: Mapping[str, Environment]) -> Plan:
+    """The plan with the machine as one more axis, where its cases were measured on several kinds. What was lost stands
+    with the first.
+    """
+    kinds = list(dict.fromkeys(one.fingerprint for one in of_case.values()))
+
+    def point(case: Case) -> Point:
+        on = kinds.index(of_case[case.label].fingerprint) if case.label in of_case else 0
+        return (*case.point, (MACHINE, f"m{on + 1}"))
+
+    plan = one_machine(plan)
+    return plan if len(kinds) < 2 else replace(plan, cases=tuple(replace(c, point=point(c)) for c in plan.cases))
+
+
+def one_machine(plan: Plan) -> Plan:
+    """The plan as it was asked, before anybody knew what machines it would meet."""
+    if not any(name == MACHINE for case in plan.cases for name, _ in case.point):
+        return plan
+    points = (tuple(one for one in case.point if one[0] != MACHINE) for case in plan.cases)
+    return replace(plan, cases=tuple(replace(c, point=of) for c, of in zip(plan.cases, points, strict=True)))
 
 
 def _all(parts: Iterable[Report], name: str) -> tuple[Any, ...]:
@@ -152,7 +183,7 @@ def _judged(found: Iterable[Judged]) -> tuple[Judged, ...]:
 
 def of_shards(parts: Sequence[R]) -> R:
     """One report of all shards of a sweep, its cells in the order of the whole. Raises FfnbenchError where they are not
-    the shards of one sweep on one machine.
+    the shards of one sweep.
     """
     by_shard = {part.plan.request.shard: part for part in parts}  # type: ignore[union-attr]
     of = int(parts[0].plan.request.shard.partition("/")[2])  # type: ignore[union-attr]
@@ -162,8 +193,6 @@ def of_shards(parts: Sequence[R]) -> R:
         raise FfnbenchError(f"the shard {missing[0]} is missing", f"measure it: --shard {missing[0]}")
     if len(parts) > of:
         raise FfnbenchError(f"{len(parts)} files, and the sweep has {of} shards", "name each of them once")
-    if len({part.environment.fingerprint for part in parts if part.environment}) > 1:
-        raise FfnbenchError("these shards were measured on different machines", "rows of two machines are not compared")
     ordered = [by_shard[f"{number}/{of}"] for number in range(1, of + 1)]
     cells = [cell for turn in zip_longest(*(cells_of(part.plan) for part in ordered)) for cell in turn if cell]
     cases = tuple(case for cell in cells for case in cell.cases)
@@ -189,6 +218,7 @@ def shard(plan: Plan, number: int, of: int) -> Plan:
 
 def is_part(found: Report, plan: Plan) -> bool:
     """Whether a saved report is of cells of this plan alone, measured in the same way."""
+    found = replace(found, plan=one_machine(found.plan))
     by_label = {case.label: case for case in plan.cases}
     there = {case.label for case in found.plan.cases}
     cells = ({case.label for case in cell.cases} for cell in cells_of(plan))

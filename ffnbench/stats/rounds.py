@@ -13,6 +13,7 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import TypeVar
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan
@@ -24,6 +25,24 @@ WAITED = 0.03  # quiet samples wait 0.3 % (median), those beside a spinner 77 %;
 FEWEST_CLEAN = 4  # a worker with fewer clean rounds says nothing
 ENOUGH_CLEAN = 0.5  # of a row's rounds: with fewer, what is not decided is not for want of rounds
 KEPT = 16  # tables that are asked for again
+R = TypeVar("R", bound=Run)
+
+
+def by_machine(run: R) -> tuple[R, ...]:
+    """A run of each kind of machine: no worker has measured on two of them."""
+    if not run.further:
+        return (run,)
+    kind_of = {label: environment.fingerprint for label, environment in run.environments.items()}
+    of_worker = {one.worker: kind_of[one.case] for one in run.samples if one.case in kind_of}
+    return tuple(
+        replace(
+            run, environment=environment, further=(),
+            plan=replace(run.plan, cases=tuple(
+                case for case in run.plan.cases if kind_of.get(case.label) == environment.fingerprint)),
+            samples=tuple(one for one in run.samples if of_worker.get(one.worker) == environment.fingerprint),
+        )
+        for _, environment in run.machines
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

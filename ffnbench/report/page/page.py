@@ -203,6 +203,9 @@ def _warnings(report: Report) -> list[str]:
 
 def _environment(report: Report) -> str:
     """Where and by what it was made, as far as it is known."""
+    if report.further:
+        alone = {name: replace(report, environment=one, further=()) for name, one in report.machines}
+        return "".join(f"<h3>{name}</h3>{_environment(one)}" for name, one in alone.items())
     here, origin = report.environment, origin_record(report)
     known = {"created": report.created.replace("T", " "), "machine": origin["machine"], "ffnbench": report.version}
     if here is not None:

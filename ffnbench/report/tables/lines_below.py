@@ -16,7 +16,7 @@ from ffnbench.report.tables.conditions import untested_note
 from ffnbench.report.tables.groups import heading
 from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.report.tables.words import WITHIN, backend_text, half_width, interval_text, labelled, listed
-from ffnbench.result import Comparison, Estimate, Report, Verdict
+from ffnbench.result import Comparison, Estimate, FailureKind, Report, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
 from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.rounds import table_of
@@ -249,7 +249,7 @@ def _over(history: History) -> str:
 
 def machine_line(report: Report) -> list[str]:
     """What the reader has to know of the machine, if anything: it was busy, it is noisy, the run ended early."""
-    if report.interrupted or report.stopped:
+    if (report.interrupted or report.stopped) and not any(f.kind is FailureKind.LOST for f in report.failures):
         done = len({sample.worker for sample in report.samples if sample.metric == LATENCY})
         of = f" of {report.plan.protocol.workers}" if report.plan.protocol.precision is None else ""
         how = "interrupted" if report.interrupted else "stopped"

@@ -1,0 +1,229 @@
+"""Groups as jobs of submitit: nothing is lost or doubled, whatever becomes of a job, or of the process that waits."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import FakeLaunch
+
+from ffnbench.api import jobs
+from ffnbench.metrics import METRICS
+from ffnbench.report.files.store import load
+from ffnbench.result import FailureKind, Report
+
+submitit = pytest.importorskip("submitit")
+SWEEP = ["compare", "relu", "swiglu", "--d-model", "32,64", "--seq-len", "1,2,4", "--threads", "1"]  # 6 groups
+HOW = ["--workers", "3", "--rounds", "2"]
+NO_TORCH = "Traceback (most recent call last):\n  File x\nModuleNotFoundError: No module named 'torch'\n"
+
+
+class Jobs:
+    """Submitit's files, written as it writes them, by jobs that are done in this process, each by what `becomes` of it:
+    done, raises, dies, or runs on, and is done when it is looked at again.
+    """
+
+    def __init__(self, becomes: Callable[[int], str] = lambda number: "done") -> None:
+        self.becomes, self.numbers, self.running = becomes, itertools.count(1), dict[str, Callable[[], None]]()
+        self.submitted: list[Path] = []
+
+    def submit(self, cluster: jobs.Cluster, folder: Path, job: jobs.CellJob):
+        number = next(self.numbers)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / f"{number}_submitted.pkl").touch()
+        self.submitted.append(folder)
+
+        def ends(how: str) -> None:
+            result = ("success", job()) if how != "raises" else ("error", NO_TORCH)
+            (folder / f"{number}_0_result.pkl").write_bytes(pickle.dumps(result))
+
+        match self.becomes(number):
+            case "dies":
+                (folder / f"{number}_0_log.err").write_text(
+                    "slurmstepd: error: *** JOB CANCELLED DUE TO TIME LIMIT ***\n"
+                )
+            case "runs":
+                self.running[str(number)] = lambda: ends("done")
+            case how:
+                ends(how)
+        return cluster.job(folder, str(number))
+
+    def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(jobs.Cluster, "submit", lambda cluster, folder, job: self.submit(cluster, folder, job))
+        monkeypatch.setattr(jobs.Cluster, "alive", lambda cluster, known: self.alive(cluster, known))
+        monkeypatch.setattr(jobs, "POLL_S", {"local": 0.0, "slurm": 0.0})
+
+    def alive(self, cluster: jobs.Cluster, known: dict) -> set[str]:
+        alive = {job.job_id for job in known.values()} & self.running.keys()
+        for number in alive:
+            self.running.pop(number)()
+        return alive
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch):
+    """Have jobs become that; gives what was submitted."""
+
+    def use(becomes: Callable[[int], str] = lambda number: "done") -> Jobs:
+        made = Jobs(becomes)
+        made.stand_in(monkeypatch)
+        return made
+
+    return use
+
+
+@pytest.fixture
+def call(on_fakes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    return on_fakes
+
+
+def exact(found: Report) -> set[tuple[object, ...]]:
+    """All that does not depend on time: the rows, what they cost, what of them was measured and is exact."""
+    names = {metric.name for metric in METRICS if metric.exact}
+    of_cases = {(case.label, repr(case)) for case in found.plan.cases}
+    return (
+        of_cases | {(one.case, repr(one.cost)) for one in found.costs}
+        | {(one.case, one.metric, one.value) for one in found.samples if one.metric in names}
+    )  # fmt: skip
+
+
+def latencies(found: Report) -> Counter[str]:
+    return Counter(one.case for one in found.samples if one.metric == "latency")
+
+
+def test_jobs_of_groups_end_as_one_run_does(call, submitted) -> None:
+    assert call(*SWEEP, *HOW, "-o", "one.json")[0] == 0
+    made = submitted(lambda number: "runs" if number % 2 else "done")
+    assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")[0] == 0
+    one, many = load("one.json"), load("jobs.json")
+    assert len({*made.submitted}) == len(made.submitted) == 6
+    assert exact(one) == exact(many)
+    assert latencies(one) == latencies(many) == dict.fromkeys({case.label for case in one.plan.cases}, 3 * 2)
+    assert [case.label for case in one.plan.cases] == [case.label for case in many.plan.cases]
+    assert not Path("jobs.json.jobs").exists()
+    assert not Path("jobs.json.journal").exists()
+
+
+def test_a_budget_is_that_of_all_machines(call, submitted) -> None:
+    submitted()
+    assert call(*SWEEP, "--budget", "60", "--on", "local", "-o", "jobs.json")[0] == 0
+    found = load("jobs.json")
+    assert (found.plan.protocol.budget_s, found.plan.protocol.looks) == (60, 1)
+    assert 0 < (found.wall_s or 0) < 60 + 6 * 10
+
+
+def test_a_job_that_is_lost_is_a_row_and_measured_by_resume(call, submitted) -> None:
+    made = submitted(lambda number: {2: "dies", 3: "raises"}.get(number, "done"))
+    code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")
+    assert code == 3
+    assert "2 of 6 groups were lost" in err
+    found = load("jobs.json")
+    assert Counter(one.kind for one in found.failures) == {FailureKind.LOST: 4}
+    messages = {one.message for one in found.failures}
+    assert messages == {
+        "slurmstepd: error: *** JOB CANCELLED DUE TO TIME LIMIT ***", "ModuleNotFoundError: No module named 'torch'"
+    }  # fmt: skip
+    assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", "--resume")[0] == 0
+    assert len(made.submitted) == 6 + 2
+    found = load("jobs.json")
+    assert not found.failures
+    assert latencies(found) == dict.fromkeys({case.label for case in found.plan.cases}, 3 * 2)
+    assert not Path("jobs.json.jobs").exists()
+
+
+def test_what_is_lost_is_measured_here_as_well(call, submitted) -> None:
+    submitted(lambda number: "dies" if number == 2 else "done")
+    assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")[0] == 3
+    assert call(*SWEEP, *HOW, "-o", "jobs.json", "--resume")[0] == 0
+    assert latencies(load("jobs.json")) == dict.fromkeys({case.label for case in load("jobs.json").plan.cases}, 6)
+
+
+@pytest.mark.parametrize("ends", [KeyboardInterrupt, MemoryError])  # by hand; at once, as by signal 9
+def test_the_same_command_takes_up_the_jobs_of_one_that_ended(call, submitted, ends) -> None:
+    def becomes(number: int) -> str:
+        if number == 4:
+            raise ends
+        return "done" if number < 3 else "runs"
+
+    made = submitted(becomes)
+    code, _, err = call(*SWEEP, *HOW, "--on", "slurm" if shutil.which("srun") else "local", "-o", "jobs.json")
+    assert code == (130 if ends is KeyboardInterrupt else 3)
+    assert Path("jobs.json.jobs").exists()
+    made.becomes = lambda number: "done"
+    code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")
+    assert (code, "--resume" in err) == (2, True)
+    assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", "--resume")[0] == 0
+    found = load("jobs.json")
+    assert latencies(found) == dict.fromkeys({case.label for case in found.plan.cases}, 6)
+    assert Counter(made.submitted).most_common(1)[0][1] <= 2  # the one that had begun as it ended
+    assert len(made.submitted) <= 7
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "hint"),
+    [
+        ("--on local", "none is named", "add -o sweep.json"),
+        ("--on local -o run.csv", "none is named", "add -o sweep.json"),
+        ("--on lokal -o run.json", "unknown --on 'lokal'", "local"),
+        ("--slurm partition=gpu -o run.json", "--slurm is of jobs on SLURM", "add --on slurm"),
+        ("--on local --runs 2 --pause 0 -o run.json", "--runs is of one machine", "leave --runs out"),
+        ("--on slurm --slurm gpu -o run.json", "'gpu' is no KEY=VALUE", "partition=gpu"),
+    ],
+)
+def test_what_can_be_no_job_is_told_before_anything_is_submitted(call, submitted, line, error, hint) -> None:
+    made = submitted()
+    code, _, err = call(*SWEEP, line)
+    assert code == 2
+    told, _, then = err.rpartition("\nhint: ")
+    assert error in told
+    assert hint in then
+    assert not made.submitted
+    assert not Path("run.json.jobs").exists()
+
+
+def test_without_slurm_and_without_submitit_one_line_and_a_hint(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    code, _, err = call(*SWEEP, "--on slurm -o run.json")
+    assert (code, "--on local" in err, "srun" in err) == (2, True, True)
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    code, _, err = call(*SWEEP, "--on local -o run.json")
+    assert (code, "pip install 'ffnbench[cluster]'" in err) == (2, True)
+
+
+def test_fields_are_json_or_text() -> None:
+    given = ("partition=gpu,gpus_per_node=1,nodelist=n1,n2", 'exclusive=false,setup=["module load cuda"],mem=4GB')
+    assert jobs.fields_of(given) == {
+        "partition": "gpu", "gpus_per_node": 1, "nodelist": "n1,n2", "exclusive": False,
+        "setup": ["module load cuda"], "mem": "4GB",
+    }  # fmt: skip
+
+
+def test_a_job_here_sees_the_gpus_of_who_submits_it(call, submitted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Submitit's local executor hides them all from jobs that ask for none."""
+    seen: set[str | None] = set()
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        seen.add(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        return 0.01
+
+    submitted()
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "local")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    called = jobs.CellJob.__call__
+
+    def hidden(job: jobs.CellJob) -> str:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        return called(job)
+
+    monkeypatch.setattr(jobs.CellJob, "__call__", hidden)
+    assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", launch=FakeLaunch(seconds))[0] == 0
+    assert seen == {"3"}
