@@ -20,7 +20,6 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import Apart
 from ffnbench.result import Progress, Report, raw_of
 from ffnbench.run.log import Finder
-from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.runner import run
 from ffnbench.run.worker_pool import Launch, WorkerPool
 from ffnbench.stats.rounds import table_of
@@ -127,11 +126,12 @@ def measured_once(
                 costs=costs,
                 judge=None if launch else world.MACHINE.judge,
                 pool=pool if plan.arms == (OWN,) else None,
+                watch=world.MACHINE.watch,
             )
         return replace(new_report(done.plan, prepared.costs_of(done.plan)), **raw_of(done))
 
     timed = "latency" in plan.metrics  # bytes are the same beside anyone
-    with closing(pool), machine_lock(sink.waits, sink.tell) if timed else nullcontext("") as beside:
+    with closing(pool), world.MACHINE.lock(sink.waits, sink.tell) if timed else nullcontext("") as beside:
         if answered is None and plan.is_sweep:
             found = Sweep(prepared, sink, visit, before).measure()
         else:

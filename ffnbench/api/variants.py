@@ -10,7 +10,7 @@ from ffnbench.plan import OWN
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.views import report_view
-from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, TimingRequest
+from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, Placed, TimingRequest
 
 if TYPE_CHECKING:
     from torch import nn
@@ -37,9 +37,12 @@ def time_activations(request: TimingRequest, sink: NullSink = NULL_SINK) -> Show
 
 
 def _measured(request: AnyRequest, sink: NullSink) -> ShownReport:
+    from ffnbench.api import world
     from ffnbench.api.measuring import measure
 
-    return _shown(measure(prepare(request, sink), sink), sink)
+    with world.at(request.launch if isinstance(request, Placed) else None):
+        found = measure(prepare(request, sink), sink)
+    return _shown(found, sink)
 
 
 def _counted(request: AnyRequest, sink: NullSink) -> ShownReport:

@@ -45,8 +45,17 @@ def lost_over_device(lost: WorkerLost) -> Unfinished:
 class Session:
     """A running process of an arm. `ask` sends one request and waits for its answer; `close` always works."""
 
+    here = True  # on this machine: then the numbers of its processes mean something
+    _hints = ("try `python -c 'import torch'`", "is torch installed for this interpreter?")
+
     def __init__(self, arm: Arm = OWN) -> None:
-        command, folder = [interpreter_of(arm), "-u", str(BOOT)], folder_of(arm)
+        variables = variables_of(arm) | {MARK: "1"}
+        self._start([interpreter_of(arm), "-u", str(BOOT)], "is it a Python interpreter?", variables, folder_of(arm))
+
+    def _start(
+        self, command: list[str], hint: str, variables: dict[str, str] | None = None, folder: Path | None = None
+    ) -> None:
+        """Start the process that speaks; raises FfnbenchError, with the hint, where it can't be."""
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
         try:
             self._process = subprocess.Popen(
@@ -54,7 +63,7 @@ class Session:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._log,
-                env=variables_of(arm) | {MARK: "1"},
+                env=variables,
                 cwd=folder,
                 start_new_session=True,
                 text=True,
@@ -62,9 +71,7 @@ class Session:
                 errors="replace",
             )
         except OSError as problem:
-            raise FfnbenchError(
-                f"{command[0]!r} can't be started: {problem.strerror}", "is it a Python interpreter?"
-            ) from problem
+            raise FfnbenchError(f"{command[0]!r} can't be started: {problem.strerror}", hint) from problem
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._asked, self._hung = 0, False
         self._forks: list[int] = []  # the request that the living child answers in place of
@@ -81,13 +88,11 @@ class Session:
         """What the worker says of its torch; waits for its start the first time. Raises Unfinished where that fails."""
         if self._facts is None:
             try:
-                hello = self._receive(START_TIMEOUT_S)
+                hello = self._hello()
             except WorkerLost as lost:
-                raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost
+                raise Unfinished(f"a worker could not start: {lost}", self._hints[0]) from lost
             if "error" in hello:
-                raise Unfinished(
-                    f"a worker could not start: {hello['error']}", "is torch installed for this interpreter?"
-                )
+                raise Unfinished(f"a worker could not start: {hello['error']}", self._hints[1])
             self._facts = dict(hello["torch"])
         return self._facts
 
@@ -121,7 +126,7 @@ class Session:
         if (process := self.ask({"do": "fork"}, timeout_s).get("forked")) is None:
             return None
         self._forks.append(self._asked)
-        return Fork(self, process)
+        return Fork(self, process if self.here else None)
 
     def rest(self, rests: bool) -> None:
         """Stop it, or let it go on."""
@@ -132,14 +137,24 @@ class Session:
         """Whether it is of no use any more."""
         return self._hung or self._process.poll() is not None
 
-    def _receive(self, timeout_s: float) -> Message:
+    def _hello(self) -> Message:
+        return self._receive(START_TIMEOUT_S)
+
+    def _line(self, timeout_s: float) -> str:
         try:
             line = self._answers.get(timeout=min(timeout_s, threading.TIMEOUT_MAX))
         except queue.Empty:
             self._hung = True
             raise WorkerLost("timeout", f"no answer within {timeout_s:g} s") from None
         if line is None:
-            raise WorkerLost(*self._cause_of(self._process.wait()))  # it has ended by itself
+            raise WorkerLost(*self._end())  # it has ended by itself
+        return line
+
+    def _end(self) -> tuple[str, str]:
+        return self._cause_of(self._process.wait())
+
+    def _receive(self, timeout_s: float) -> Message:
+        line = self._line(timeout_s)
         try:
             return dict(json.loads(line))
         except (ValueError, TypeError, RecursionError):  # an interpreter that is none
@@ -173,9 +188,9 @@ class Session:
 
 
 class Fork:
-    """A worker that was forked from a starter, and is asked over its pipes."""
+    """A worker that was forked from a starter, and is asked over its pipes. Without a number it is elsewhere."""
 
-    def __init__(self, starter: Session, process: int) -> None:
+    def __init__(self, starter: Session, process: int | None) -> None:
         self._starter, self._process, self._gone = starter, process, False
 
     def greeting(self) -> dict[str, Any]:
@@ -192,7 +207,7 @@ class Fork:
 
     def rest(self, rests: bool) -> None:
         """Stop it, or let it go on."""
-        if not self._gone:
+        if not self._gone and self._process is not None:
             _rest(self._process, rests)
 
     def close(self) -> None:
@@ -206,7 +221,8 @@ class Fork:
                 pass
         elif not self._starter.ended:
             return
-        end_group(self._process)
+        if self._process is not None:
+            end_group(self._process)
         self._starter.close()
 
 
