@@ -70,6 +70,7 @@ def about_machine() -> dict[str, Any]:
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "usable_bytes": usable_memory(),
         "machine": platform.machine(),
+        "node": platform.node(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "caches": [asdict(level) for level in caches()],
         "no_driver": why_no_gpu(),
