@@ -10,14 +10,16 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import queue
 import re
 import shlex
+import signal
 import tempfile
 import threading
 import zipfile
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
@@ -26,7 +28,6 @@ from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.plan import OWN, Arm
 from ffnbench.run.session import LEAVE_S, Session, last_line, speaking
 from ffnbench.worker.arrival import SPEAKS
-from ffnbench.worker.channel import end_group
 
 PACKAGE = Path(__file__).parents[1]
 NOT_SENT = {"__pycache__", "api", "cli", "docs", "exam.py", "gate", "python", "report"}  # a worker knows none of them
@@ -70,7 +71,7 @@ class Connection:
         # what ssh is given it joins with spaces, and a shell there takes it apart
         code = shlex.quote(CODE) if any(Path(word).name == "ssh" for word in words) else CODE
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the connection
-        self._printed, self.reached = "", False
+        self._printed, self.reached, self._over = "", False, False
         self._process = speaking([*words, "-u", "-c", code], self._log, FOR_EXAMPLE)
         self._sessions: dict[str, LaunchedSession] = {}
         self._outgoing: queue.Queue[str | None] = queue.Queue()
@@ -83,6 +84,8 @@ class Connection:
         number = str(len(self._sessions) + 1)
         self._sessions[number] = session
         self.send(number, "start")
+        if self._over:
+            session.hear("gone", "")
         return number
 
     def send(self, number: str, verb: str, rest: object = "") -> None:
@@ -107,13 +110,14 @@ class Connection:
                 self._sessions[said[0]].hear(*said[1:])
             else:  # shells and modules print when they begin
                 self._printed = line.strip() or self._printed
+        self._over = True
         for session in list(self._sessions.values()):
             session.hear("gone", "")
 
     @property
     def ended(self) -> bool:
         """Whether it leads nowhere any more."""
-        return self._process.poll() is not None
+        return self._over or self._process.poll() is not None
 
     def cause(self) -> tuple[str, str]:
         """How it has ended, or why it is of no use."""
@@ -130,11 +134,11 @@ class Connection:
     def close(self) -> None:
         """All workers end with its stdin, and it with them; else it is ended: politely, for srun may still wait."""
         self._outgoing.put(None)
-        for end in (self._process.terminate, partial(end_group, self._process.pid), str):
+        for sign in (signal.SIGTERM, signal.SIGKILL, None):
             with suppress(TimeoutExpired):
                 self._process.wait(LEAVE_S if self.reached else HURRY_S)
-            if self._process.returncode is None:
-                end()
+            if self._process.returncode is None and sign:  # not waited for yet, so the number is still its own
+                os.killpg(self._process.pid, sign)
         self._log.close()
 
 

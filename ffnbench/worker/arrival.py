@@ -5,6 +5,7 @@ the syntax of old ones. A line is `NUMBER VERB REST`; when no more come it ends 
 """
 
 import base64
+import contextlib
 import io
 import json
 import os
@@ -75,10 +76,8 @@ def arrive(archive: str) -> None:
             if verb == "start":
                 workers[number] = started(os.path.join(folder, "ffnbench", "worker", "boot.py"), number)
             elif verb == "ask":
-                try:
+                with contextlib.suppress(OSError):  # how it has ended is told by its thread
                     print(rest, file=workers[number].stdin, flush=True)
-                except OSError:  # how it has ended is told by its thread
-                    pass
             elif verb == "kill":
                 end(int(rest))
             elif workers[number].poll() is None:
