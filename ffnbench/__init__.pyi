@@ -195,22 +195,23 @@ def block(
         variant: The FFN, as in `compare`, where no model is named. [default: gelu]
         preset: A model: a name of `ffnbench list presets`, a config.json, its folder, or ORG/NAME in the hub's
             cache.
-        d_model: Width of the model, or several: 512,1024. [default: the model's that is named, else 768]
+        d_model: Width of the model; or several: 512,1024..4096. [default: the model's that is named, else 768]
         d_ff: Final width per branch of the reference, or several: 2688..2752/8 goes by steps of 8. [default: 4 *
             d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
-        batch: Sequences in a call: 1,8 are two cells of a sweep.
+        batch: Sequences in a call; or several: 1,8..64.
         seq_len: Tokens in a sequence: 128,1024, or 128..8192, which doubles.
-        dtype: float32, bfloat16, float16, float64, or several of them.
-        mode: forward (inference), train (training: forward and backward), backward alone, or several.
-        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, or several: cpu,cuda.
-        threads: CPU threads, or several: 1,2. [default: the CPUs this process may use]
-        time: Which time is the latency on a GPU: wall, what a caller waits for, device, what the GPU works, or
-            both: wall,device. [default: wall, or device with cache cold]
-        cache: What the last-level cache holds before a call: hot, what the last one left, cold, nothing of it, or
-            both: hot,cold.
-        matmul_precision: Of float32 matrix products: highest, high (TF32), medium (bfloat16 inside), or several:
-            highest,high.
+        dtype: float32, bfloat16, float16, float64; or several: float32,bfloat16.
+        mode: forward (inference), train (training: forward and backward) or backward alone; or several:
+            forward,train.
+        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1; or several: cpu,cuda.
+        threads: CPU threads; or several: 1,2..8. [default: the CPUs this process may use]
+        time: Which time is the latency on a GPU: wall, what a caller waits for, or device, what the GPU works; or
+            several: wall,device. [default: wall, or device with cache cold]
+        cache: What the last-level cache holds before a call: hot, what the last one left, or cold, nothing of it;
+            or several: hot,cold.
+        matmul_precision: Of float32 matrix products: highest, high (TF32) or medium (bfloat16 inside), as torch
+            has it; or several: highest,high.
         reduced_reductions: On a GPU, let 16-bit matrix products add partial sums in 16 bits, as torch does.
         backend: eager, packed, packed-up-gate, compile or onednn: `ffnbench list backends`.
         workers: Exactly so many fresh processes, one after another; intervals are over them.
@@ -260,17 +261,17 @@ def build(
     Arguments:
         variants: Comma separated [LABEL=]NAME[@KEY=VALUE]...; names: `ffnbench list variants`; your own:
             pkg.mod:Class, file.py:Class, with @like=NAME held against that form.
-        d_model: Width of the model, or several: 512,1024. [default: the model's that is named, else 768]
+        d_model: Width of the model; or several: 512,1024..4096. [default: the model's that is named, else 768]
         d_ff: Final width per branch of the reference, or several: 2688..2752/8 goes by steps of 8. [default: 4 *
             d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
         match: Make params, flops or none equal to the reference's.
         multiple_of: Round widths to this; 8 when matching, else the rule's own.
         rule: Size gated forms by a published rule: `ffnbench list rules`.
-        ratio: Expansion, d_ff / d_model, or several: 2..4/0.5. [default: 4]
+        ratio: Expansion, d_ff / d_model; or several: 2..4/0.5. [default: 4]
         ffn_dim_multiplier: Llama's ffn_dim_multiplier, for rule llama.
-        dropout: Dropout on the hidden layer, in train mode; or several: 0,0.1.
-        dtype: float32, bfloat16, float16, float64, or several of them.
+        dropout: Dropout on the hidden layer, in train mode; or several: 0..0.3/0.1.
+        dtype: float32, bfloat16, float16, float64; or several: float32,bfloat16.
         init: Weights: torch, he_xavier or normal.
     """
 
@@ -362,30 +363,31 @@ def compare(
             pkg.mod:Class, file.py:Class, with @like=NAME held against that form.
         preset: A model: a name of `ffnbench list presets`, a config.json, its folder, or ORG/NAME in the hub's
             cache.
-        d_model: Width of the model, or several: 512,1024. [default: the model's that is named, else 768]
+        d_model: Width of the model; or several: 512,1024..4096. [default: the model's that is named, else 768]
         d_ff: Final width per branch of the reference, or several: 2688..2752/8 goes by steps of 8. [default: 4 *
             d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
         match: Make params, flops or none equal to the reference's.
         multiple_of: Round widths to this; 8 when matching, else the rule's own.
         rule: Size gated forms by a published rule: `ffnbench list rules`.
-        ratio: Expansion, d_ff / d_model, or several: 2..4/0.5. [default: 4]
+        ratio: Expansion, d_ff / d_model; or several: 2..4/0.5. [default: 4]
         ffn_dim_multiplier: Llama's ffn_dim_multiplier, for rule llama.
-        dropout: Dropout on the hidden layer, in train mode; or several: 0,0.1.
+        dropout: Dropout on the hidden layer, in train mode; or several: 0..0.3/0.1.
         reference: What ratios are relative to. [default: the first variant]
-        batch: Sequences in a call: 1,8 are two cells of a sweep.
+        batch: Sequences in a call; or several: 1,8..64.
         seq_len: Tokens in a sequence: 1,128,2k, or 1..4096, which doubles; 2k is 2,000, 2Ki is 2,048. [default:
             512; 64 where d_model is above 2,048]
-        dtype: float32, bfloat16, float16, float64, or several of them.
-        mode: forward (inference), train (training: forward and backward), backward alone, or several.
-        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, or several: cpu,cuda.
-        threads: CPU threads, or several: 1,2. [default: the CPUs this process may use]
-        time: Which time is the latency on a GPU: wall, what a caller waits for, device, what the GPU works, or
-            both: wall,device. [default: wall, or device with cache cold]
-        cache: What the last-level cache holds before a call: hot, what the last one left, cold, nothing of it, or
-            both: hot,cold.
-        matmul_precision: Of float32 matrix products: highest, high (TF32), medium (bfloat16 inside), or several:
-            highest,high.
+        dtype: float32, bfloat16, float16, float64; or several: float32,bfloat16.
+        mode: forward (inference), train (training: forward and backward) or backward alone; or several:
+            forward,train.
+        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1; or several: cpu,cuda.
+        threads: CPU threads; or several: 1,2..8. [default: the CPUs this process may use]
+        time: Which time is the latency on a GPU: wall, what a caller waits for, or device, what the GPU works; or
+            several: wall,device. [default: wall, or device with cache cold]
+        cache: What the last-level cache holds before a call: hot, what the last one left, or cold, nothing of it;
+            or several: hot,cold.
+        matmul_precision: Of float32 matrix products: highest, high (TF32) or medium (bfloat16 inside), as torch
+            has it; or several: highest,high.
         reduced_reductions: On a GPU, let 16-bit matrix products add partial sums in 16 bits, as torch does.
         backend: eager, packed, packed-up-gate, compile, onednn, a list of them, or all: `ffnbench list backends`.
         workers: Exactly so many fresh processes, one after another; intervals are over them.
@@ -437,22 +439,23 @@ def cost(
             pkg.mod:Class, file.py:Class, with @like=NAME held against that form.
         preset: A model: a name of `ffnbench list presets`, a config.json, its folder, or ORG/NAME in the hub's
             cache.
-        d_model: Width of the model, or several: 512,1024. [default: the model's that is named, else 768]
+        d_model: Width of the model; or several: 512,1024..4096. [default: the model's that is named, else 768]
         d_ff: Final width per branch of the reference, or several: 2688..2752/8 goes by steps of 8. [default: 4 *
             d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
         match: Make params, flops or none equal to the reference's.
         multiple_of: Round widths to this; 8 when matching, else the rule's own.
         rule: Size gated forms by a published rule: `ffnbench list rules`.
-        ratio: Expansion, d_ff / d_model, or several: 2..4/0.5. [default: 4]
+        ratio: Expansion, d_ff / d_model; or several: 2..4/0.5. [default: 4]
         ffn_dim_multiplier: Llama's ffn_dim_multiplier, for rule llama.
-        dropout: Dropout on the hidden layer, in train mode; or several: 0,0.1.
+        dropout: Dropout on the hidden layer, in train mode; or several: 0..0.3/0.1.
         reference: What ratios are relative to. [default: the first variant]
-        batch: Sequences in a call: 1,8 are two cells of a sweep.
+        batch: Sequences in a call; or several: 1,8..64.
         seq_len: Tokens in a sequence: 1,128,2k, or 1..4096, which doubles; 2k is 2,000, 2Ki is 2,048. [default:
             512; 64 where d_model is above 2,048]
-        dtype: float32, bfloat16, float16, float64, or several of them.
-        mode: forward (inference), train (training: forward and backward), backward alone, or several.
+        dtype: float32, bfloat16, float16, float64; or several: float32,bfloat16.
+        mode: forward (inference), train (training: forward and backward) or backward alone; or several:
+            forward,train.
     """
 
 def inspect(
@@ -559,8 +562,8 @@ def time_activations(
 
     Arguments:
         activations: Comma separated: names, swish@beta=0.5, file.py:function. Names: `ffnbench list activations`.
-        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, or several: cpu,cuda.
-        threads: CPU threads, or several: 1,2. [default: the CPUs this process may use]
+        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1; or several: cpu,cuda.
+        threads: CPU threads; or several: 1,2..8. [default: the CPUs this process may use]
         workers: Exactly so many fresh processes, one after another; intervals are over them.
         rounds: Exactly so many rounds in each worker; a round measures each case once.
         quick: 5 workers of 4 rounds: a first look.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
+from typing import BinaryIO
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.units import IEC, quantity
@@ -21,3 +23,14 @@ def content_of(path: str | Path, hint: str = "is the path right?") -> bytes:
         why = getattr(problem, "strerror", None) or str(problem)
         raise FfnbenchError(f"cannot read {str(path)!r}: {why}", hint) from problem
     return content
+
+
+def locked(file: BinaryIO) -> bool:
+    """Whether no other process holds this file: this one does, until it is closed. True where there are no locks."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without them
+        pass
+    return True

@@ -7,7 +7,7 @@ kept as they were typed; planning/ reads and checks them. A request is plain dat
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from ffnbench.jsonable import LATER
@@ -21,10 +21,10 @@ PANELS = (  # in the order of the help
 )  # fmt: skip
 TAKE_LISTS = "`ffnbench compare` and `ffnbench cost` take lists"
 EXAMPLES = {  # of a list, by the flags that may have one
-    "d_model": "512,1024", "dtype": "float32,bfloat16", "mode": "forward,train", "threads": "1,2", "batch": "1,8",
-    "seq_len": "1,128", "elements": "4096,1048576", "d_ff": "2688..2752/8", "ratio": "2..4/0.5", "dropout": "0,0.1",
-    "device": "cpu,cuda", "time": "wall,device", "cache": "hot,cold", "matmul_precision": "highest,high",
-    "routing": "uniform,skewed",
+    "d_model": "512,1024..4096", "dtype": "float32,bfloat16", "mode": "forward,train", "threads": "1,2..8",
+    "batch": "1,8..64", "seq_len": "1,128..1024", "elements": "4096,64Ki..1Mi", "d_ff": "2688..2752/8",
+    "ratio": "2..4/0.5", "dropout": "0..0.3/0.1", "device": "cpu,cuda", "time": "wall,device", "cache": "hot,cold",
+    "matmul_precision": "highest,high", "routing": "uniform,skewed",
 }  # fmt: skip
 # what others call it; ffn/imported.py has more names, which are too unsure to be taken for a flag
 D_MODEL = ("--hidden-size", "--n-embd", "--embed-dim", "--embedding-dim", "--dim", "--model-dim")
@@ -59,6 +59,14 @@ class Flag:
 def flag(default: Any, help: str, panel: str, metavar: str = "", **how: Any) -> Any:
     """A field of a bundle that is a flag."""
     return field(default=default, metadata={"flag": Flag(help=help, panel=panel, metavar=metavar, **how)})
+
+
+def several(bundle: Any, name: str) -> Any:
+    """The field of a bundle, as one that may be a list."""
+    one = next(one for one in fields(bundle) if one.name == name)
+    said, default, value = one.metadata["flag"].help.partition(" [default")
+    help = f"{said.removesuffix('.')}; or several: {EXAMPLES[name]}.{default}{value}"
+    return field(default=one.default, metadata={"flag": replace(one.metadata["flag"], help=help, metavar="LIST")})
 
 
 def spelling(name: str) -> str:
@@ -131,31 +139,24 @@ class Shape:
 class Lists:
     """What may be a list or a range: each combination is a cell, with its own reference and widths."""
 
-    d_model: int | str | tuple[int, ...] | None = flag(
-        None, "Width of the model, or several: 512,1024. [default: the model's that is named, else 768]", WIDTHS,
-        "LIST", also=D_MODEL)
+    d_model: int | str | tuple[int, ...] | None = several(Sizes, "d_model")
     d_ff: int | str | tuple[int, ...] | None = flag(
         None, "Final width per branch of the reference, or several: 2688..2752/8 goes by steps of 8. "
         "[default: 4 * d_model, classic form]", WIDTHS, "LIST", also=D_FF)
-    batch: int | str | tuple[int, ...] = flag(
-        1, "Sequences in a call: 1,8 are two cells of a sweep.", WORKLOAD, "LIST", also=BATCH)
+    batch: int | str | tuple[int, ...] = several(Shape, "batch")
     seq_len: int | str | tuple[int, ...] | None = flag(
         None, "Tokens in a sequence: 1,128,2k, or 1..4096, which doubles; 2k is 2,000, 2Ki is 2,048. "
         "[default: 512; 64 where d_model is above 2,048]", WORKLOAD, "LIST", also=SEQ_LEN)
-    dtype: str = flag("float32", "float32, bfloat16, float16, float64, or several of them.", WORKLOAD, "LIST")
-    mode: str = flag(
-        "forward", "forward (inference), train (training: forward and backward), backward alone, or several.",
-        WORKLOAD, "LIST")
+    dtype: str = several(Shape, "dtype")
+    mode: str = several(Shape, "mode")
 
 
 @dataclass(frozen=True, kw_only=True)
 class VariantsLists:
     """What variants share, as lists."""
 
-    ratio: float | str | tuple[float, ...] | None = flag(
-        None, "Expansion, d_ff / d_model, or several: 2..4/0.5. [default: 4]", WIDTHS, "LIST")
-    dropout: float | str | tuple[float, ...] = flag(
-        0.0, "Dropout on the hidden layer, in train mode; or several: 0,0.1.", MODEL, "LIST")
+    ratio: float | str | tuple[float, ...] | None = several(Variants, "ratio")
+    dropout: float | str | tuple[float, ...] = several(Variants, "dropout")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,26 +200,17 @@ class Conditions:
 class DeviceLists:
     """What it runs on, as lists."""
 
-    device: str = flag(
-        "auto", "auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1, or several: cpu,cuda.", WORKLOAD,
-        "LIST")
-    threads: int | str | tuple[int, ...] | None = flag(
-        None, "CPU threads, or several: 1,2. [default: the CPUs this process may use]", WORKLOAD, "LIST", also=THREADS)
+    device: str = several(Device, "device")
+    threads: int | str | tuple[int, ...] | None = several(Device, "threads")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionsLists:
     """Under what a call is timed, as lists."""
 
-    time: str | None = flag(
-        None, "Which time is the latency on a GPU: wall, what a caller waits for, device, what the GPU works, or both: "
-        "wall,device. [default: wall, or device with --cache cold]", WORKLOAD, "LIST")
-    cache: str = flag(
-        "hot", "What the last-level cache holds before a call: hot, what the last one left, cold, nothing of it, or "
-        "both: hot,cold.", WORKLOAD, "LIST")
-    matmul_precision: str = flag(
-        "highest", "Of float32 matrix products: highest, high (TF32), medium (bfloat16 inside), or several: "
-        "highest,high.", WORKLOAD, "LIST")
+    time: str | None = several(Conditions, "time")
+    cache: str = several(Conditions, "cache")
+    matmul_precision: str = several(Conditions, "matmul_precision")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -398,16 +398,14 @@ class Report(Run):
     schema: int = field(default=SCHEMA, metadata=STATED)
 
     @cached_property
-    def _costs(self) -> dict[str, Cost]:
-        return {found.case: found.cost for found in reversed(self.costs)}
+    def _of_cases(self) -> dict[str, dict[str, Any]]:
+        """What there is one of for each case, by the name of its field."""
+        names = ("costs", "comparisons", "judged", "inputs", "shares")
+        return {name: {found.case: found for found in reversed(getattr(self, name))} for name in names}
 
     @cached_property
     def _estimates(self) -> dict[tuple[str, str], Estimate]:
         return {(found.case, found.metric): found.estimate for found in reversed(self.measured)}
-
-    @cached_property
-    def _comparisons(self) -> dict[str, Comparison]:
-        return {found.case: found for found in reversed(self.comparisons)}
 
     @cached_property
     def _failures(self) -> dict[str, Failure]:
@@ -424,7 +422,7 @@ class Report(Run):
 
     def cost(self, label: str) -> Cost:
         """The cost of a case."""
-        return self._costs[label]
+        return self._of_cases["costs"][label].cost  # type: ignore[no-any-return]
 
     def estimate(self, label: str, metric: str) -> Estimate | None:
         """The estimate of a metric of a case, or None."""
@@ -432,7 +430,7 @@ class Report(Run):
 
     def comparison(self, label: str) -> Comparison | None:
         """The comparison of a case's latency with the reference's, or None."""
-        return self._comparisons.get(label)
+        return self._of_cases["comparisons"].get(label)
 
     def failure(self, label: str) -> Failure | None:
         """Why a case failed, or None."""
@@ -451,15 +449,15 @@ class Report(Run):
 
     def judgement(self, label: str) -> Judged | None:
         """What was found of the outputs of a case's timed calls, or None."""
-        return next((found for found in self.judged if found.case == label), None)
+        return self._of_cases["judged"].get(label)
 
     def inputs_of(self, label: str) -> Inputs | None:
         """The inputs of a sample of a case, or None where that is not known."""
-        return next((found for found in self.inputs if found.case == label), None)
+        return self._of_cases["inputs"].get(label)
 
     def share(self, label: str) -> Share | None:
         """How near a case is to its ceiling, or None where that is not known."""
-        return next((found for found in self.shares if found.case == label), None)
+        return self._of_cases["shares"].get(label)
 
     def notes(self, label: str) -> list[Note]:
         """The warnings of a case; for an empty label those of the run as a whole, after what its plan says of it."""

@@ -137,7 +137,7 @@ def read_percent(text: float | str) -> float:
 
 def read_number(text: float | str) -> float:
     """A plain number, without a unit; raises FfnbenchError for what is none."""
-    return _plain(text, "is not a number", "for example 4 or 0.5") if isinstance(text, str) else float(text)
+    return _plain(text, "is not a number", "a number is 4 or 0.5") if isinstance(text, str) else float(text)
 
 
 def read_share(text: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import io
 import random
@@ -14,6 +15,7 @@ from conftest import FakeLaunch, KnownProber
 
 import ffnbench
 from ffnbench import api
+from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
 from ffnbench.planning.activations import plan_timing
 from ffnbench.planning.block import lengths_of, plan_block
@@ -126,6 +128,14 @@ def test_python_takes_arrays() -> None:
     ]
 
 
+def test_python_is_told_of_arguments() -> None:
+    assert points(ffnbench.cost("relu", seq_len=range(8, 0, -2)).plan) == [{"seq_len": n} for n in (2, 4, 6, 8)]
+    with pytest.raises(FfnbenchError, match=r"^seq_len='1\.\.10/20' has a step") as caught:
+        ffnbench.cost("relu", seq_len="1..10/20")
+    argument = caught.value.hint.removeprefix("for example seq_len=")
+    assert len(ffnbench.cost("relu", seq_len=ast.literal_eval(argument)).plan.groups) > 1
+
+
 def test_block_and_activations() -> None:
     plan = plan_block(BlockRequest(seq_len="8..32", dtype="float32,bf16", d_model="64,128", device="cpu", threads=1))
     found = [(one.ffn.ffn.d_model, one.ffn.workload.dtype, one.seq_len) for one in lengths_of(plan)]
@@ -172,6 +182,12 @@ BAD = {
     "activations --time --elements 8..": "never ends",
     "cost relu@d_ff=1..": "never ends",
     "cost relu@d_ff=8..1,gelu": "goes down",
+    "cost relu@d_ff=..8": "has no first value",
+    "cost relu@dropout=0..1": "0 doubled is 0",
+    "cost relu@dtype=float32..": "is no range of numbers",
+    "cost relu --seq-len 1...4": "is no range of numbers",
+    "cost relu --seq-len=-1..4": "is no range of numbers",
+    "cost relu --seq-len 1..10/20": "a step that is longer than the range",
     "cost relu --d-model 64..1000000000000/1": "makes 999,999,999,937 cells, and a sweep has at most 100,000",
 }
 
@@ -184,7 +200,7 @@ def test_a_bad_range_and_a_hint_that_works(typed: str, in_process, on_machine) -
     assert (code, out) == (2, "")
     assert BAD[typed] in error
     if typed.startswith("cost") and "cells" not in error:
-        better, wrong = hint.rpartition(": ")[2], error.removeprefix("error: ").partition(" ")
+        better, wrong = hint.removeprefix("hint: for example "), error.removeprefix("error: ").partition(" ")
         begin = typed.partition(" --")[0] if better.startswith("--") else typed.partition("@")[0]
         assert wrong[0] in (better.split()[0], better.split("=")[0], error.split()[1])
         code, _, err = in_process(*(f"{begin} {better}" if better.startswith("--") else f"{begin}{better}").split())
@@ -197,9 +213,16 @@ def test_a_bad_range_and_a_hint_that_works(typed: str, in_process, on_machine) -
         ("cost relu --seq-len 1..4096/1 --d-model 64..6400/64", "4,096 of seq_len x 100 of d_model makes 409,600 cells",
          "without a step a range doubles"),
         ("cost relu --seq-len ,", "has an empty value", "--seq-len 1,128"),
+        ("cost relu,,gelu", "'relu,,gelu' has an empty value", "relu,gelu"),
+        ("cost relu@d_ff=64,,96", "has an empty value", "for example"),
+        ("compare relu --backend eager,", "has an empty value", "--backend eager,packed"),
+        ("activations relu,,gelu", "has an empty value", "relu,gelu"),
+        ("block gelu@seq_len=1,2 --cost-only", "has a seq_len of its own", "leave @seq_len out"),
+        ("block gelu@dtype=fp16 --dtype fp32,bf16 --cost-only", "has a dtype of its own", "leave @dtype out"),
+        ("plot tokens.csv", "No such file", "path"),
         ("cost relu@d_ff= gelu", "cannot read '@d_ff='", "@KEY=VALUE"),
-        ("cost relu --dtype float32..float64", "no range of numbers", "words stand in a list"),
-        ("cost relu@d_ff=64,96 gelu@d_ff=64,128", "different lists of d_ff", "@d_ff=64,96,128"),
+        ("cost relu --dtype float32..float64", "no range of numbers", "--dtype float32,bfloat16"),
+        ("cost relu@d_ff=64,96 gelu@d_ff=64,128", "different lists of d_ff", "give both the same"),
         ("cost relu@seq_len=1,2 --seq-len 1,4", "they are one axis", "leave the list of @seq_len out"),
         ("cost swiglu@d_ff=1024,swiglv", "unknown variant 'swiglv'", "did you mean 'swiglu'"),
         ("cost relu@dtype=float32,bflot16", "unknown variant 'bflot16'", "list variants"),

@@ -260,8 +260,8 @@ def test_caches_are_read_as_the_kernel_tells_them(tmp_path: Path) -> None:
                 ("level", "type", "size", "shared_cpu_list"), (level, kind, size, shared), strict=True
             ):
                 (folder / name).write_text(f"{value}\n")
-    assert [(c.name, c.bytes, c.instances) for c in caches(tmp_path, range(4))] == [
-        ("L1", 32 << 10, 4), ("L2", 512 << 10, 4), ("L3", 32 << 20, 2)
+    assert [(c.level, c.bytes, c.instances) for c in caches(tmp_path, range(4))] == [
+        (1, 32 << 10, 4), (2, 512 << 10, 4), (3, 32 << 20, 2)
     ]  # fmt: skip
     (tmp_path / "cpu0" / "cache" / "index3" / "size").write_text("nonsense\n")
     assert [c.instances for c in caches(tmp_path, [0])] == [1, 1]

@@ -58,7 +58,7 @@ MISTAKES = [
     (["--workers", "4", "--precision", "1"], "--workers fixes how much", "--precision and --budget"),
     (["--format", "tabel"], "unknown format 'tabel'", "did you mean 'table'"),
     (["--varients", "relu"], "no such option: --varients", "--help"),
-    (["--seq-len", "128,,512"], "--seq-len '128,,512' has an empty value", "a list has commas and no spaces"),
+    (["--seq-len", "128,,512"], "--seq-len '128,,512' has an empty value", "for example --seq-len 1,128"),
     (["--bias=maybe"], "option '--bias' does not take a value", "`ffnbench compare --help`"),
     (["--ratio", "3", "--d-ff", "64"], "--ratio and --d-ff both say", "one of the two"),
     (["relu", "swiglu"], "no such command 'relu'", "`ffnbench compare relu swiglu` measures"),
@@ -75,7 +75,7 @@ MISTAKES = [
     (["list", "rulez"], "nothing is called 'rulez'", "did you mean 'rules'"),
     (["comprae"], "no such command 'comprae'", "did you mean 'compare'"),
     (["check"], "missing argument 'BASELINE'", "--help"),
-    (["cost", "--multiple-of", "1", "2"], "--multiple-of: '1,2' is a list", "relu@d_ff=2048"),
+    (["cost", "--multiple-of", "1", "2"], "--multiple-of takes one value here, not '1,2'", "give one"),
     (["activations", "--device", "nonsense!"], "unknown device", "devices: auto"),
 ]
 

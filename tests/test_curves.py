@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from ffnbench.api import measure, prepare
 from ffnbench.gate.looks import report_of
-from ffnbench.plan import Group, Plan
+from ffnbench.plan import Plan
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.pictures.drawn import drawn_of
 from ffnbench.report.pictures.sweeps import plotted, sweep_figure
@@ -27,7 +27,7 @@ from ffnbench.report.views import figure_of
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 from ffnbench.run.runner import run as run_plan
-from ffnbench.stats.curves import Axis, Place, findings, stretches, turns, where
+from ffnbench.stats.curves import Axis, Place, findings, turns, where
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.pairs import unbeaten
 from ffnbench.stats.verdict import with_figures
@@ -166,33 +166,52 @@ def test_what_is_found_is_told_for_how_many_of_the_other_values() -> None:
     assert ", for 6 of 6 values of d_model and dtype; the time of relu" in line
 
 
-def widths(slow: set[int], values: tuple[int, ...] = (256, 264, 272, 280, 288)) -> Report:
-    """A run whose cells are widths of one variant; at some of them a FLOP takes 10% longer."""
-    dice = random.Random(4)
+STEPS = tuple(range(256, 352, 8))
+
+
+def widths(slow: set[int], drift: float = 0.0, beside: str = "relu,", **more: Any) -> Report:
+    """A run of swiglu at STEPS; at some of them a FLOP takes 10 % longer, and so do all as the machine drifts."""
+    dice, moved = random.Random(4), {width: random.Random(width).gauss(0, drift) for width in STEPS}
 
     def seconds(label: str, worker: int, number: int) -> float:
-        width = int(label.rpartition("=")[2])
-        return 1e-6 * width * (1.1 if width in slow else 1.0) * math.exp(dice.gauss(0, 0.004))
+        width = int(value(label, "d_ff", 0))
+        own = 192 if label.startswith("relu") else width * (1.1 if width in slow else 1.0)
+        return 1e-6 * own * math.exp(moved[width] + dice.gauss(0, 0.004))
 
-    variants = ",".join(f"swiglu@d_ff={width}" for width in values)
-    found = run(variants, launch=FakeLaunch(seconds), seq_len=64, match="none", workers=6)
-    cases = tuple(replace(case, against=case.label) for case in found.plan.cases)
-    plan = replace(found.plan, cases=cases)
-    groups = (Group(reference=c.label, cases=(c,), values={"d_ff": c.ffn.d_ff}) for c in cases)
-    vars(plan)["groups"] = tuple(groups)
-    return replace(found, plan=plan)
+    variants = f"{beside}swiglu@d_ff={','.join(map(str, STEPS))}"
+    return run(variants, launch=FakeLaunch(seconds), seq_len=64, match="none", **more)
 
 
-def test_cliffs_go_up_and_come_back() -> None:
-    assert [cliff.values for cliff in findings(widths({264, 280})).cliffs] == [(264,), (280,)]
-    (cliff,) = findings(widths({264, 272})).cliffs
-    assert cliff.values == (264, 272)
-    assert cliff.times.low < 1.1 < cliff.times.high
-    assert findings(widths({280, 288})).cliffs == ()  # it does not come back
-    assert findings(widths(set())).cliffs == ()
-    assert list(stretches([0.1, 0, 0.2, -0.3, -0.1])) == [(2, 4)]
-    (line,) = sweep_line(widths({264, 280}))
-    assert line.endswith("times as long per FLOP at d_ff 264 and 280 as on both sides")
+def test_a_cliff_is_told_by_the_number_that_divides_the_widths() -> None:
+    (cliff,) = findings(widths({width for width in STEPS if width % 16})).cliffs
+    assert (cliff.variant, cliff.multiple, cliff.divides) == ("swiglu", 16, False)
+    assert cliff.values == tuple(width for width in STEPS if width % 16)
+    assert cliff.times.low < 1.1 < cliff.times.high < 1.11
+    (line,) = sweep_line(widths({width for width in STEPS if width % 32 == 0}))
+    assert line.startswith("swiglu takes 1.09")
+    assert line.endswith(" times as long per FLOP where 32 divides d_ff")
+    assert sweep_line(widths(set())) == sweep_line(widths({304})) == []
+
+
+def test_a_cliff_is_held_against_a_variant_whose_width_stays_for_a_machine_drifts() -> None:
+    slow = {width for width in STEPS if width % 16}
+    assert [one.multiple for one in findings(widths(slow, drift=0.2)).cliffs] == [16]
+    assert findings(widths(slow, drift=0.2, beside="")).cliffs == ()
+
+
+def test_a_saw_of_widths_is_no_crossing() -> None:
+    """Decided slower than one relu between the multiples of 8 and decided faster at them, on this machine."""
+    report = load(ROOT / "results" / "amd-epyc-2cpu" / "sweeps" / "d_ff.json")
+    assert findings(report).crossings == ()
+    (line,) = sweep_line(report)
+    assert line == "swiglu takes 1.05 [1.03, 1.07] times as long per FLOP where 8 does not divide d_ff"
+
+
+def test_a_time_is_flat_from_where_no_step_is_left() -> None:
+    """One token takes less than half of two here: another kernel."""
+    report = load(ROOT / "results" / "amd-epyc-2cpu" / "sweeps" / "tokens.json")
+    assert [knee.since for knee in findings(report).knees] == [pytest.approx(2)]
+    assert sweep_line(report)[0].startswith("the time of relu, flat from seq_len 2 on, begins to rise at seq_len 20 ")
 
 
 # What no other beats
@@ -316,6 +335,7 @@ def saved(report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
         ("--y latnecy", "no column is called 'latnecy'", "did you mean 'latency'"),
         ("--y verdict", "verdict is no number", "--y latency"),
         ("--y zeros", "no row of this run has a zero_share", "report RUN.json -f csv"),
+        ("--facet latency_s", "latency_s is measured", "--facet variant"),
         ("--facet dtpye", "no column is called 'dtpye'", "did you mean 'dtype'"),
         ("-o plot.txt", "plot.txt", ".png"),
     ],
@@ -340,9 +360,17 @@ def test_a_panel_for_each_value_of_a_facet_and_of_the_axes_that_are_left() -> No
     found = run("relu,swiglu", seq_len=(1, 64), dtype="float32,bfloat16", d_model=(64, 96))
     titles = [axes.get_title(loc="left") for axes in plotted(found, x="seq_len", facet="dtype").axes]
     assert titles == ["float32, d_model 64", "bfloat16, d_model 64", "float32, d_model 96", "bfloat16, d_model 96"]
-    points = plotted(found, x="params", y="latency", facet="seq_len").axes[0]
+    points = plotted(found, x="params", y="latency", facet="seq_len").axes[7]
     widths = {2 * 64 * 256, 3 * 64 * 168, 2 * 96 * 384, 3 * 96 * 256}
-    assert {x for line in points.lines for x in line.get_xdata()} <= widths
+    assert {round(1e3 * x) for line in points.lines for x in line.get_xdata()} <= widths
+    assert points.get_xlabel() == "params (k)"
+
+
+def test_what_is_measured_joins_no_points(report: Report) -> None:
+    """Its order is not the axis's, so a line would go to and fro."""
+    drawn = {x: plotted(report, x=x, y="latency").axes[0].lines for x in ("seq_len", "params", "ratio")}
+    joined = {x: any(one.get_marker() == "s" and one.get_linestyle() == "-" for one in of) for x, of in drawn.items()}
+    assert joined == {"seq_len": True, "params": True, "ratio": False}
 
 
 def test_a_facet_by_variant_has_a_panel_for_each(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_gated_surfaces(folder: Path) -> None:
 
 MISTAKES = [
     (["--activations", "gleu"], "unknown activation 'gleu'", "did you mean"),
-    (["--activations", ","], "no activation given", "relu"),
+    (["--activations", ","], "has an empty value", "relu"),
     (["--activations", "relu,relu"], "stands twice", "other="),
     (["--activations", "swiglu"], "is a gated form", "`ffnbench plot-activations --gated`"),
     (["--activations", "relu@d_ff=8"], "has no 'd_ff'", "beta"),

@@ -84,8 +84,8 @@ def test_a_clear_name_says_nothing(text: str) -> None:
         ("relu@beta=2", "relu has no beta", "swish@beta"),
         ("swish@beta=x", "beta must be a number", "swish@beta"),
         ("silu@gate=ouput", "unknown gate 'ouput'", "did you mean 'output'"),
-        ("", "no variant given", "for example"),
-        (" , ", "no variant given", "for example"),
+        ("", "has an empty value", "for example"),
+        (" , ", "has an empty value", "for example"),
     ],
 )
 def test_mistakes_are_named_with_a_way_out(text: str, error: str, hint: str) -> None:

@@ -99,7 +99,7 @@ def test_a_mode_by_what_trainers_call_it() -> None:
     ("options", "message", "hint"),
     [
         ({"seq_len": ()}, "--seq-len '' has an empty value", "--seq-len 1,128"),
-        ({"dtype": "float32,"}, "--dtype 'float32,' has an empty value", "no spaces"),
+        ({"dtype": "float32,"}, "--dtype 'float32,' has an empty value", "--dtype float32,bfloat16"),
         ({"dtype": "float32,bflot16"}, "unknown dtype 'bflot16'", "did you mean 'bfloat16'"),
         ({"mode": "forward,trian"}, "unknown mode 'trian'", "did you mean 'train'"),
         ({"batch": (1, 0)}, "batch must be a positive integer, not 0", "--batch 64"),
@@ -138,7 +138,7 @@ def labels(out: str) -> list[str]:
 
 
 def test_every_way_to_type_three_variants(call) -> None:
-    for typed in ("--variants relu,gelu,swiglu", "relu,gelu swiglu", "relu, gelu, swiglu",
+    for typed in ("--variants relu,gelu,swiglu", "relu,gelu swiglu", "relu, gelu ,swiglu", "relu , gelu, swiglu",
                   "--variants relu --variants gelu swiglu"):  # fmt: skip
         code, out, _ = call("cost", *typed.split(), "-f", "csv")
         assert (code, labels(out)) == (0, ["relu", "gelu", "swiglu"])
@@ -150,7 +150,7 @@ CUT = [
     ("cost --seq-len 128,51x", "--seq-len: '51x' is not a whole number, in '128,51x'", "--seq-len"),
     ("block gpt2 --whole-model --dtype float32,bf16", "--dtype takes one value here", "`ffnbench compare`"),
     ("ab swiglu --base-env A:1 --mode inference,train", "--mode takes one value here", "`ffnbench compare`"),
-    ("ab swiglu --base-env A:1 --threads 1,2", "'1,2' is a list", "`ffnbench compare`"),
+    ("ab swiglu --base-env A:1 --threads 1,2", "one value here, not '1,2'", "`ffnbench compare`"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -12,7 +13,6 @@ import pytest
 from conftest import ROOT
 
 from ffnbench.report.files.store import load
-from ffnbench.run import neighbours as lock
 from ffnbench.run.neighbours import machine_lock
 
 HOLD = """
@@ -75,7 +75,7 @@ def test_nobody_waits_for_a_run_of_its_own_that_has_ended(tmp_path: Path, monkey
 def test_a_file_that_goes_while_it_is_locked_is_no_turn(tmp_path: Path, monkeypatch, gone: bool) -> None:
     """The one that ended has removed the file after this one opened it: who comes next would lock another."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    place, real, opened = tmp_path / f"ffnbench-measuring-{os.getuid()}", lock.fcntl.flock, []
+    place, real, opened = tmp_path / f"ffnbench-measuring-{os.getuid()}", fcntl.flock, []
 
     def flock(file: object, how: int) -> None:
         real(file, how)
@@ -85,7 +85,7 @@ def test_a_file_that_goes_while_it_is_locked_is_no_turn(tmp_path: Path, monkeypa
             if not gone:
                 place.touch()
 
-    monkeypatch.setattr(lock.fcntl, "flock", flock)
+    monkeypatch.setattr(fcntl, "flock", flock)
     with machine_lock(False, print) as beside:
         assert (beside, len(opened)) == ("", 2)
         assert place.read_text() == str(os.getpid())

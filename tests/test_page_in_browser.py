@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import statistics
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -16,11 +15,12 @@ import ffnbench
 from ffnbench.report.page.page import page_of
 from ffnbench.report.tables.table import EXTRA, Cell, Column, TextTable
 
+WebDriverWait = pytest.importorskip("selenium.webdriver.support.ui").WebDriverWait
 webdriver, axe = pytest.importorskip("selenium.webdriver"), pytest.importorskip("axe_core_python")
 pytestmark = pytest.mark.browser
 SAVED = ROOT / "results" / "amd-epyc-2cpu"
 AXE = Path(axe.__file__).parent / "axe.min.js"
-EVIL = "</script><img src=x onerror=alert(1)>"
+EVIL = "</script><script>ran = 1</script><img src=x onerror='ran = 1'>&lt;\" مقارنة " + 120 * "x"
 HEADINGS = "return [...document.querySelectorAll('table.rows thead th')].map(e => e.innerText.trim())"
 CELLS = "return [...document.querySelectorAll('table.rows tbody tr')].map(r => [...r.cells].map(c => c.innerText))"
 
@@ -38,7 +38,7 @@ class Browser:
 
     def open(self, path: Path, width: int = 1000, theme: str = "light") -> None:
         features = [{"name": "prefers-color-scheme", "value": theme}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": features})
         screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
         for log in ("browser", "performance"):
@@ -48,6 +48,9 @@ class Browser:
             "const done = arguments[0];"
             "const look = () => ('ready' in document.body.dataset ? done() : setTimeout(look, 5)); look()"
         )
+
+    def wait(self, condition: str) -> None:
+        WebDriverWait(self.driver, 10).until(lambda _: self.run(f"return {condition}"))
 
     def run(self, script: str, *values: object) -> object:
         return self.driver.execute_script(script, *values)
@@ -90,6 +93,7 @@ def test_it_sorts_filters_and_chooses_columns(browser: Browser, page) -> None:
     heading = browser.find("th:nth-of-type(4) .dt-column-order")
     for down in (False, True):
         heading.click()
+        browser.wait(f"document.querySelector('th[aria-sort={'descending' if down else 'ascending'}]') !== null")
         latency = [float(text.replace(",", "")) for text in browser.column("latency (us)")]
         assert latency == sorted(latency, reverse=down)
         assert len(set(latency)) > 30
@@ -122,9 +126,10 @@ def test_a_mark_tells_its_value_and_interval(browser: Browser, page) -> None:
     assert browser.find(".tip").text == ""
 
 
-@pytest.mark.parametrize(("name", "width", "theme"), [("compare", 360, "dark"), ("compare", 1400, "light")])
-def test_nothing_is_wrong_for_screen_readers_and_phones(browser: Browser, page, name, width: int, theme: str) -> None:
-    browser.open(page(name), width, theme)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1400])
+def test_nothing_is_wrong_for_screen_readers_and_phones(browser: Browser, page, width: int, theme: str) -> None:
+    browser.open(page("compare"), width, theme)
     assert browser.run("return document.documentElement.scrollWidth") <= width
     browser.find(".columns summary").click()
     browser.run(AXE.read_text(encoding="utf-8"))
@@ -135,14 +140,43 @@ def test_nothing_is_wrong_for_screen_readers_and_phones(browser: Browser, page, 
     assert {url.partition(":")[0] for url in browser.loaded()} <= {"file", "blob", "data"}
 
 
-def test_a_label_is_text(browser: Browser, tmp_path: Path) -> None:
-    rows = ((Cell(text=EVIL, value=EVIL),), (Cell(text="b", value="b"),))
-    (tmp_path / "run.html").write_text(page_of("compare", TextTable(columns=(Column(title=EVIL),), rows=rows)))
-    browser.open(tmp_path / "run.html")
-    assert browser.run(HEADINGS) == [EVIL]
-    assert browser.run(CELLS) == [[EVIL], ["b"]]
-    assert browser.run("return document.images.length") == 0
+def with_label(value: object, label: str, key: str = "") -> object:
+    """A saved run in which gelu has another label."""
+    if isinstance(value, dict):
+        return {name: with_label(one, label, name) for name, one in value.items()}
+    if isinstance(value, list):
+        return [with_label(one, label) for one in value]
+    return label if key in ("case", "label", "reference") and value == "gelu" else value
+
+
+def test_a_label_is_text_wherever_it_stands(browser: Browser, tmp_path: Path) -> None:
+    """What has run and what was parsed is told by the browser itself."""
+    saved = with_label(json.loads((SAVED / "compare.json").read_text(encoding="utf-8")), EVIL)
+    saved["plan"]["request"]["variants"] = f"relu,{EVIL},swiglu"
+    saved["failures"] = [{"case": "swiglu", "kind": "crash", "message": EVIL}]
+    (tmp_path / "run.json").write_text(json.dumps(saved), encoding="utf-8")
+    browser.open(ffnbench.load(tmp_path / "run.json").save(tmp_path / "run.html"), 360)
+    assert browser.column("variant") == ["relu", EVIL, "swiglu"]
+    assert "</script><script>ran = 1</script>" in browser.find("pre").text
+    assert EVIL in browser.find("#warnings-and-notes + ul").text
+    assert browser.driver.find_elements("css selector", "img, main script, [onerror]") == []
+    assert browser.run("return typeof ran") == "undefined"
+    assert browser.run("return document.documentElement.scrollWidth") <= 360
+    assert "time vs relu [95%]" in [" ".join(one.split()) for one in browser.run(HEADINGS)]  # no label hides figures
     assert browser.driver.get_log("browser") == []
+
+
+def test_what_is_printed_has_all_rows_in_dark_ink(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "run.html").write_text(page_of("compare", table_of(60)))
+    browser.open(tmp_path / "run.html", theme="dark")
+    assert len(browser.run(CELLS)) == 50
+    features = [{"name": "prefers-color-scheme", "value": "dark"}]
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print", "features": features})
+    browser.run("dispatchEvent(new Event('beforeprint'))")
+    assert len(browser.run(CELLS)) == 60
+    assert browser.run("return getComputedStyle(document.querySelector('td')).color") == "rgb(0, 0, 0)"
+    controls = browser.driver.find_elements("css selector", "input, button, summary, .dt-column-order")
+    assert [one.tag_name for one in controls if one.is_displayed()] == []
 
 
 def table_of(count: int) -> TextTable:
@@ -155,20 +189,16 @@ def table_of(count: int) -> TextTable:
     return TextTable(columns=columns, rows=tuple(rows))
 
 
-@pytest.mark.slow
 def test_many_rows_open_as_quickly_as_few_nearly(browser: Browser, tmp_path: Path) -> None:
     opened = {}
     for count in (20, 2000):
         path = tmp_path / f"{count}.html"
         path.write_text(page_of("compare", table_of(count)))
         times = []
-        for _ in range(5):
+        for _ in range(2):
             browser.open(path)
             times.append(browser.run("return performance.getEntriesByName('ready')[0].startTime"))
-        opened[count] = statistics.median(times)
+        opened[count] = min(times)
     print(f"milliseconds until the tables are there, by rows: {opened}; bytes: {path.stat().st_size:,}")
     assert path.stat().st_size < 2_000_000
     assert opened[2000] < 4 * opened[20]
-    assert len(browser.run(CELLS)) == 50
-    browser.run("dispatchEvent(new Event('beforeprint'))")
-    assert len(browser.run(CELLS)) == 2000

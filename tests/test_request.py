@@ -159,7 +159,7 @@ MISTAKES = [
     ({"workers": 2}, "--workers 2 is too few"),
     ({"timeout": math.nan}, "--timeout nan is out of range"),
     ({"metrics": "latncy"}, "unknown metric 'latncy'"),
-    ({"metrics": ""}, "unknown metric ''"),
+    ({"metrics": ""}, "--metrics '' has an empty value"),
     ({"variants": "a.b:C"}, "can only be known by running it"),
 ]  # fmt: skip
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,12 +24,14 @@ from exam.machine import WORLDS, Machine
 from ffnbench.api.preparing import Prepared, new_report, prepare
 from ffnbench.api.sweeping import Sweep
 from ffnbench.plan import Plan
+from ffnbench.report.files.journal import Journal
 from ffnbench.report.files.store import load
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict, raw_of
 from ffnbench.run.runner import run
+from ffnbench.stats.cells import cells_of, whole
 from ffnbench.stats.verdict import with_figures
 
 FORMS, WIDTHS, TOKENS = ("relu", "gelu", "swiglu", "geglu"), (32, 64, 96), (1, 2, 4, 8)
@@ -137,6 +142,7 @@ def test_what_is_whole_is_not_measured_again(call) -> None:
         ["compare", *FORMS, "--d-model", "32,64,96", "--seq-len", "1,2,4,16", "--threads", "1", *HOW],
         ["compare", *FORMS, "--d-model", "32,64,96", "--seq-len", "1,2,4,8", "--threads", "2", *HOW],
         [*SWEEP, "--workers", "3", "--rounds", "4"],
+        ["compare", *FORMS, "silu", *SWEEP[5:], *HOW],  # each cell would be measured anew, and what is there lost
     ],
 )
 def test_another_plan_is_refused_before_anything_is_measured(call, other: list[str]) -> None:
@@ -160,6 +166,120 @@ def test_another_machine_is_refused_before_anything_is_measured(tmp_path: Path, 
     assert "another machine" in err
     assert not [one for one in launch.log if one[1] == "sample"]
     assert latencies(load(journal)).total() >= 4 * 4 * 6  # nothing is lost by it
+
+
+FEW = ["compare", "relu", "gelu", "--d-model", "32", "--seq-len", "1,2", "--threads", "1", *HOW]
+A_FEW = 2 * 3 * (2 + 1)  # samples of one of its two cells
+
+
+def copied(at: int, to: str) -> FakeLaunch:
+    """Workers that copy the journal when they are asked for that sample: what a kill at that moment leaves."""
+    asked: list[str] = []
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        asked.append(label)
+        if len(asked) == at:
+            shutil.copy("a.json.journal", f"{to}.journal")
+        return 0.01
+
+    return FakeLaunch(seconds)
+
+
+def test_several_runs_of_a_sweep_are_several_again(call) -> None:
+    launch = copied(5 * A_FEW + 9, "b.json")  # in the second cell of the third run
+    assert call(*FEW, "--runs", "3", "--pause", "0", "-o", "a.json", launch=launch)[0] == 0
+    runs = load("b.json.journal").runs
+    assert [len({one.worker for one in run.samples}) for run in runs[:2]] == [2 * 3] * 2
+    assert [latencies(run) for run in runs[:2]] == [dict.fromkeys(latencies(load("a.json")), 6)] * 2
+    assert set(latencies(runs[2]).values()) <= {6, 1, 2}
+    for what in ("--resume", "--shard=1/2"):
+        code, _, err = call(*FEW, "--runs", "3", "--pause", "0", "-o", "a.json", what)
+        assert (code, "hint: leave --runs out" in err) == (2, True)
+    code, _, err = call(*FEW, "-o", "a.json", "--resume")  # whose three runs would be one
+    assert (code, "another plan" in err) == (2, True)
+
+
+def test_nobody_else_goes_on_with_a_file_meanwhile(call) -> None:
+    assert call(*FEW, "-o", "a.json", launch=copied(A_FEW + 9, "b.json"))[0] == 0
+    left = Path("b.json.journal").read_bytes()
+    other, launch = Journal(Path("b.json"), print, over=True), FakeLaunch()
+    code, _, err = call(*FEW, "-o", "b.json", "--resume", launch=launch)
+    assert (code, "goes on now" in err) == (2, True)
+    assert not [one for one in launch.log if one[1] == "sample"]
+    other.close(keep=True)
+    assert Path("b.json.journal").read_bytes() == left
+    assert call(*FEW, "-o", "b.json", "--resume")[0] == 0
+    assert latencies(load("b.json")) == latencies(load("a.json"))
+
+
+def test_a_full_disk_costs_no_journal_that_is_there(call, tmp_path: Path) -> None:
+    assert call(*FEW, "-o", "a.json", launch=copied(A_FEW + 9, "b.json"))[0] == 0
+    left, told = Path("b.json.journal").read_bytes(), list[str]()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    journal = Journal(Path("b.json"), told.append, over=True)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # bytes: the first line is torn there
+    try:
+        journal.add(load("a.json"))
+        journal.add(load("a.json"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (len(told), journal.close(keep=True)) == (1, False)
+    assert [path.name for path in tmp_path.glob("b.*")] == ["b.json.journal"]
+    assert Path("b.json.journal").read_bytes() == left
+
+
+def test_what_was_written_last_is_gone_on_with(call) -> None:
+    assert call(*FEW, "-o", "a.json", launch=copied(A_FEW + 9, "a.json.older"))[0] == 0
+    os.replace("a.json.older.journal", "a.json.journal")
+    os.utime("a.json.journal", (1, 1))
+    launch = FakeLaunch()
+    assert call(*FEW, "-o", "a.json", "--resume", launch=launch)[0] == 0
+    assert not [one for one in launch.log if one[1] == "sample"]
+    assert not Path("a.json.journal").exists()
+
+
+def test_a_cell_of_bytes_alone_is_whole_when_it_has_them(call) -> None:
+    def second(worker: object) -> None:
+        raise KeyboardInterrupt
+
+    bytes_alone = ["compare", "relu", "--d-model", "32", "--seq-len", "1,2", "--metrics", "memory", "-o", "a.json"]
+    trouble = {("memory", "relu@seq_len=2"): second}
+    assert call(*bytes_alone, launch=FakeLaunch(trouble=trouble))[0] == 130
+    assert call(*bytes_alone, "--resume")[0] == 0
+    assert {one.case for one in load("a.json").samples} == {"relu@seq_len=1", "relu@seq_len=2"}
+
+
+def test_a_row_that_does_not_fit_is_of_a_whole_cell(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = ["compare", "relu", "gelu@d_ff=4096", *FEW[3:], "--device", "cpu"]
+    monkeypatch.setattr("ffnbench.api.sweeping.usable_memory", lambda: 2**20)
+    assert call(*large, "-o", "a.json", launch=copied(3 * 3 + 5, "b.json"))[0] == 0
+    assert [one.kind.value for one in load("a.json").failures] == ["oom"] * 2
+    launch = FakeLaunch()
+    assert call(*large, "-o", "b.json", "--resume", launch=launch)[0] == 0
+    assert {one[2] for one in launch.log if one[1] == "sample"} == {"relu@seq_len=2"}
+
+
+def test_a_budget_that_is_spent_is_not_spent_again() -> None:
+    def never(*_: object) -> ShownReport:
+        raise AssertionError
+
+    found = simulated("usual", 5, "a=relu,b=relu")
+    again = Sweep(prepared("a=relu,b=relu"), NullSink(), never, found).measure()
+    assert with_figures(again).comparisons == found.comparisons
+
+
+def test_samples_are_looked_at_once_and_not_by_each_cell() -> None:
+    class Looked(tuple):
+        times = 0
+
+        def __iter__(self):
+            Looked.times += 1
+            return super().__iter__()
+
+    found, plan = simulated("usual", 5, "a=relu,b=relu"), prepared("a=relu,b=relu").plan
+    cells = cells_of(plan)
+    assert whole(replace(found, samples=Looked(found.samples)), cells).plan.cases == plan.cases
+    assert Looked.times < len(cells)
 
 
 def test_resume_needs_a_file(call) -> None:

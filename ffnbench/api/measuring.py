@@ -11,14 +11,14 @@ from typing import Any
 from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK, Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep, refuse_short
-from ffnbench.errors import termination_as_interruption
+from ffnbench.errors import FfnbenchError, termination_as_interruption
 from ffnbench.plan import OWN, Note, NoteKind, Plan
 from ffnbench.planning.effort import pause_of
 from ffnbench.report.output import NullSink
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.request import Apart
-from ffnbench.result import Progress, Report, raw_of
+from ffnbench.request import Apart, Sharded
+from ffnbench.result import Progress, raw_of
 from ffnbench.run.log import Finder
 from ffnbench.run.runner import run
 from ffnbench.run.worker_pool import Launch, WorkerPool
@@ -37,7 +37,9 @@ def measure(prepared: Prepared, sink: NullSink = NULL_SINK, launch: Launch | Non
     once = plan.protocol.budget_s
     tell_wait(sink, plan, budget=None if once is None else runs * once + (runs - 1) * pause)
     if runs == 1:
-        return measured_once(prepared, sink, launch, before=sink.before())
+        return measured_once(prepared, sink, launch)
+    if sink.before() or (isinstance(asked, Sharded) and asked.shard):
+        raise FfnbenchError("--runs is of a whole plan, and --resume and --shard are of a part", "leave --runs out")
     return _several(prepared, sink, launch, runs, pause)
 
 
@@ -99,10 +101,9 @@ def measured_once(
     launch: Launch | None = None,
     answered: Answered | None = None,
     weights: str = "",
-    before: Report | None = None,
 ) -> ShownReport:
     """One run of a prepared plan, with its figures; `answered` may end it early, `weights` holds a base's. A plan of
-    several cells is measured cell by cell, unless it is to answer as a whole; `before` has some of them.
+    several cells is measured cell by cell, unless it is to answer as a whole.
     """
     plan, launch_ = prepared.plan, launch or world.MACHINE.launch
     pool = WorkerPool(plan, launch_)  # cells share its processes, where these know nothing of labels
@@ -132,7 +133,8 @@ def measured_once(
 
     timed = "latency" in plan.metrics  # bytes are the same beside anyone
     with closing(pool), world.MACHINE.lock(sink.waits, sink.tell) if timed else nullcontext("") as beside:
-        if answered is None and plan.is_sweep:
+        before = sink.before()  # what another run has left that was waited for
+        if before or (answered is None and plan.is_sweep):
             found = Sweep(prepared, sink, visit, before).measure()
         else:
             found = visit(plan, sink, lambda _: None)

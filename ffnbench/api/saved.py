@@ -13,8 +13,6 @@ from ffnbench.report.formats import PICTURES
 from ffnbench.report.output import NullSink, OutputSink
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
 from ffnbench.report.views import plot_of, report_view
-from ffnbench.request import Sharded
-from ffnbench.result import Report
 from ffnbench.stats.cells import of_shards
 
 
@@ -34,11 +32,6 @@ def report(path: str, sink: NullSink = NULL_SINK) -> tuple[ShownReport, str]:
     return fresh, difference(stored, fresh)
 
 
-def is_shard(found: Report) -> bool:
-    """Whether this is a part of a sweep."""
-    return isinstance(found.plan.request, Sharded) and found.plan.request.shard is not None
-
-
 def plot(path: str, sink: OutputSink, **asked: str) -> None:
     """Any column of a saved run over any axis or column, into files; raises FfnbenchError for a name that is none."""
     figure = plot_of(recompute(load(path)), **asked)
@@ -55,7 +48,7 @@ def reports(paths: Sequence[str], sink: NullSink = NULL_SINK) -> list[ShownRepor
     from ffnbench.report.tables.side_by_side import side_by_side_view
 
     found = [recompute(load(path)) for path in paths]
-    if all(map(is_shard, found)):
+    if all(getattr(one.plan.request, "shard", None) for one in found):
         whole = recompute(of_shards(found))
         sink.show(lambda: report_view(whole).ending(0))
         return [whole]

@@ -17,15 +17,13 @@ from ffnbench.result import Environment, Report
 from ffnbench.run.log import Finder
 from ffnbench.run.what_fits import too_large
 from ffnbench.stats.cells import (
+    FIRST_VISITS,
     LOOKS,
     cells_of,
-    first_visit_s,
     is_part,
-    is_whole,
     joined,
-    restricted,
     undecided,
-    with_budget,
+    whole,
 )
 from ffnbench.stats.verdict import with_figures
 
@@ -48,15 +46,15 @@ class Sweep:
         plan = self.prepared.plan
         cells = cells_of(plan)
         known = self._known(cells)
-        if plan.protocol.precision is not None:  # what is gone on with when all was measured is looked at once more
-            before = self.before.plan.protocol.looks if self.before else 1
-            self.looks = max(LOOKS, before) + (len(known) == len(cells))
-        left = self._that_fit([cell for cell in cells if cell not in known])
+        left = [cell for cell in cells if cell.reference not in known]
+        again = not left
+        if plan.protocol.precision is not None:
+            self.looks = max(1 if again else LOOKS, self.before.plan.protocol.looks if self.before else 1)
         try:
             with termination_as_interruption():
-                whole = self._visit(left, first_visit_s(plan, len(cells)))
-                if whole and plan.protocol.budget_s is not None:
-                    self._again(cells, plan.protocol.budget_s)
+                done = self._visit(self._that_fit(left), FIRST_VISITS * (plan.protocol.budget_s or 0.0) / len(cells))
+                if done and plan.protocol.budget_s is not None:
+                    self._again(cells, plan.protocol.budget_s, looks=again)
         except KeyboardInterrupt:
             if not self.parts:
                 raise
@@ -70,25 +68,27 @@ class Sweep:
         found = joined(self.parts, replace(plan, protocol=replace(plan.protocol, looks=self.looks)))
         return replace(found, costs=self.prepared.costs_of(found.plan))
 
-    def _known(self, cells: Sequence[Plan]) -> list[Plan]:
-        """The cells that were measured before. Raises FfnbenchError where that was another plan."""
-        if self.before is None:
-            return []
-        if not is_part(self.before, self.prepared.plan):
+    def _known(self, cells: Sequence[Plan]) -> set[str]:
+        """The cases that were measured before. Raises FfnbenchError where that was another plan. The journal begins
+        with them.
+        """
+        plan, before = self.prepared.plan, self.before
+        if before is not None and not is_part(before, plan):
             raise FfnbenchError(
                 "--resume: what stands there was measured for another plan",
                 "give -o another file, or leave --resume out",
             )
-        known = [cell for cell in cells if is_whole(cell, self.before)]
-        if known:
-            self.parts.append(as_shown(restricted(self.before, known)))
-            self.sink.journal(self.parts[0])
-        return known
+        start = new_report(plan, self.prepared.costs)
+        if before is not None and (known := whole(before, cells)).plan.cases:
+            self.parts.append(start := as_shown(known))
+        self.sink.journal(start)
+        return {case.label for part in self.parts for case in part.plan.cases}
 
     def _visit(self, cells: Sequence[Plan], seconds: float) -> bool:
         """Measure these cells one after another; whether nothing ended that early."""
         for number, cell in enumerate(cells, start=1):
-            planned = cell if cell.protocol.budget_s is None else with_budget(cell, seconds)
+            budget_s = None if cell.protocol.budget_s is None else max(LEAST_BUDGET_S, seconds)
+            planned = replace(cell, protocol=replace(cell.protocol, budget_s=budget_s))
             found = self.visit(planned, self.sink.within(number, len(cells), "group"), self._same_machine)
             self.parts.append(found)
             if found.interrupted or found.stopped:
@@ -106,16 +106,18 @@ class Sweep:
             failed = too_large(cell.with_device("cpu") if on_cpu else cell, world.MACHINE.memory())
             if failed:
                 self.parts.append(replace(new_report(cell, self.prepared.costs_of(cell)), failures=tuple(failed)))
+                self.sink.journal(self.parts[-1])
             out = {one.case for one in failed}
             if cases := tuple(case for case in cell.cases if case.label not in out):
                 kept.append(replace(cell, cases=cases))
         return kept
 
-    def _again(self, cells: Sequence[Plan], budget_s: float) -> None:
-        """What time is left goes to the cells that are not decided."""
-        left = budget_s - sum(part.wall_s or 0.0 for part in self.parts)
+    def _again(self, cells: Sequence[Plan], budget_s: float, *, looks: int) -> None:
+        """What time is left goes to the cells that are not decided, which may be so many looks more."""
+        left = max(0.0, budget_s - sum(part.wall_s or 0.0 for part in self.parts))
         unclear = undecided(with_figures(self.found), cells)[: int(left / LEAST_BUDGET_S)]
         if unclear:
+            self.looks += looks
             self._visit(unclear, left / len(unclear))
 
     def _same_machine(self, found: object) -> None:

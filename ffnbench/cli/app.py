@@ -93,7 +93,7 @@ def run(words: Sequence[str]) -> int:
     if name not in FILES:
         told = "no command before" if name.startswith("-") else "no such command"
         raise FfnbenchError(f"{told} {name!r}", _command_meant(name, words))
-    if name == "plot" and words[1:] and not words[1].startswith("-") and not words[1].endswith((".json", ".journal")):
+    if name == "plot" and words[1:] and _are_variants(words[1]):
         hint = f"`ffnbench {shlex.join(['plot-activations', *words[1:]])}` draws activations"
         raise FfnbenchError(f"plot draws a saved run, and {words[1]!r} is none", hint)
     command = built(described(name))
@@ -104,10 +104,15 @@ def run(words: Sequence[str]) -> int:
         return 0
 
 
+def _are_variants(text: str) -> bool:
+    from ffnbench.planning.variant_text import is_variant
+
+    return all(map(is_variant, text.split(",")))
+
+
 def _command_meant(name: str, words: Sequence[str]) -> str:
     """What to type in place of a first word that is no command."""
     from ffnbench.models.presets import PRESETS
-    from ffnbench.planning.variant_text import is_variant
     from ffnbench.report.tables.listing import LISTINGS
 
     behind, typed = words[1:], shlex.join(words)
@@ -127,7 +132,7 @@ def _command_meant(name: str, words: Sequence[str]) -> str:
         return f"`ffnbench {'inspect' if config else 'report'} {typed}` shows it"
     if words[0] in PRESETS:
         return f"`ffnbench inspect {words[0]}` counts it, `ffnbench compare {typed}` measures its FFN"
-    if name.startswith("-") or all(is_variant(one) for one in words[0].split(",")):
+    if name.startswith("-") or _are_variants(words[0]):
         flags = {word.partition("=")[0] for word in words if word.startswith("-")}
         counts = f", `ffnbench cost {typed}` counts" * (flags <= {spelling(field) for field in described("cost").named})
         return f"`ffnbench compare {typed}` measures{counts}"

@@ -103,5 +103,5 @@ def _between(runs: Sequence[Mean]) -> Part:
         return Part(PRIOR**2, PRIOR_FREEDOM)
     steps = [(b.mean - a.mean) ** 2 / 2 for a, b in pairwise(runs)]
     found = max(0.0, fmean(steps) - fmean(run.error**2 for run in runs))
-    seen = 2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)
+    seen = 2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)  # degrees of freedom of their mean
     return Part((PRIOR_FREEDOM * PRIOR**2 + seen * found) / (PRIOR_FREEDOM + seen), PRIOR_FREEDOM + seen)

@@ -14,6 +14,7 @@ from ffnbench.plan import GIVEN, Case, Kind, Mode, NoProbe, Plan, Probe, group_s
 from ffnbench.planning.axes import axes_of, listed_variants
 from ffnbench.planning.compare import as_compare, identify
 from ffnbench.planning.effort import protocol_of
+from ffnbench.planning.lists import cut
 from ffnbench.planning.variant_text import Variant, parse_variant
 from ffnbench.planning.workload import workload_of
 from ffnbench.request import Effort, TimingRequest
@@ -37,11 +38,8 @@ def every_gated_form() -> str:
 
 def select(text: str, probe: Probe, *, gated: bool = False) -> dict[str, ActivationSpec]:
     """Labels and specs of a comma separated list; gated names stand for the activation on their gate if `gated`."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
-        raise FfnbenchError("no activation given", "for example --activations relu,gelu,silu")
     chosen: dict[str, ActivationSpec] = {}
-    for part in parts:
+    for part in cut("", text, "relu,gelu,silu"):
         variant = _activation(part, probe, gated)
         if variant.label in chosen:
             raise FfnbenchError(f"the activation {variant.label!r} stands twice", "name one of them: other=" + part)

@@ -15,16 +15,16 @@ from typing import Any, Generic, TypeVar
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.moe import Dispatch, Routing, Scores
-from ffnbench.ffn.spec import Gate, Init, Scalar, read_positive
+from ffnbench.ffn.spec import Gate, Init, read_positive
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.model import ModelSpec
 from ffnbench.names import choose
 from ffnbench.plan import SWEPT, Cache, CompileMode, MatmulPrecision, Point, Time, Value
-from ffnbench.planning.keys import Of, keys_of
-from ffnbench.planning.lists import MOST_CELLS, is_range, several, too_many, written_out
+from ffnbench.planning.keys import KEYS, Of, keys_of
+from ffnbench.planning.lists import MOST_CELLS, cut, is_range, several, too_many, written_out
 from ffnbench.planning.variant_text import Variant, is_variant, parse_scalar, parse_variant
 from ffnbench.planning.workload import device_of, mode_of
-from ffnbench.request import EXAMPLES, AnyRequest, spelling
+from ffnbench.request import EXAMPLES, AnyRequest, VariantList, spelling
 from ffnbench.units import read_number
 
 R = TypeVar("R", bound=AnyRequest)
@@ -53,31 +53,32 @@ READ: Mapping[str, Reader] = {
 }  # fmt: skip
 OF_FLAGS = (*SWEPT, *(key for key in EXAMPLES if key not in (*SWEPT, "elements")))
 SINGLE = {*keys_of(Of.PROCESS, Of.OWN_CODE), "backend"}  # no axis: backends are rows of one cell, by --backend
+OF_KEYS = {key.name: key.pair.partition("=")[2] for key in KEYS} | EXAMPLES  # an example of their values
 WORDS = ("true", "false", "yes", "no", "none")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CellAsked(Generic[R]):
-    """One point: a value of each axis, those that are flags, and the texts of those that are keys of variants."""
+    """One point: a value of each axis, and the texts of those that are keys of variants."""
 
     point: Point
-    flags: Mapping[str, Any]
     keys: Mapping[str, str]
     whole: R
 
     @property
     def request(self) -> R:
         """The request with one value of each list."""
-        return replace(self.whole, **self.flags)
+        flags: dict[str, Any] = {name: value for name, value in self.point if name not in self.keys}
+        return replace(self.whole, **flags)
 
 
 @dataclass(frozen=True, slots=True)
 class Axes(Generic[R]):
-    """The axes of a sweep, in their order: values of flags, and texts of keys with the values that they are."""
+    """The axes of a sweep, in their order, and of those that are keys of variants the text of each value."""
 
     request: R
     values: Mapping[str, tuple[Value, ...]]
-    keys: Mapping[str, tuple[str, ...]]
+    keys: Mapping[str, Mapping[Value, str]]
 
     @property
     def flags(self) -> Set[str]:
@@ -86,15 +87,10 @@ class Axes(Generic[R]):
 
     def cells(self) -> Iterator[CellAsked[R]]:
         """Every point, the last axis changing first; one point where there is no axis."""
-        flags = self.flags
-        texts = {name: dict(zip(self.values[name], self.keys[name], strict=True)) for name in self.keys}
         for chosen in product(*self.values.values()):
             point = tuple(zip(self.values, chosen, strict=True))
-            keys = {name: texts[name][value] for name, value in point if name in texts}
-            yield CellAsked(
-                point=point, flags={name: value for name, value in point if name in flags}, keys=keys,
-                whole=self.request,
-            )  # fmt: skip
+            keys = {name: self.keys[name][value] for name, value in point if name in self.keys}
+            yield CellAsked(point, keys, self.request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,24 +140,18 @@ def listed_variants(text: str, models: Mapping[str, ModelSpec] | None = None) ->
             if name in SINGLE or not ("," in value or is_range(value)):
                 kept.append(pair)
                 continue
-            typed = [one.strip() for one in value.split(",")]
-            texts = tuple(dict.fromkeys(written_out(f"@{name}=", typed)))
+            texts = tuple(dict.fromkeys(written_out(f"@{name}=", value, OF_KEYS.get(name, "1..4096"))))
             if axes.setdefault(name, texts) != texts:
-                raise FfnbenchError(
-                    f"two variants have different lists of {name}: an axis has one",
-                    f"give both the same: @{name}={','.join(dict.fromkeys((*axes[name], *texts)))[:60]}"
-                    if len(axes[name]) + len(texts) <= 12 else f"give both the same list of @{name}",
-                )  # fmt: skip
+                told = f"two variants have different lists of {name}: an axis has one"
+                raise FfnbenchError(told, f"give both the same @{name}={value}")
             own.append(name)
         found.append(("@".join(kept), tuple(own)))
-    if not found:
-        raise FfnbenchError("no variant given", "for example --variants relu,gelu,swiglu")
     return Listed(tuple(found), axes, models or {})
 
 
 def _parts(text: str, models: Mapping[str, ModelSpec]) -> list[str]:
     found: list[str] = []
-    for part in (part.strip() for part in text.split(",") if part.strip()):
+    for part in cut("", text, VariantList.variants):
         key = found[-1].rpartition("@")[2].partition("=")[0].strip().replace("-", "_") if found else ""
         head = part.partition("@")[0].strip()
         if found and "@" in found[-1] and key not in SINGLE and head not in models and _goes_on(key, head):
@@ -172,8 +162,8 @@ def _parts(text: str, models: Mapping[str, ModelSpec]) -> list[str]:
 
 
 def _goes_on(key: str, text: str) -> bool:
-    """Whether a part is one more value of a key. No name of a variant begins with a digit."""
-    if text[:1].isdigit():
+    """Whether a part is one more value of a key. No name of a variant begins as a number."""
+    if text.lstrip("-.")[:1].isdigit():
         return ":" not in text and "=" not in text
     if is_variant(text):
         return False
@@ -188,36 +178,24 @@ def axes_of(request: R, flags: Iterable[str] = OF_FLAGS, keys: Mapping[str, tupl
     first is made.
     """
     given = {name: value for name in flags if (value := getattr(request, name, None)) is not None}
-    lists: dict[str, tuple[Value, ...]] = {name: several(name, value, READ[name]) for name, value in given.items()}
-    alone: dict[str, Any] = {name: values[0] for name, values in lists.items() if len(values) == 1}
-    found = {name: values for name, values in lists.items() if name not in alone}
-    texts = {}
-    for name, of in (keys or {}).items():
-        if name in found:
-            raise FfnbenchError(
-                f"{spelling(name)} has a list, and so has @{name}: they are one axis", f"leave the list of @{name} out"
-            )
-        read = {_value(name, text): text for text in of}
-        found[name], texts[name] = tuple(read), tuple(read.values())
-    found = {name: found[name] for name in sorted(found, key=_place_in(request))}
+    found: dict[str, tuple[Value, ...]] = {name: several(name, value, READ[name]) for name, value in given.items()}
+    alone: dict[str, Any] = {name: found.pop(name)[0] for name in given if len(found[name]) == 1}
+    texts = {name: {_value(name, text): text for text in of} for name, of in (keys or {}).items()}
+    for name in texts.keys() & found.keys():
+        raise FfnbenchError(
+            f"{spelling(name)} has a list, and so has @{name}: they are one axis", f"leave the list of @{name} out"
+        )
+    found |= {name: tuple(read) for name, read in texts.items()}
+    # in the order in which they were typed, where that is known, else in that of OF_FLAGS, and keys behind
+    typed = request.typed
+    behind = typed.index("variants") if "variants" in typed else len(typed)
+    order = sorted(found, key=lambda name: typed.index(name) if name in typed else behind)
     if (count := prod(map(len, found.values()))) > MOST_CELLS:
-        raise too_many(count, " x ".join(f"{len(values):,} of {name}" for name, values in found.items()))
-    return Axes(replace(request, **alone), found, texts)
+        raise too_many(count, " x ".join(f"{len(found[name]):,} of {name}" for name in order))
+    return Axes(replace(request, **alone), {name: found[name] for name in order}, texts)
 
 
 def _value(name: str, text: str) -> Value:
     """A value of a key as it stands in a point."""
-    scalar: Scalar = parse_scalar(text)
-    found = READ[name](text) if name in READ else scalar
+    found = READ.get(name, parse_scalar)(text)
     return "none" if found is None else found
-
-
-def _place_in(request: AnyRequest) -> Callable[[str], int]:
-    """Axes stand in the order in which they were typed; where that is not known in that of OF_FLAGS, keys behind."""
-    typed = getattr(request, "typed", ())
-    first = typed.index("variants") if "variants" in typed else len(typed)
-
-    def place(name: str) -> int:
-        return typed.index(name) if name in typed else first
-
-    return place

@@ -17,7 +17,7 @@ from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
 from ffnbench.models.presets import PRESETS, model_of
 from ffnbench.plan import Case, Kind, Note, Plan, Point, Probe, Sizing, group_suffix
 from ffnbench.planning.axes import READ, CellAsked, axes_of, listed_variants
-from ffnbench.planning.compare import as_compare, plan_compare
+from ffnbench.planning.compare import as_compare, plan_compare, refuse_own_values
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.lists import several
 from ffnbench.planning.variant_text import parse_variant
@@ -47,6 +47,8 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     model = None if request.preset is None else model_of(request.preset)
     variants = listed_variants(request.variant or DEFAULT_FORM)
     axes = axes_of(replace(request, seq_len=",".join(map(str, parse_lengths(request.seq_len)))), keys=variants.axes)
+    typed = variants.texts({name: texts[0] for name, texts in variants.axes.items()})
+    refuse_own_values({*axes.flags, "seq_len"}, map(parse_variant, typed))
     ffns: dict[Point, Case] = {}
     cases: list[Case] = []
     for cell in axes.cells():

@@ -23,7 +23,7 @@ from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, Workload, c
 from ffnbench.planning.axes import READ, CellAsked, Listed, axes_of, listed_variants
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.keys import WORKLOAD_KEYS
-from ffnbench.planning.lists import several
+from ffnbench.planning.lists import cut, several
 from ffnbench.planning.variant_text import Variant, as_activation_variant, as_model_variant
 from ffnbench.planning.widths import Sizer
 from ffnbench.planning.workload import labels_of, lacks, parse_backends, refuse_lacking, workload_of
@@ -48,9 +48,9 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     )
     _refuse_twins(rows)
     axes = axes_of(asked, keys=listed.axes)
-    _refuse_own_values(axes.flags, variants)
-    references, sizers = _references(request.reference, rows), _Sizers(probe)
-    found = [_group(cell, rows_at(cell.keys), references, sizers) for cell in axes.cells()]
+    refuse_own_values(axes.flags, variants)
+    references, shared = _references(request.reference, rows), _Shared(probe)
+    found = [_group(cell, rows_at(cell.keys), references, shared) for cell in axes.cells()]
     cases = tuple(case for group in found for case in group.cases)
     refused = [Note(label=label, text=why) for group in found for label, why in group.refused.items()]
     notes = [
@@ -107,21 +107,31 @@ class _Rows:
         return self._found[at]
 
 
-class _Sizers:
-    """What finds widths: the same for cells that differ in what they are fed alone, as no width depends on that."""
+class _Shared:
+    """What cells have in common: widths where they differ in what they are fed alone, and what they are fed where they
+    differ in nothing of that.
+    """
 
     def __init__(self, probe: Probe) -> None:
         self._probe = probe
-        self._found: dict[object, Sizer] = {}
+        self._sizers: dict[object, Sizer] = {}
+        self._works: dict[object, list[Workload]] = {}
 
-    def of(self, cell: CellAsked[CompareRequest], rows: list[_Row], reference: str) -> Sizer:
-        """The sizer of a cell; code of the user's is looked at anew in each."""
+    def sizer(self, cell: CellAsked[CompareRequest], rows: list[_Row], reference: str) -> Sizer:
+        """What finds the widths of a cell; code of the user's is looked at anew in each."""
         own = any(row.variant.target for row in rows)
         at = tuple(one for one in cell.point if own or one[0] in cell.keys or one[0] not in WORKLOAD_KEYS)
-        if at not in self._found:
+        if at not in self._sizers:
             variant = next(row.variant for row in rows if row.label == reference)
-            self._found[at] = Sizer(cell.request, variant, self._probe)
-        return self._found[at]
+            self._sizers[at] = Sizer(cell.request, variant, self._probe)
+        return self._sizers[at]
+
+    def workloads(self, cell: CellAsked[CompareRequest], rows: list[_Row]) -> list[Workload]:
+        """What each row of a cell is fed, and its backend."""
+        at = tuple(one for one in cell.point if one[0] in cell.keys or one[0] in WORKLOAD_KEYS)
+        if at not in self._works:
+            self._works[at] = list(_workloads(cell, rows))
+        return self._works[at]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,10 +144,9 @@ class _Sized:
     sizer: Sizer
 
 
-def _group(cell: CellAsked[CompareRequest], rows: list[_Row], references: list[str], sizers: _Sizers) -> _Sized:
+def _group(cell: CellAsked[CompareRequest], rows: list[_Row], references: list[str], shared: _Shared) -> _Sized:
     """One group sized: every one has its own target to match, and so its own widths."""
-    sizer = sizers.of(cell, rows, references[0])
-    works = list(_workloads(cell, rows))
+    sizer, works = shared.sizer(cell, rows, references[0]), shared.workloads(cell, rows)
     sized = [sizer.case(row.variant, work) for row, work in zip(rows, works, strict=True)]
     refused = _lacking(rows, sized, works)
     against = next((label for label in references if label not in refused), None)
@@ -161,12 +170,13 @@ def _group(cell: CellAsked[CompareRequest], rows: list[_Row], references: list[s
 
 def _workloads(cell: CellAsked[CompareRequest], rows: list[_Row]) -> Iterator[Workload]:
     """What each row is fed, and its backend; variants without keys of their own are fed alike."""
+    request = cell.request
     found: dict[str, Workload] = {}
     for row in rows:
         alone = row.variant.workload_keys or row.variant.spec_keys.get("moe") is not None
         key = row.variant.label if alone else ""
         if key not in found:
-            found[key] = workload_of(cell.whole, row.variant, cell.flags)
+            found[key] = workload_of(request, row.variant)
         work = found[key]
         backend = work.backend if row.backend is None else row.backend.value
         yield work if backend == work.backend else replace(work, backend=backend)
@@ -196,7 +206,7 @@ def identify(variant: Variant, probe: Probe) -> Variant:
     return as_activation_variant(variant, own) if own else variant
 
 
-def _refuse_own_values(swept: Set[str], variants: Iterable[Variant]) -> None:
+def refuse_own_values(swept: Set[str], variants: Iterable[Variant]) -> None:
     """A variant has no value of its own of what groups differ in: it is the same in all."""
     for variant in variants:
         if own := sorted((variant.workload_keys.keys() | dict(variant.arguments).keys()) & swept):
@@ -232,8 +242,8 @@ def _references(label: str | None, rows: list[_Row]) -> list[str]:
 
 
 def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(part.strip() for part in request.metrics.split(",") if part.strip()))
-    for name in names or ("",):
+    names = tuple(dict.fromkeys(cut("--metrics ", request.metrics, CompareRequest.metrics)))
+    for name in names:
         if name not in METRIC_GROUPS:
             raise FfnbenchError(
                 f"unknown metric {name!r}", hint_for(name, METRIC_GROUPS, "metrics: " + ", ".join(METRIC_GROUPS))

@@ -10,7 +10,7 @@ from dataclasses import Field
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.planning.lists import several
+from ffnbench.planning.lists import is_range, several
 from ffnbench.request import EXAMPLES, TAKE_LISTS, Flag, spelling
 from ffnbench.units import read_count, read_number, read_percent, read_seconds
 
@@ -48,22 +48,18 @@ def read(field: Field[Any], typed: Typed) -> Any:
         raise FfnbenchError(f"{shown} has an empty value", "give it one, or leave it out; is a variable not set?")
     if isinstance(field.default, tuple):
         return tuple(typed)
-    text = ",".join(typed)
+    # words of a shell have commas at their ends, as in `relu, gelu ,silu`; in `relu,,gelu` a name is empty
+    text = re.sub(",*\n[\n,]*", ",", "\n".join(typed))
     if flag_of(field).metavar == LIST:
-        return _numbers(field.name, text, LISTED[kind]) if kind in LISTED else text
+        return _numbers(field.name, text, READERS[kind]) if kind in READERS else text
     reader = READERS.get(flag_of(field).metavar, READERS.get(kind, str))
+    if "," in text and reader is not str:
+        hint = TAKE_LISTS if field.name in EXAMPLES else "give one"
+        raise FfnbenchError(f"{name} takes one value here, not {text!r}", hint)
     try:
         return reader(text)
     except FfnbenchError as problem:
-        one = problem.hint == TAKE_LISTS and field.name not in EXAMPLES
-        hint = "give one; a variant may have its own: relu@d_ff=2048" if one else problem.hint
-        raise FfnbenchError(f"{name}: {problem.message}", hint) from None
-
-
-def _count(text: str) -> int:
-    if "," in text:
-        raise FfnbenchError(f"{text!r} is a list, and this takes one whole number", TAKE_LISTS)
-    return read_count(text)
+        raise FfnbenchError(f"{name}: {problem.message}", problem.hint) from None
 
 
 def typed_order(values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -87,18 +83,13 @@ def _numbers(name: str, text: str, read: Callable[[str], float]) -> float | str 
             return read(part)
         except FfnbenchError as problem:
             of = f", in {text!r}" if part != text else ""
-            more = f"; for example {spelling(name)} {EXAMPLES[name]}"
-            hint = "a list has commas: 128,512" if " " in part else problem.hint + more
+            hint = f"{problem.hint}; for example {spelling(name)} {EXAMPLES[name]}"
             raise FfnbenchError(f"{spelling(name)}: {problem.message}{of}", hint) from None
 
     found = several(name, text, read_one)
-    return text if ".." in text else found[0] if len(found) == 1 else found
+    return text if is_range(text) else found[0] if len(found) == 1 else found
 
 
 READERS: dict[str, Callable[[str], Any]] = {  # by what stands for the value, or by its kind
-    "TIME": read_seconds, "PCT": read_percent, "int": _count, "float": read_number,
+    "TIME": read_seconds, "PCT": read_percent, "int": read_count, "float": read_number,
 }  # fmt: skip
-LISTED: dict[str, Callable[[str], float]] = {
-    "int": read_count,
-    "float": read_number,
-}  # numbers of a list, by their kind

@@ -20,6 +20,8 @@ from ffnbench.models.presets import PRESETS, as_text, variant_keys
 from ffnbench.names import choose, hint_for, near, normalise
 from ffnbench.plan import OWN, Arm, Backend, Note, NoteKind, values_of
 from ffnbench.planning.keys import ARM_KEYS, KEYS, SPEC_KEYS, WORKLOAD_KEYS, Keys, limit_of, number
+from ffnbench.planning.lists import cut
+from ffnbench.request import VariantList
 
 KEY_HINT = "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048"
 COMPILE_KEYS = ("compile", "freeze")  # how it is compiled: where no backend is named, that is what they mean
@@ -55,19 +57,15 @@ class Variant:
     also: tuple[str, ...] = ()
 
 
-def parse_variants(text: str, models: Mapping[str, ModelSpec] | None = None) -> list[Variant]:
-    """Parse a comma separated list; raises FfnbenchError for an empty one.
-
-    `models` are names beside those of the presets: `preset` and `config`, where these were given.
-    """
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
-        raise FfnbenchError("no variant given", "for example --variants relu,gelu,swiglu")
-    return [parse_variant(part, models) for part in parts]
+def parse_variants(text: str) -> list[Variant]:
+    """Parse a comma separated list; raises FfnbenchError for an empty name."""
+    return [parse_variant(part) for part in cut("", text, VariantList.variants)]
 
 
 def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> Variant:
-    """Parse one `[LABEL=]NAME[@KEY=VALUE]...`."""
+    """Parse one `[LABEL=]NAME[@KEY=VALUE]...`. `models` are names beside those of the presets: `preset` and `config`,
+    where these were given.
+    """
     head, *pairs = text.split("@")
     label, _, name = head.rpartition("=")
     keys, arm = _parse_keys(text, pairs)

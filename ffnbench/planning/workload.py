@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
@@ -23,9 +22,9 @@ from ffnbench.plan import (
     Mode,
     Time,
     Workload,
-    values_of,
 )
 from ffnbench.planning.keys import flag, number
+from ffnbench.planning.lists import cut
 from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant
 from ffnbench.request import CompareRequest
 
@@ -36,13 +35,11 @@ MODES = {mode.value: mode for mode in Mode} | MODE_ALIASES
 _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
 
 
-def workload_of(request: CompareRequest, variant: Variant, at: Mapping[str, Any] = MappingProxyType({})) -> Workload:
-    """The workload of a variant: its own keys win over the flags, and these where the cell is `at`. Raises
-    FfnbenchError for what can't be.
-    """
+def workload_of(request: CompareRequest, variant: Variant) -> Workload:
+    """The workload of a variant: its own keys win over the flags. Raises FfnbenchError for what can't be."""
     flags = {name: getattr(request, name) for name in FLAGS}
     threads = 1 if request.threads is None else request.threads
-    given: dict[str, Any] = {**flags, "threads": threads, **at, **variant.workload_keys}
+    given: dict[str, Any] = {**flags, "threads": threads, **variant.workload_keys}
     slowdown = number(given, "slowdown", 0.0, "e.g. 0.05 is 5%")
     if not 0 <= slowdown <= 10:
         raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
@@ -178,10 +175,8 @@ def lacks(ffn: AnySpec, work: Workload) -> str:
 
 
 def parse_backends(text: str) -> tuple[Backend, ...]:
-    """One backend, `eager,onednn`, or `all`, each once; raises FfnbenchError for none, and for unknown ones."""
-    parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not parts:
-        raise FfnbenchError("no backend given", "backends: " + ", ".join((*values_of(Backend), ALL)))
+    """One backend, `eager,onednn`, or `all`, each once; raises FfnbenchError for an empty name, and an unknown one."""
+    parts = cut("--backend ", text, "eager,packed")
     return tuple(Backend) if ALL in parts else tuple(dict.fromkeys(choose(Backend, "backend", part) for part in parts))
 
 

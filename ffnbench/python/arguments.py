@@ -51,7 +51,7 @@ CHOICES = {  # what a type checker lets an argument be, and a shell offers, by t
     "backend": (*values_of(Backend), ALL), "init": values_of(Init), "routing": values_of(Routing),
 }  # fmt: skip
 # with what can only be its value: behind `=`, a number, a list
-FLAG = re.compile(r"--(no-)?([a-z][a-z-]*)(?:=([^\s,;]*[^\s,;.])| (\d[\w.%]*|[\w.:]+(?:,[\w.:]+)+))?")
+FLAG = re.compile(r"--(no-)?([a-z][a-z-]*)(?:=([^\s,;]*[^\s,;.])| ([\w.:]+(?:[,/][\w.:]+)+|\d[\w.%]*))?")
 
 
 class TypeText(str):
@@ -121,7 +121,7 @@ class Argument:
         if isinstance(given, str | os.PathLike) or not hasattr(given, "__iter__"):
             return [self._text(given)]
         if isinstance(given, range) and len(given) > 1:  # as it would be typed, so that none is too long to be read
-            given = [f"{given[0]}..{given[-1]}/{given.step}"]
+            given = [f"{min(given)}..{max(given)}/{abs(given.step)}"]
         texts = [self._text(one) for one in given]
         if self.field.name == PAIRED and len(texts) == 2:
             return [":".join(texts)]

@@ -24,7 +24,7 @@ from ffnbench.result import Bound, Comparison, Estimate, Judged, Report, Roof, S
 from ffnbench.stats.ceilings import Needed, needed_by
 from ffnbench.stats.pairs import unbeaten
 from ffnbench.stats.rounds import Row as Rounds
-from ffnbench.stats.rounds import table_of
+from ffnbench.stats.rounds import Table, table_of
 from ffnbench.stats.verdict import launch_bound
 
 
@@ -34,7 +34,8 @@ class CaseRow:
 
     report: Report
     case: Case
-    rounds: Rounds
+    table: Table
+    unbeaten: bool | None = None
 
     @property
     def work(self) -> Workload:
@@ -61,6 +62,12 @@ class CaseRow:
     @property
     def needed(self) -> Needed:
         return needed_by(self.case, self.cost)
+
+    @property
+    def rounds(self) -> Rounds | None:
+        """Those of its ratio, or of its seconds; None where none was made."""
+        found = self.table.row(self.case.label)
+        return found if found.rounds else None
 
     @property
     def comparison(self) -> Comparison | None:
@@ -160,7 +167,9 @@ def _bound_by(row: CaseRow) -> str | None:
     return ((roof.level if roof.bound is Bound.BYTES else "") or roof.bound.value) if roof else None
 
 
-CASE, WORK, FORM, EXPERTS, COST, COUNTS = map(attrgetter, ("case", "work", "form", "experts", "cost", "counts"))
+CASE, WORK, FORM, EXPERTS, COST, COUNTS, ROUNDS = map(
+    attrgetter, ("case", "work", "form", "experts", "cost", "counts", "rounds")
+)
 COLUMNS: Columns = {
     **_parts(CASE, "label", "variant"),
     **_parts(lambda row: row.case.ffn, "d_model", "d_ff"),
@@ -198,8 +207,8 @@ COLUMNS: Columns = {
     "experts_hit": lambda row: row.value("experts_hit"),
     **_parts(COST, "weight_bytes_touched"),
     **_seconds(COMPILE),
-    "clean_rounds": lambda row: row.rounds.clean_rounds if row.rounds.rounds else None,
-    "made_rounds": lambda row: row.rounds.rounds or None,
+    "clean_rounds": _Part(ROUNDS, "clean_rounds"),
+    "made_rounds": _Part(ROUNDS, "rounds"),
     "waited_share": _waited,
     "flops_per_s": lambda row: _per_second(row, row.needed.flops),
     "bytes_per_s": lambda row: _per_second(row, row.needed.bytes),
@@ -222,7 +231,7 @@ COLUMNS: Columns = {
     **_seconds(DEVICE_TIME),
     **_seconds(HOST_TIME),
     "launch_bound": lambda row: launch_bound(row.report, row.case.label),
-    "unbeaten": lambda row: unbeaten(row.report).get(row.case.label),
+    "unbeaten": lambda row: row.unbeaten,
 }
 CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
 LATENCY_KEYS = ("latency_s", "latency_low_s", "latency_high_s")
@@ -242,22 +251,26 @@ def case_records(report: Report, keys: Iterable[str] = COLUMNS) -> list[Record]:
     """One flat record a case that is shown, with these columns: the contract of the CSV. New ones come at the end."""
     if keys is COLUMNS and (known := vars(report).get(RECORDS)) is not None:  # of the table, and then of a file
         return list(known)
-    table, keys_ = table_of(report), tuple(keys)
-    rows = (CaseRow(report=report, case=case, rounds=table.row(case.label)) for case in report.plan.shown)
+    table, blank = table_of(report), dict.fromkeys(keys)
+    best = unbeaten(report) if "unbeaten" in blank else {}
+    rows = (CaseRow(report=report, case=case, table=table, unbeaten=best.get(case.label)) for case in report.plan.shown)
     counted = report.environment is None and not report.samples
-    wanted = [(key, COLUMNS[key]) for key in keys_ if not (counted and key in OF_SAMPLES)]
+    wanted = {key: COLUMNS[key] for key in blank if not (counted and key in OF_SAMPLES)}
+    single = [(key, column) for key, column in wanted.items() if not isinstance(column, _Part)]
+    parts: dict[Callable[[CaseRow], object], list[tuple[str, str]]] = {}  # what several columns are of, found once
+    for key, column in wanted.items():
+        if isinstance(column, _Part):
+            parts.setdefault(column.of, []).append((key, column.name))
     found = []
     for row in rows:
-        wholes: dict[Callable[[CaseRow], object], object] = {}  # of several columns, found once
-        record: Record = dict.fromkeys(keys_)
-        for key, column in wanted:
-            if isinstance(column, _Part):
-                if column.of not in wholes:
-                    wholes[column.of] = column.of(row)
-                value = getattr(wholes[column.of], column.name, None)
-                record[key] = value.value if isinstance(value, Enum) else value
-            else:
-                record[key] = column(row)
+        record: Record = blank.copy()
+        for key, of_row in single:
+            record[key] = of_row(row)
+        for whole, named in parts.items():
+            if (one := whole(row)) is not None:
+                for key, name in named:
+                    value = getattr(one, name, None)
+                    record[key] = value.value if isinstance(value, Enum) else value
         found.append(record)
     if keys is COLUMNS:
         vars(report)[RECORDS] = tuple(found)

@@ -154,15 +154,17 @@ class OutputSink(NullSink):
             say(text)
 
     def before(self) -> Report | None:
-        """What a run that --resume goes on with has left: its journal or its file; None where there is neither."""
+        """What a run that --resume goes on with has left: its journal or its file, the one written last; None where
+        there is neither.
+        """
         if not self._resumes:
             return None
         from ffnbench.report.files.store import load
 
         saved = [path for path in self._outputs.paths if path.suffix == ".json"]
         places = (journal_of(self._outputs.first), *saved) if self._outputs.first else saved
-        found = next((path for path in places if path.is_file()), None)
-        return load(found) if found else None
+        found = [path for path in places if path.is_file()]
+        return load(max(found, key=lambda path: path.stat().st_mtime)) if found else None
 
     def journal(self, start: Report) -> Finder:
         """A run begins: gives what keeps its samples beside the first output as they come, if there is one."""
@@ -171,9 +173,7 @@ class OutputSink(NullSink):
         if self._journal is None:
             if (beside := self._outputs.first) is None:
                 return lambda _: None
-            self._journal = Journal(beside, over=self._resumes)
-            if self._journal.problem:
-                say(f"note: {self._journal.problem}")
+            self._journal = Journal(beside, lambda text: say(f"note: {text}"), over=self._resumes)
         self._journal.add(start)
         return self._journal.add
 

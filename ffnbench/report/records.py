@@ -14,7 +14,7 @@ from ffnbench.result import Report
 from ffnbench.streams import visible
 
 Record = dict[str, Any]
-PLAIN = (int, float)  # what stands in a CSV as it is
+PLAIN = {int, float, type(None)}  # what stands in a CSV as it is
 
 
 def origin_record(report: Report) -> Record:
@@ -41,9 +41,8 @@ def csv_text(records: Iterable[Record]) -> str:
     found, text = list(records), io.StringIO()
     writer, keys = csv.writer(text, lineterminator="\n"), list(found[0])
     writer.writerow(keys)
-    writer.writerows(
-        [v if (v := record[key]) is None or v.__class__ in PLAIN else _csv_cell(v) for key in keys] for record in found
-    )
+    columns = ([record[key] for record in found] for key in keys)
+    writer.writerows(zip(*map(_csv_cells, columns), strict=True))
     return text.getvalue()
 
 
@@ -66,6 +65,12 @@ def table_of(records: Sequence[Record], below: Iterable[str] = (), prose: Iterab
 def plain_text(value: Any) -> str:
     """A value as it stands in a table: counts with thousands apart."""
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _csv_cells(values: list[Any]) -> Iterable[Any]:
+    kinds = {*map(type, values)}
+    as_it_is = kinds <= PLAIN or (kinds == {str} and visible(text := "".join(values)) is text)
+    return values if as_it_is else map(_csv_cell, values)
 
 
 def _csv_cell(value: Any) -> Any:

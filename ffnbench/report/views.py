@@ -110,7 +110,7 @@ def refuse_unknown_columns(report: Report, how: Arrangement) -> None:
 def _page(report: Report, table: TextTable) -> str:
     from ffnbench.report.page.page import page_of, title_of
 
-    return page_of(title_of(report), table, report, figure_of)
+    return page_of(title_of(report), table, [report], figure_of)
 
 
 def report_view(report: Report, how: Arrangement = AS_IT_COMES) -> View:

@@ -6,7 +6,6 @@ time that threads wait for a CPU tells of them (waiting.py). Which rounds count 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import resource
 import tempfile
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from ffnbench.files import locked
 from ffnbench.result import Around
 
 POLL_S = 0.5
@@ -56,9 +56,7 @@ def _take(place: Path) -> tuple[BinaryIO | None, str | None]:
     while True:
         handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         file = os.fdopen(handle, "r+b", buffering=0)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not locked(file):
             number = file.read(20).decode("ascii", "replace").strip()
             file.close()
             return None, f" (process {number})" if number.isdigit() else ""

@@ -7,15 +7,14 @@ then goes to the cells that are not decided. `verdict.py` pays for that second l
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import zip_longest
 from typing import Any, TypeVar
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import CONTROL, Group, Plan
-from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.result import Around, Judged, Report, Verdict
-from ffnbench.stats.rounds import Table
+from ffnbench.plan import CONTROL, Kind, Plan
+from ffnbench.result import Judged, Report, Verdict
+from ffnbench.stats.rounds import table_of
 
 LOOKS = 2  # after which a cell may be decided: the cells that the first visit leaves undecided have another
 FIRST_VISITS = 0.6  # of the budget; what they leave goes to the cells that are not decided
@@ -23,35 +22,45 @@ R = TypeVar("R", bound=Report)
 
 
 def cells_of(plan: Plan) -> tuple[Plan, ...]:
-    """A plan of each group; one that has a single group stands for itself."""
-    return tuple(_cell(plan, group) for group in plan.groups) if plan.is_sweep else (plan,)
-
-
-def _cell(plan: Plan, group: Group) -> Plan:
-    control = tuple(case for case in plan.cases if case.label == CONTROL and group.reference == plan.reference)
-    return replace(plan, cases=(*group.cases, *control), reference=group.reference, notes=())
-
-
-def with_budget(cell: Plan, seconds: float) -> Plan:
-    """The cell measured for so long at most."""
-    return replace(cell, protocol=replace(cell.protocol, budget_s=max(LEAST_BUDGET_S, seconds)))
-
-
-def first_visit_s(plan: Plan, cells: int) -> float:
-    """What each cell may take at first."""
-    return FIRST_VISITS * (plan.protocol.budget_s or 0.0) / cells
-
-
-def is_whole(cell: Plan, found: Report) -> bool:
-    """Whether all that has not failed of a cell was measured by enough workers, and judged where anything was."""
-    here = [case.label for case in cell.cases if not found.failure(case.label)]
-    failed = frozenset(failure.case for failure in found.failures)
-    timed = "latency" not in cell.metrics or (
-        Table(cell, found.samples, failed=failed).whole_workers >= cell.protocol.workers
+    """A plan of each group, the control in that of its reference; one that has a single group stands for itself."""
+    if not plan.is_sweep:
+        return (plan,)
+    control = {plan.reference: tuple(case for case in plan.cases if case.label == CONTROL)}
+    return tuple(
+        replace(plan, cases=(*group.cases, *control.get(group.reference, ())), reference=group.reference, notes=())
+        for group in plan.groups
     )
-    judged = not found.judged or all(found.judgement(label) for label in here)
-    there = {case.label for case in found.plan.cases} >= {case.label for case in cell.cases}
-    return there and (not here or (bool(found.samples) and timed and judged))
+
+
+def whole(found: R, cells: Sequence[Plan]) -> R:
+    """A part of these cells without those of which something that has not failed was not measured by enough workers, or
+    not judged where anything was.
+    """
+    there = {case.label for case in found.plan.cases}
+    sampled, judged = ({one.case for one in many} for many in (found.samples, found.judged))
+    alive, rounds = there - {failure.case for failure in found.failures}, table_of(found).rounds
+
+    def is_whole(cell: Plan) -> bool:
+        here = {case.label for case in cell.cases} & alive
+        timed = "latency" not in cell.metrics or all(
+            len(rounds.get(label, ())) >= cell.protocol.workers for label in here
+        )
+        return cell.reference in there and here <= sampled and timed and (not judged or here <= judged)
+
+    kept = {case.label for cell in cells if is_whole(cell) for case in cell.cases}
+    plan = replace(found.plan, cases=tuple(case for case in found.plan.cases if case.label in kept))
+    return replace(restricted(found, plan), interrupted=False)
+
+
+def restricted(found: R, plan: Plan) -> R:
+    """A report of this part of its plan, and what was found of that."""
+    others = {case.label for case in found.plan.cases} - {case.label for case in plan.cases}
+    lists = {one.name: value for one in fields(found) if isinstance(value := getattr(found, one.name), tuple)}
+    kept: dict[str, Any] = {
+        name: tuple(one for one in of if getattr(one, "case", getattr(one, "label", "")) not in others)
+        for name, of in lists.items()
+    }
+    return replace(found, plan=plan, **kept)
 
 
 def undecided(found: Report, cells: Sequence[Plan]) -> list[Plan]:
@@ -94,7 +103,7 @@ def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
         devices=_all(apart, "devices"),
         environment=next((part.environment for part in parts if part.environment), None),
         timer=next((part.timer for part in parts if part.timer), None),
-        around=_around([part.around for part in parts if part.around]),
+        around=max(filter(None, (part.around for part in parts)), key=lambda one: one.others_cpus or 0.0, default=None),
         interrupted=any(part.interrupted for part in parts),
         stopped=next((part.stopped for part in parts if part.stopped), ""),
         limit=parts[-1].limit if len({part.limit for part in parts}) == 1 else "budget",
@@ -141,14 +150,6 @@ def _judged(found: Iterable[Judged]) -> tuple[Judged, ...]:
     return tuple(by_case.values())
 
 
-def _around(found: Sequence[Around]) -> Around | None:
-    if not found:
-        return None
-    others = [one.others_cpus for one in found if one.others_cpus is not None]
-    stolen = tuple(share for one in found for share in one.stolen)
-    return Around(others_cpus=sum(others) / len(others) if others else None, load=found[0].load, stolen=stolen)
-
-
 def of_shards(parts: Sequence[R]) -> R:
     """One report of all shards of a sweep, its cells in the order of the whole. Raises FfnbenchError where they are not
     the shards of one sweep on one machine.
@@ -167,8 +168,11 @@ def of_shards(parts: Sequence[R]) -> R:
     cells = [cell for turn in zip_longest(*(cells_of(part.plan) for part in ordered)) for cell in turn if cell]
     cases = tuple(case for cell in cells for case in cell.cases)
     first = ordered[0].plan
-    whole = replace(first, cases=cases, reference=cells[0].reference, request=replace(first.request, shard=None))  # type: ignore[type-var]
-    return joined(ordered, whole)
+    protocol = replace(first.protocol, looks=max(part.plan.protocol.looks for part in ordered))
+    request = replace(first.request, shard=None)  # type: ignore[type-var]
+    return joined(
+        ordered, replace(first, cases=cases, reference=cells[0].reference, request=request, protocol=protocol)
+    )
 
 
 def shard(plan: Plan, number: int, of: int) -> Plan:
@@ -184,30 +188,15 @@ def shard(plan: Plan, number: int, of: int) -> Plan:
 
 
 def is_part(found: Report, plan: Plan) -> bool:
-    """Whether a saved report is of cases of this plan alone, measured in the same way."""
+    """Whether a saved report is of cells of this plan alone, measured in the same way."""
     by_label = {case.label: case for case in plan.cases}
-    for there in found.plan.cases:
-        case = by_label.get(there.label)
-        if case is None or replace(case, workload=case.workload.on(there.workload.device)) != there:
+    there = {case.label for case in found.plan.cases}
+    cells = ({case.label for case in cell.cases} for cell in cells_of(plan))
+    if plan.kind != Kind.BLOCK.value and any(0 < len(cell & there) < len(cell) for cell in cells):
+        return False  # a block's textbook forms may be left out
+    for known in found.plan.cases:
+        case = by_label.get(known.label)
+        if case is None or replace(case, workload=case.workload.on(known.workload.device)) != known:
             return False
     ours = plan.protocol
-    return replace(found.plan.protocol, budget_s=ours.budget_s, looks=ours.looks) == ours
-
-
-def restricted(found: R, cells: Sequence[Plan]) -> R:
-    """A report of these cells alone."""
-    labels = {case.label for cell in cells for case in cell.cases}
-    workers = {one.worker for one in found.samples if one.case in labels}
-    own: dict[str, Any] = {
-        name: tuple(one for one in getattr(found, name) if one.case in labels)
-        for name in ("costs", "failures", "judged", "inputs")
-    }
-    return replace(
-        found,
-        plan=replace(found.plan, cases=tuple(case for case in found.plan.cases if case.label in labels)),
-        samples=tuple(one for one in found.samples if one.worker in workers),
-        warnings=tuple(note for note in found.warnings if note.label in labels),
-        interrupted=False,
-        repeats=(),
-        **own,
-    )
+    return not found.repeats and replace(found.plan.protocol, budget_s=ours.budget_s, looks=ours.looks) == ours

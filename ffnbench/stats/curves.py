@@ -1,31 +1,35 @@
 """What people look for in a sweep: where two variants cross, cliffs of alignment, where latency stops being flat. Pure.
 
-All of it is read along one axis of numbers, the others held. Nothing is told that is not decided on both of its sides.
-*Where* something is has an interval: the places at which the band around the interpolated curve holds the value looked
-for, with what the curve bends by between two points of the axis, as far as their neighbours show it.
+All of it is read along one axis of numbers, the others held. No place is told that is not decided on both of its sides.
+It has an interval: the places at which the band around the interpolated curve holds the value looked for, with what the
+curve bends by between two points of the axis, as far as their neighbours show it. A cliff is of all points of the axis.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, pairwise
+from statistics import linear_regression
+from typing import TypeVar
 
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.plan import Case, Group, Plan
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.ceilings import needed_by
 from ffnbench.stats.interval import CONFIDENCE, Mean, Part, student, whole
-from ffnbench.stats.pairs import Pairs, is_told, pairs_of
+from ffnbench.stats.pairs import Pair, Pairs, is_told, pairs_of
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.verdict import SAME_WITHIN, control_slack, holm
 
-FEWEST = 3  # points of an axis that is drawn as a curve
+FEWEST = 3  # points of an axis that is drawn as a curve; of widths that a number divides, and of those it does not
 WIDTH, TOKENS = "d_ff", ("seq_len", "batch")  # the axes of cliffs, and of knees
 FLAT = 0.5  # between the slope of a latency that does not grow with the tokens, and of one that grows as they do
+LEVEL = 1.25  # times from a point of a flat part to the next, at most
 FINE = 100  # looks between two points of the axis
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +79,29 @@ class Crossing:
     at: Estimate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Cliff:
-    """Values of the axis at which a FLOP takes longer than at their neighbours on both sides, and how many times."""
+    """How many times as long a FLOP takes at the widths that `multiple` does not divide, or at those that it
+    `divides`: at `values`.
+    """
 
     within: Mapping[str, object]
     variant: str
+    multiple: int
+    divides: bool
     values: tuple[float, ...]
     times: Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knee:
-    """Where latency stops being flat in the axis: it grows by the square root of it there."""
+    """Where latency stops being flat in the axis: it grows by the square root of it there. It is flat from `since` on,
+    a point of the axis.
+    """
 
     within: Mapping[str, object]
     variant: str
+    since: float
     at: Estimate
 
 
@@ -128,11 +139,12 @@ def findings(report: Report) -> Findings | None:
     if not report.comparisons or not (axes := axes_of(report.plan)):
         return None
     lines = list(_lines(report, axes[0]))
+    cliffs = _cliffs(lines) if axes[0].name == WIDTH else ()
     return Findings(
         axis=axes[0],
         lines=len(lines),
-        crossings=tuple(one for line in lines for one in line.crossings()),
-        cliffs=_cliffs(lines) if axes[0].name == WIDTH else (),
+        crossings=tuple(one for line in lines for one in line.crossings(cliffs)),
+        cliffs=cliffs,
         knees=tuple(_knees(lines)) if axes[0].name in TOKENS and axes[0].logarithmic else (),
     )
 
@@ -172,13 +184,45 @@ class _Line:
             if variant_of(group, case) == variant and is_told(self.report, case.label)
         }  # fmt: skip
 
-    def crossings(self) -> Iterator[Crossing]:
+    def against(self, one: str, other: str) -> dict[float, Pair]:
+        """What is known of two variants along the axis."""
+        mine, others = self.labels(one), self.labels(other)
+        known = {x: self.pairs.get((mine[x], others[x])) for x in mine if x in others}
+        return {x: pair for x, pair in known.items() if pair}
+
+    def flops(self, variant: str) -> dict[float, float | None]:
+        """What a call needs along the axis."""
+        plan, cost = self.report.plan, self.report.cost
+        return {x: needed_by(plan.case(label), cost(label)).flops for x, label in self.labels(variant).items()}
+
+    def seconds(self, variant: str) -> dict[float, Mean]:
+        """The mean log of seconds along the axis."""
+        table = table_of(self.report)
+        means = {x: table.seconds(label).mean() for x, label in self.labels(variant).items()}
+        return {x: mean for x, mean in means.items() if mean and mean.freedom > 0}
+
+    def per_flop(self, variant: str) -> dict[float, float]:
+        """The log of the time of a FLOP along the axis, of a variant whose FLOPs change along it: over the time of one
+        whose FLOPs do not, where there is one, for cells are measured one after another.
+        """
+        steady = [name for name in self.variants if len(set(self.flops(name).values())) == 1]
+        if variant in steady:
+            return {}
+        means, counted = self.seconds(variant), self.flops(variant)
+        if steady:
+            means = {x: pair.mean for x, pair in self.against(variant, steady[0]).items()}
+        return {x: mean.mean - math.log(flops) for x, mean in means.items() if (flops := counted[x])}
+
+    def crossings(self, cliffs: Sequence[Cliff]) -> Iterator[Crossing]:
+        """Of every two variants; along widths one, and not by way of those that a cliff makes slow."""
         slack = control_slack(self.report)
         for other, one in combinations(self.variants, 2):
-            mine, others = self.labels(one), self.labels(other)
-            known = [(x, self.pairs.get((mine[x], others[x]))) for x in mine if x in others]
-            places = [Place(self.axis.place(x), pair.mean, pair.side) for x, pair in known if pair]
-            for first, last in turns(places):
+            told = [cliff for cliff in cliffs if cliff.within == self.within and cliff.variant in (one, other)]
+            slow = {x for cliff in told for x in cliff.values}
+            known = {x: pair for x, pair in self.against(one, other).items() if x not in slow}
+            places = [Place(self.axis.place(x), pair.mean, pair.side) for x, pair in known.items()]
+            found = list(turns(places))
+            for first, last in found if self.axis.name != WIDTH or len(found) == 1 else ():
                 value, low, high = map(self.axis.value, where(places, first, last, slack))
                 yield Crossing(
                     within=self.within, variant=one, than=other, slower=places[last].side > 0,
@@ -232,74 +276,68 @@ def _bend(three: Sequence[Place]) -> float:
     return max(0.0, abs(rises[1] - rises[0]) - chance) * 2 / (c.at - a.at)
 
 
-def _seconds(line: _Line, variant: str, per: Callable[[str], float | None]) -> list[tuple[float, Mean]]:
-    """The mean log of seconds per amount of a variant, along the axis."""
-    table, found = table_of(line.report), []
-    for value, label in line.labels(variant).items():
-        mean, amount = table.seconds(label).mean(), per(label)
-        if mean and mean.freedom > 0 and amount:
-            found.append((value, Mean(mean.mean - math.log(amount), mean.error, mean.freedom)))
+def _cliffs(lines: Sequence[_Line]) -> tuple[Cliff, ...]:
+    curves = {(n, variant): line.per_flop(variant) for n, line in enumerate(lines) for variant in line.variants}
+    found = []
+    for (n, variant), (number, mean) in aligned(curves).items():
+        divides, more = mean.mean < 0, replace(mean, mean=abs(mean.mean))
+        low, high = more.interval(CONFIDENCE) or (more.mean, more.mean)
+        times = Estimate(value=math.exp(more.mean), low=math.exp(low), high=math.exp(high))
+        slow = tuple(x for x in curves[n, variant] if (x % number == 0) is divides)
+        found.append(Cliff(lines[n].within, variant, number, divides, slow, times))
+    return tuple(found)
+
+
+def aligned(curves: Mapping[K, Mapping[float, float]]) -> dict[K, tuple[int, Mean]]:
+    """Of each curve over widths the power of two that it tells best, where it is decided that there is one, and by how
+    much the logs of the curve are higher where that does not divide the width.
+    """
+    means = {(key, number): mean for key, curve in curves.items() for number, mean in _alignments(curve).items()}
+    beyond = {
+        one: 2 * replace(mean, mean=abs(mean.mean)).p_above(math.log1p(SAME_WITHIN)) for one, mean in means.items()
+    }
+    best: dict[K, tuple[int, Mean]] = {}
+    for key, number in sorted(holm(beyond, 1 - CONFIDENCE), key=lambda one: beyond[one]):
+        best.setdefault(key, (number, means[key, number]))
+    return {key: best[key] for key in curves if key in best}
+
+
+def _alignments(curve: Mapping[float, float]) -> dict[int, Mean]:
+    """By how much the logs of a curve are higher at the widths that a power of two does not divide, beside a straight
+    line over all of them. The widths are the replicates: what scatters between cells is in the error.
+    """
+    found = {}
+    for number in (2**k for k in range(1, int(max(curve, default=0)).bit_length())):
+        odd = {x: float(x % number > 0) for x in curve}
+        if FEWEST <= sum(odd.values()) <= len(odd) - FEWEST:
+            apart, logs = _level(odd), _level(curve)
+            more, freedom = linear_regression(apart, logs).slope, len(curve) - 3
+            left = math.fsum((log - more * one) ** 2 for one, log in zip(apart, logs, strict=True))
+            found[number] = Mean(more, math.sqrt(left / freedom) / math.hypot(*apart), freedom)
     return found
 
 
-def _cliffs(lines: Sequence[_Line]) -> tuple[Cliff, ...]:
-    """Stretches of the axis that begin with a decided jump up, of time per FLOP, and end with a decided jump down."""
-    found = []
-    for line in lines:
-        for variant in line.variants:
-
-            def flops(label: str, line: _Line = line) -> float | None:
-                return needed_by(line.report.plan.case(label), line.report.cost(label)).flops
-
-            found.append((line, variant, _seconds(line, variant, flops)))
-    jumps = {
-        (n, k): points[k + 1][1].less(points[k][1]) for n, (*_, points) in enumerate(found)
-        for k in range(len(points) - 1)
-    }  # fmt: skip
-    beyond = {
-        place: 2 * replace(mean, mean=abs(mean.mean)).p_above(math.log1p(SAME_WITHIN)) for place, mean in jumps.items()
-    }
-    decided = holm(beyond, 1 - CONFIDENCE)
-    return tuple(
-        _cliff(line, variant, points[first : last + 1])
-        for n, (line, variant, points) in enumerate(found)
-        for first, last in stretches([jumps[n, k].mean * ((n, k) in decided) for k in range(len(points) - 1)])
-    )
-
-
-def stretches(jumps: Sequence[float]) -> Iterator[tuple[int, int]]:
-    """The points before a jump up and after the next jump down, with no other jump between; 0 is no jump."""
-    sides = [(k, jump) for k, jump in enumerate(jumps) if jump]
-    return ((a, b + 1) for (a, up), (b, down) in pairwise(sides) if up > 0 > down)
-
-
-def _cliff(line: _Line, variant: str, points: Sequence[tuple[float, Mean]]) -> Cliff:
-    inside, beside = (_average([mean for _, mean in part]) for part in (points[1:-1], (points[0], points[-1])))
-    more = inside.less(beside)
-    low, high = more.interval(CONFIDENCE) or (more.mean, more.mean)
-    times = Estimate(value=math.exp(more.mean), low=math.exp(low), high=math.exp(high))
-    return Cliff(within=line.within, variant=variant, values=tuple(x for x, _ in points[1:-1]), times=times)
-
-
-def _average(means: Sequence[Mean]) -> Mean:
-    error = whole(Part((mean.error / len(means)) ** 2, mean.freedom) for mean in means)
-    return Mean(math.fsum(mean.mean for mean in means) / len(means), math.sqrt(error.variance), error.freedom)
+def _level(curve: Mapping[float, float]) -> list[float]:
+    """What a curve is beside a straight line."""
+    slope, start = linear_regression(list(curve), list(curve.values()))
+    return [y - start - slope * x for x, y in curve.items()]
 
 
 def _knees(lines: Sequence[_Line]) -> Iterator[Knee]:
     """Of each reference the place from which on its latency grows by more than the square root of the axis."""
     for line in lines:
         variant = variant_of(line.groups[0], line.report.plan.case(line.groups[0].reference))
-        points = [(line.axis.place(x), mean) for x, mean in _seconds(line, variant, lambda _: 1.0)]
+        points = [(line.axis.place(x), mean) for x, mean in line.seconds(variant).items()]
         if (at := knee(points)) is not None:
-            value, low, high = map(math.exp, at)
-            yield Knee(within=line.within, variant=variant, at=Estimate(value=value, low=low, high=high))
+            since, value, low, high = map(math.exp, at)
+            yield Knee(within=line.within, variant=variant, since=since, at=Estimate(value=value, low=low, high=high))
 
 
-def knee(points: Sequence[tuple[float, Mean]]) -> tuple[float, float, float] | None:
-    """Where the slope of the log of seconds over the log of tokens passes FLAT for the last time, upwards, with its
-    interval; None where it is not decided on both sides, or points are too few. A flat and a rising line
-    that are joined, however smoothly, have this slope where the two would meet.
+def knee(points: Sequence[tuple[float, Mean]]) -> tuple[float, float, float, float] | None:
+    """From where the log of seconds is flat over the log of tokens, and where its slope passes FLAT for the last time,
+    upwards, with its interval; None where it is not decided on both sides, or points are too few. A flat and a rising
+    line that are joined, however smoothly, have this slope where the two would meet. To the left the flat part ends at
+    the first step that is higher than LEVEL: another kernel.
     """
     slopes = []
     for (a, before), (b, after) in pairwise(points):
@@ -308,4 +346,9 @@ def knee(points: Sequence[tuple[float, Mean]]) -> tuple[float, float, float] | N
     decided = holm({k: mean.p_value() for k, (_, mean) in enumerate(slopes)}, 1 - CONFIDENCE)
     places = [Place(at, mean, (k in decided) * (1 if mean.mean > 0 else -1)) for k, (at, mean) in enumerate(slopes)]
     found = list(turns(places)) if len(places) >= FEWEST else []
-    return where(places, *found[-1]) if found and places[found[-1][1]].side > 0 else None
+    if not found or places[found[-1][1]].side < 0:
+        return None
+    since = found[-1][0]
+    while since and abs(points[since][1].mean - points[since - 1][1].mean) <= math.log(LEVEL):
+        since -= 1
+    return points[since][0], *where(places, *found[-1])

@@ -15,7 +15,6 @@ from ffnbench.stats.interval import Mean
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.verdict import SAME_WITHIN, control_slack, verdicts
 
-UNBEATEN = "_unbeaten"  # kept with the report, for every row asks
 BESIDE = ("params", "flops_forward", "flops_backward")  # what is counted of each case
 
 
@@ -72,8 +71,6 @@ def unbeaten(report: Report) -> dict[str, bool]:
     Better in time is what is decided; bytes, parameters and FLOPs are the same within SAME_WITHIN, for widths that are
     matched miss by a little. A case that stands alone, or has no time, is not told.
     """
-    if UNBEATEN in vars(report):
-        return vars(report)[UNBEATEN]  # type: ignore[no-any-return]
     found: dict[str, bool] = {}
     groups = [group for group in report.plan.groups if len(group.cases) > 1] if report.comparisons else []
     pairs = pairs_of(report) if groups else {}
@@ -85,7 +82,6 @@ def unbeaten(report: Report) -> dict[str, bool]:
             found[label] = not any(
                 _beats(pairs.get((other, label)), amounts[other], amounts[label]) for other in rivals
             )
-    vars(report)[UNBEATEN] = found
     return found
 
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
+from ffnbench.files import locked
 from ffnbench.plan import Note, NoteKind, Plan
 from ffnbench.result import Environment, Failure, Inputs, Judged, Report, Roof, Sample
 from ffnbench.stats.cells import joined
 from ffnbench.stats.verdict import with_figures, with_suspects
 
-SUFFIX = ".journal"
 HEAD = {"ffnbench journal": 1}
 Found = Report | Plan | Environment | Sample | Failure | Note | Roof | Judged | Inputs
 KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Found)}
@@ -27,67 +30,77 @@ ENDED = "recovered from a run that was killed: what it had measured by then"
 
 
 class Journal:
-    """The journal of an output while it is written, mode 600. One that can't be is given up, and `problem` says why.
+    """The journal of an output while it is written, mode 600. One that can't be is given up, and `tell` is told why.
 
-    One that is there already is never written to: its place is taken, with `over`, once the first line stands.
+    One that is there already is never written to: its place is taken, with `over`, once the first line stands. Raises
+    FfnbenchError where another process writes to that.
     """
 
-    def __init__(self, output: Path, *, over: bool = False) -> None:
-        self.problem = ""
+    def __init__(self, output: Path, tell: Callable[[str], None], *, over: bool = False) -> None:
         self.path: Path | None = None  # of its own
+        self._tell = tell
         self._file: BinaryIO | None = None
         self._samples = False
         self._over: Path | None = None
+        self._held = ExitStack()  # files that nobody else goes on with meanwhile
         path = journal_of(output)
-        if over and path.exists():
-            self._over, path = path, path.with_name(f"{path.name}.new")
-            path.unlink(missing_ok=True)
         try:  # exclusively: what is there is another's, and a link is not followed
+            if over and path.exists():
+                self._hold(path.open("rb"))
+                self._over, path = path, path.with_name(f"{path.name}.new")
+                path.unlink(missing_ok=True)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            told = f"{path} is of a run that was killed, or that runs now: ffnbench report {path}"
-            self.problem = f"no journal is kept: {told}"
+            tell(f"no journal is kept: {path} is of a run that was killed, or that runs now: ffnbench report {path}")
         except OSError as problem:
-            self.problem = f"no journal is kept beside {str(output)!r}: {problem.strerror}"
+            tell(f"no journal is kept beside {str(output)!r}: {problem.strerror}")
         else:
             self.path, self._file = path, os.fdopen(handle, "wb", buffering=0)
+            self._hold(self._file)
             self._write(HEAD)
+
+    def _hold(self, file: BinaryIO) -> None:
+        """Until the end of this journal, or of this process."""
+        self._held.enter_context(file)
+        if not locked(file):
+            self._held.close()
+            told = f"--resume: {file.name} is of a run that goes on now"
+            raise FfnbenchError(told, "wait until it ends (--wait), or give -o another file")
 
     def add(self, found: Found) -> None:
         """One line more."""
-        self._samples = self._samples or isinstance(found, Sample)
+        self._samples = (
+            self._samples or isinstance(found, Sample) or (isinstance(found, Report) and found.samples != ())
+        )
         name = next(name for name, kind in KINDS.items() if isinstance(found, kind))
         self._write({name: jsonable.encode(found)})
-        if isinstance(found, Report):
-            self._samples = self._samples or bool(found.samples)
-        if self._over is not None and self.path is not None:
+        if self._over is not None and self.path is not None and self._file is not None:
             os.replace(self.path, self._over)
             self.path, self._over = self._over, None
 
     def _write(self, line: dict[str, Any]) -> None:
         if self._file is None:
             return
+        left = memoryview(jsonable.text_of(line).encode() + b"\n")
         try:
-            self._file.write(jsonable.text_of(line).encode() + b"\n")
+            while left:  # what a disk has no room for is not written, and the next time refused
+                left = left[self._file.write(left) :]
         except OSError as problem:  # a full disk is no reason to lose the run itself
-            self.problem = f"the journal {str(self.path)!r} ends here: {problem.strerror}"
-            self._file.close()
+            self._tell(f"the journal {str(self.path)!r} ends here: {problem.strerror}")
             self._file = None
 
     def close(self, *, keep: bool) -> bool:
         """End it, and remove it unless it is to be kept and holds samples; whether it is left."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        left = keep and self._samples
+        left = keep and self._samples and self._over is None
         if self.path is not None and not left:
             self.path.unlink(missing_ok=True)
+        self._held.close()
         return left and self.path is not None
 
 
 def journal_of(output: Path) -> Path:
     """Where the journal of an output stands."""
-    return output.with_name(f"{output.name}{SUFFIX}")
+    return output.with_name(f"{output.name}.journal")
 
 
 def is_journal(content: bytes) -> bool:
@@ -98,8 +111,8 @@ def is_journal(content: bytes) -> bool:
 def read_journal(content: bytes, path: str) -> Report:
     """The report of a journal, as of a run that was interrupted. The last line may be torn, and is then dropped.
 
-    Raises ValueError for any other line that does not fit, FfnbenchError where there is no sample. Later runs become
-    repeats where they are of the same cases.
+    Raises FfnbenchError for any other line that does not fit, and where there is no sample. Later runs become repeats
+    where they are of the same cases.
     """
     whole, _, _ = content.rpartition(b"\n")
     head, *lines = whole.split(b"\n")
@@ -114,9 +127,10 @@ def read_journal(content: bytes, path: str) -> Report:
             elif not runs:
                 raise ValueError("nothing says yet what was measured")
         except ValueError as problem:
-            raise ValueError(f"line {number}: {problem}") from problem
+            hint = f"head -n {number - 1} {shlex.quote(path)} > whole.journal keeps what stands before it"
+            raise FfnbenchError(f"{path!r} is not a whole journal: line {number}: {problem}", hint) from problem
         runs[-1].append(found)
-    made = _of_cells([run for run in map(_run, runs) if run.samples or run.failures])
+    made = [run for run in _of_cells(map(_run, runs)) if run.samples or run.failures]
     if not any(run.samples for run in made):
         raise FfnbenchError(f"{path!r} is the journal of a run that ended before it had a sample", "remove it")
     first, *later = made
@@ -126,19 +140,17 @@ def read_journal(content: bytes, path: str) -> Report:
     return replace(found, warnings=(*found.warnings, Note(text=ENDED, kind=NoteKind.GENERAL)))
 
 
-def _of_cells(runs: list[Report]) -> list[Report]:
-    """The runs of the whole plan. A sweep has a run of each cell; one that is done stands as it is behind what it found
-    on the way, and two of one cell belong together. Without such there may be several runs of each.
+def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
+    """The runs of the whole plan. A sweep begins with a report of all its cells and has a run of each; one that is done
+    stands as it is behind what it found on the way, and two of one cell belong together.
     """
-    done = [run for run in runs if not run.interrupted]
-    if done:
-        last = runs[-1]
-        return [joined([*done, last] if last.interrupted else done)]
-    turns: dict[tuple[str, ...], list[Report]] = {}
+    turns: list[list[Report]] = [[]]
     for run in runs:
-        turns.setdefault(tuple(case.label for case in run.plan.cases), []).append(run)
-    first = next(iter(turns.values()), [])
-    return [joined([turn[k] for turn in turns.values() if k < len(turn)]) for k in range(len(first))]
+        turns += [[]] * run.plan.is_sweep
+        turns[-1] = [*turns[-1], run]
+    for turn in turns:
+        done = [run for run in turn if not run.interrupted]
+        yield from [joined([*done, *(run for run in turn[-1:] if run.interrupted)])] if done else turn
 
 
 def _run(lines: list[Any]) -> Report:
@@ -173,6 +185,4 @@ def _read(line: bytes) -> Any:
     if not isinstance(data, dict) or len(data) != 1 or next(iter(data)) not in KINDS:
         raise ValueError(f"expected one of {', '.join(KINDS)}")
     [(name, value)] = data.items()
-    if isinstance(value, dict):
-        value.pop("seal", None)  # of cases and costs, in older files
     return jsonable.decode(KINDS[name], value)

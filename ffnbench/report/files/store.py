@@ -50,13 +50,12 @@ def load(path: str | Path) -> Report:
         content = content_of(path, *[of_folder] * Path(path).is_dir())
         if is_journal(content):
             report = read_journal(content, str(path))
-            refuse_incoherent(report)
-            return report
-        data = jsonable.parse(content)
-        _refuse_others(data, str(path))
-        for run in (data, *(data.get("repeats") or ())):
-            _bring_up(run, str(path))
-        report = _decoded(data)
+        else:
+            data = jsonable.parse(content)
+            _refuse_others(data, str(path))
+            for run in (data, *(data.get("repeats") or ())):
+                _bring_up(run, str(path))
+            report = _decoded(data)
         refuse_incoherent(report)
         return report
     except (ValueError, KeyError, TypeError, AttributeError) as problem:

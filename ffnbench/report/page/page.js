@@ -1,11 +1,8 @@
 
 const read = (id) => document.getElementById(id).textContent;
-const dark = matchMedia("(prefers-color-scheme: dark)");
-const follow = () => document.documentElement.classList.toggle("dark", dark.matches);
-dark.addEventListener("change", follow);
-follow();
-
-const source = URL.createObjectURL(new Blob([read("tables")], { type: "text/javascript" }));
+const packed = new Blob([Uint8Array.from(atob(read("tables")), (byte) => byte.charCodeAt(0))]);
+const library = await new Response(packed.stream().pipeThrough(new DecompressionStream("gzip"))).text();
+const source = URL.createObjectURL(new Blob([library], { type: "text/javascript" }));
 const { default: DataTable } = await import(source);
 URL.revokeObjectURL(source);
 const escaped = DataTable.util.escapeHtml;
@@ -19,14 +16,14 @@ function value(cell) {
 const last = (way) => (a, b) => (a === b ? 0 : a === null ? 1 : b === null ? -1 : way * (a < b ? -1 : 1));
 DataTable.type("cell", { order: { asc: last(1), desc: last(-1) } });
 
+// Also what is filtered is HTML: the library reads texts with "&" as such.
 function show(cell, kind) {
-  if (kind === "display") {
-    const colour = Array.isArray(cell) && cell[2];
-    return colour ? `<span class="${colour}">${escaped(cell[0])}</span>` : escaped(text(cell));
-  }
-  return kind === "sort" ? value(cell) : text(cell);
+  if (kind === "sort") return value(cell);
+  const told = escaped(text(cell)), colour = kind === "display" && Array.isArray(cell) && cell[2];
+  return colour ? `<span class="${colour}">${told}</span>` : told;
 }
 
+const FEW = 2; // columns beside the first that a narrow screen has at least, and scrolls
 const data = JSON.parse(read("data"));
 document.querySelectorAll("table.rows").forEach((place, number) => {
   const { columns, rows } = data[number];
@@ -44,9 +41,9 @@ document.querySelectorAll("table.rows").forEach((place, number) => {
   const box = place.parentElement;
   Object.assign(box, { tabIndex: 0, role: "region", ariaLabel: `Rows of table ${number + 1}` });
   const order = columns.map((column, i) => i).slice(1).sort((a, b) => columns[b].priority - columns[a].priority || b - a);
-  for (const i of order) {
+  for (const i of order.filter((one) => columns[one].priority < 9).slice(0, -FEW)) {
     if (box.scrollWidth <= box.clientWidth || columns[i].priority < 0) break;
-    if (columns[i].priority < 9) table.column(i).visible(false, false);
+    table.column(i).visible(false, false);
   }
   choice.append(Object.assign(document.createElement("summary"), { textContent: "Columns" }));
   columns.forEach((_, i) => {
@@ -98,13 +95,13 @@ document.querySelectorAll("figure").forEach((figure) => {
   });
 });
 
-document.getElementById("copy")?.addEventListener("click", async (event) => {
-  const button = event.currentTarget;
+document.querySelectorAll(".copy").forEach((button) => button.addEventListener("click", async () => {
+  const command = button.previousElementSibling;
   try {
-    await navigator.clipboard.writeText(read("command"));
+    await navigator.clipboard.writeText(command.textContent);
     button.textContent = "Copied";
   } catch {
-    getSelection().selectAllChildren(document.getElementById("command"));
+    getSelection().selectAllChildren(command);
     button.textContent = "Selected: copy it";
   }
-});
+}));

@@ -6,8 +6,10 @@ tells its row. `page.html`, `page.css` and `page.js` beside this file are the re
 
 from __future__ import annotations
 
+import gzip
 import re
-from collections.abc import Callable, Iterable, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from html import escape
@@ -43,18 +45,20 @@ READS = re.compile(r"[-+]?[\d,.]+(e[-+]?\d+)?(%| \[.*\])?$")  # a number that pa
 Draw = Callable[..., "Figure"]  # (report, roofline=...) -> its picture
 
 
-def page_of(title: str, table: TextTable, report: Report | None = None, draw: Draw | None = None) -> str:
-    """A view as a page. With a report also its method, its environment, warnings and the command; and what `draw`
-    draws of it. Raises FfnbenchError where itables is not installed.
+def page_of(title: str, table: TextTable, reports: Sequence[Report] = (), draw: Draw | None = None) -> str:
+    """A view as a page. With reports also where and by which commands they were made; of one that stands alone its
+    warnings, and what `draw` draws of it. Raises FfnbenchError where itables is not installed.
     """
     if not page_installed():
         raise no_page()
+    report = reports[0] if len(reports) == 1 else None
     shown = [_with_points(each, report) for each in (*table.above, replace(table, above=()))]
     under = next((line for each in shown for line in each.header), "")
     shown.sort(key=lambda each: each.extra)
     said = [line for each in shown for line in each.summary]
     warnings = _warnings(report) if report else []
-    method = [line for each in shown for line in each.details if line not in warnings]
+    method = [line for each in shown for line in map(visible, each.details) if line not in warnings]
+    asked = dict.fromkeys(command_of(each) for each in reports if each.plan.request)
     drawn = _pictures(report, draw, _told(shown)) if report and draw else ""
     tables = "".join(_table(number, each) for number, each in enumerate(shown) if each.rows)
     parts = [
@@ -62,19 +66,19 @@ def page_of(title: str, table: TextTable, report: Report | None = None, draw: Dr
         *([drawn, tables] if len(shown[0].rows) > LONG else [tables, drawn]),
         _section("Warnings and notes", _list(warnings)),
         _section("Method", _list(method)),
-        _section("Environment", _environment(report) if report else ""),
-        _section("The command again", _command(report) if report and report.plan.request else ""),
+        _section("Environment", "".join(map(_environment, reports))),
+        _section("The command again", "".join(map(_command, asked))),
     ]
     import itables  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
-    bundle = Path(itables.__file__).parent / "html"
+    library = Path(itables.__file__).parent / "html" / "dt_bundle.js"
     return Template(_text(HERE / "page.html")).substitute(
         title=escape(visible(f"ffnbench {title}")),
         under=escape(under),
-        css=_text(bundle / "dt_bundle.css") + _text(HERE / "page.css"),
+        css=_text(HERE / "page.css"),
         main="".join(parts),
         data=_json([_data(each) for each in shown if each.rows]),
-        tables=_text(bundle / "dt_bundle.js").replace("</script", "<\\/script"),
+        tables=b64encode(gzip.compress(library.read_bytes(), mtime=0)).decode(),
         script=_text(HERE / "page.js"),
     )
 
@@ -117,7 +121,11 @@ def _with_points(table: TextTable, report: Report | None) -> TextTable:
         for place in range(len(table.rows)):
             now = starts.get(place, now)
             of_rows.append({"group": now})
-    columns = [Column(title=key, left=key == "group", priority=STAYS) for key in keys]
+    taken = {column.name for column in table.columns}
+    columns = [
+        Column(title=f"swept {key}" if key in taken else key, left=isinstance(of_rows[0][key], str), priority=STAYS)
+        for key in keys
+    ]
     rows = [(row[0], *(Cell(text=plain_text(at[key]), value=at[key]) for key in keys), *row[1:])
             for row, at in zip(table.rows, of_rows, strict=True)]  # fmt: skip
     return replace(table, columns=(table.columns[0], *columns, *table.columns[1:]), rows=tuple(rows), headings=())
@@ -182,19 +190,19 @@ def _heading(report: Report) -> str:
     """What the picture of a report shows, in a word."""
     if report.plan.kind == Kind.BLOCK.value:
         return "By length"
-    return "Curves" if axes_of(report.plan) else "Ratios" if report.comparisons else "Sizes"
+    return "Sizes" if not report.samples else "Curves" if axes_of(report.plan) else "Ratios"
 
 
 def _warnings(report: Report) -> list[str]:
     """What was seen of noise, what there is to say of rows, and which have no numbers."""
     failed = [f"{failure.case}: {failure.kind.value}: {failure.message}" for failure in report.failures]
-    return [*failed, *notes_of_run(report), *row_notes(report)]
+    return [visible(line) for line in (*failed, *notes_of_run(report), *row_notes(report))]
 
 
 def _environment(report: Report) -> str:
     """Where and by what it was made, as far as it is known."""
     here, origin = report.environment, origin_record(report)
-    known = {"created": report.created, "machine": origin["machine"], "ffnbench": report.version}
+    known = {"created": report.created.replace("T", " "), "machine": origin["machine"], "ffnbench": report.version}
     if here is not None:
         known |= {one.name: getattr(here, one.name) for one in fields(here) if one.name not in ("fingerprint", *known)}
         known |= {"git_commit": here.git_commit and here.git_commit[:12], "git_dirty": here.git_dirty}
@@ -211,14 +219,18 @@ def _value(key: str, value: Any) -> str:
     return quantity(value, IEC) if key.endswith("_bytes") else visible(plain_text(value))
 
 
-def _command(report: Report) -> str:
-    """The command that asks the same again, and one that copies it."""
-    command = escape(visible(command_of(report)))
-    return f'<pre tabindex="0"><code id="command">{command}</code></pre><button type="button" id="copy">Copy</button>'
+def _command(asked: str) -> str:
+    """A command that asks the same again, and a button that copies it."""
+    return (
+        f'<pre tabindex="0"><code>{escape(visible(asked))}</code></pre><button type="button" class="copy">Copy</button>'
+    )
 
 
 def title_of(report: Report) -> str:
-    """`compare: relu, gelu, swiglu`."""
-    names = list(dict.fromkeys(c.variant for c in report.plan.shown if not isinstance(c.ffn, AttentionSpec)))
+    """`compare: relu, gelu, swiglu`, without the values of a sweep's axes."""
+    of_axes = "|".join(re.escape(key) for key in report.plan.groups[0].values) or "@"
+    variants = (case.variant for case in report.plan.shown if not isinstance(case.ffn, AttentionSpec))
+    names = list(dict.fromkeys(re.sub(f"@({of_axes})=[^@]*", "", variant) for variant in variants))
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-    return f"{Kind(report.plan.kind).value}: {', '.join(names[:6])}{more}"
+    counted = report.environment is None and report.plan.kind == Kind.COMPARE.value
+    return f"{'cost' if counted else Kind(report.plan.kind).value}: {', '.join(names[:6])}{more}"

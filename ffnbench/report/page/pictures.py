@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as Tree
 
@@ -87,7 +88,7 @@ def traced(spec: ActivationSpec) -> Curve | None:
 
     x = np.linspace(-REACH, REACH, POINTS).view(_array())
     try:
-        y = spec.row.apply(_Functions, x, spec.beta)
+        y = spec.row.apply(_functions(), x, spec.beta)
     except AttributeError:
         return None
     return Curve(x=tuple(x.tolist()), y=tuple(y.tolist()), slope=tuple([float("nan")] * POINTS), flat=())
@@ -122,54 +123,26 @@ def _array() -> Any:
     return Array
 
 
-class _Functions:
+def _functions() -> SimpleNamespace:
     """Those of torch.nn.functional that activations are made of, by their definitions."""
+    import numpy as np
+    from scipy.special import expit, ndtr
 
-    @staticmethod
-    def relu(x: Any) -> Any:
-        return x.clamp(0)
-
-    @staticmethod
-    def relu6(x: Any) -> Any:
-        return x.clamp(0, 6)
-
-    @staticmethod
-    def leaky_relu(x: Any, slope: float) -> Any:
-        return x.where(x > 0, slope * x)
-
-    @staticmethod
     def gelu(x: Any, approximate: str = "none") -> Any:
-        import numpy as np
-        from scipy.special import ndtr
+        return x * (ndtr(x) if approximate == "none" else expit(np.sqrt(8 / np.pi) * (x + 0.044715 * x**3)))
 
-        if approximate == "tanh":
-            return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
-        return x * ndtr(x)
+    def elu(x: Any, alpha: float = 1.0) -> Any:
+        return np.where(x > 0, x, alpha * np.expm1(np.minimum(x, 0)))
 
-    @staticmethod
-    def silu(x: Any) -> Any:
-        return x * x.sigmoid()
-
-    @staticmethod
-    def softplus(x: Any) -> Any:
-        import numpy as np
-
-        return np.logaddexp(x, 0)
-
-    @staticmethod
-    def mish(x: Any) -> Any:
-        import numpy as np
-
-        return x * np.tanh(_Functions.softplus(x))
-
-    @staticmethod
-    def hardswish(x: Any) -> Any:
-        return x * (x + 3).clamp(0, 6) / 6
-
-    @staticmethod
-    def elu(x: Any) -> Any:
-        return x.where(x > 0, x.clamp(max=0).expm1())
-
-    @staticmethod
-    def selu(x: Any) -> Any:
-        return 1.0507009873554805 * x.where(x > 0, 1.6732632423543772 * x.clamp(max=0).expm1())
+    return SimpleNamespace(
+        relu=lambda x: np.maximum(x, 0),
+        relu6=lambda x: np.clip(x, 0, 6),
+        leaky_relu=lambda x, slope: np.where(x > 0, x, slope * x),
+        gelu=gelu,
+        silu=lambda x: x * expit(x),
+        softplus=lambda x: np.logaddexp(x, 0),
+        mish=lambda x: x * np.tanh(np.logaddexp(x, 0)),
+        hardswish=lambda x: x * np.clip(x + 3, 0, 6) / 6,
+        elu=elu,
+        selu=lambda x: 1.0507009873554805 * elu(x, 1.6732632423543772),
+    )

@@ -1,4 +1,7 @@
-"""What a curve is drawn of: the rows of a run by panel and variant, any column over any axis or column."""
+"""What a curve is drawn of: the rows of a run by panel and variant, any column over any axis or column.
+
+A column of numbers that is no axis has the unit of its heading. What is measured joins no points, and makes no panels.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ from functools import cached_property
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.metrics import PEAK, SAVED
 from ffnbench.plan import Case, Group
 from ffnbench.report.arrangement import key_of
-from ffnbench.report.csv_columns import case_records
+from ffnbench.report.csv_columns import OF_SAMPLES, case_records
 from ffnbench.report.records import Record
 from ffnbench.report.tables.compare import HEADINGS, Heading, compare_table
 from ffnbench.report.tables.groups import heading
@@ -23,6 +27,7 @@ from ffnbench.units import SI, TIME, quantity, scale
 
 RATIO, LATENCY_S = "ratio", "latency_s"
 TIMED = (RATIO, LATENCY_S, "tokens_per_s", "flops_per_s", "bytes_per_s")
+MEASURED = {*OF_SAMPLES, PEAK, SAVED}
 LARGE = 1e6  # numbers from here on are shortened
 TITLES = {
     **HEADINGS, LATENCY_S: Heading("latency", TIME), "params": Heading("params", SI),
@@ -34,16 +39,14 @@ TITLES = {
 class DrawnRow:
     """A row of the run: where it stands, its value and interval, or why it has none."""
 
+    record: Record
     at: Any
-    value: float
-    low: float
-    high: float
+    order: Any  # along a line
+    held: Any  # the value of the axis that a heat map goes up by
+    value: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
     why: str = ""
-    unbeaten: bool = False
-    verdict: str = ""
-    held: Any = None  # the value of the axis that a heat map goes up by
-    order: Any = 0  # along a line
-    label: str = ""  # of what has a value
 
 
 @dataclass(frozen=True)
@@ -62,38 +65,54 @@ class Drawn:
         records = {record["label"]: record for record in case_records(self.report)}
         return [(g, case, records[case.label]) for g in self.report.plan.groups for case in g.cases]
 
+    def found(self, key: str) -> list[Any]:
+        """What rows have of an axis, or in a column."""
+        return [x for group, _, record in self.rows if (x := value_at(group, record, key)) is not None]
+
+    @property
+    def swept(self) -> bool:
+        """Whether x is an axis of the plan, and not a column."""
+        return self.x in self.report.plan.groups[0].values
+
     @cached_property
     def axis(self) -> Axis:
         """What x has, as an axis; texts stand at their numbers."""
-        found = [x for group, _, record in self.rows if (x := value_at(group, record, self.x)) is not None]
-        if all(_is_number(x) for x in found) and found:
-            return Axis(self.x, tuple(sorted(set(found))))
-        return Axis(self.x, tuple(map(float, range(len(self.texts)))))
+        values = range(len(self.texts)) if self.texts else {x / self.units[self.x][0] for x in self.found(self.x)}
+        return Axis(self.x, tuple(map(float, sorted(values))))
 
     @cached_property
     def texts(self) -> list[str]:
         """The values of x where they are no numbers."""
-        found = [x for group, _, record in self.rows if (x := value_at(group, record, self.x)) is not None]
+        found = self.found(self.x)
         return [] if all(map(_is_number, found)) else list(dict.fromkeys(map(str, found)))
+
+    @cached_property
+    def units(self) -> dict[str, tuple[float, str]]:
+        """What x and y are divided by, and their names."""
+        return {key: self._unit(key) for key in (self.x, self.y)}
+
+    def _unit(self, key: str) -> tuple[float, str]:
+        if key == self.x and (self.swept or self.texts):
+            return 1.0, key
+        if key == RATIO:
+            plan = self.report.plan
+            names = {variant_of(group, plan.case(group.reference)) for group in plan.groups}
+            return 1.0, f"time vs {names.pop() if len(names) == 1 else 'the reference'}"
+        shown = TITLES.get(key, Heading(key))
+        unit, size = scale(self.found(key), shown.units or (("", 1.0),))
+        return size, f"{shown.title} ({unit}{shown.per})" if unit + shown.per else shown.title
 
     @cached_property
     def panels(self) -> dict[str, dict[str, list[DrawnRow]]]:
         """Dots by variant, along x, for each value of the other axes and of the facet."""
         found: dict[str, dict[str, list[DrawnRow]]] = {}
         for group, case, record in self.rows:
-            at = value_at(group, record, self.x)
-            if at is None:
-                continue
-            series = found.setdefault(self._panel(group, record), {})
-            at = self.texts.index(str(at)) if self.texts else at
-            place = group.values.get(self.along, at)
-            order = self.texts.index(str(place)) if isinstance(place, str) and self.along == self.x else place
-            dot = replace(self._dot(at, case.label, record), held=group.values.get(self.held), order=order)
-            series.setdefault(variant_of(group, case), []).append(dot)
-        return {
-            title: {name: sorted(dots, key=lambda dot: dot.order) for name, dots in series.items()}
-            for title, series in found.items()
-        }
+            if value_at(group, record, self.x) is not None:
+                dots = found.setdefault(self._panel(group, record), {}).setdefault(variant_of(group, case), [])
+                dots.append(self._dot(group, record))
+        for dots in [dots for series in found.values() for dots in series.values()]:
+            dots.sort(key=lambda dot: dot.order)
+        return found
 
     @cached_property
     def variants(self) -> list[str]:
@@ -102,11 +121,21 @@ class Drawn:
         shown = [(g, case) for g, case, _ in self.rows if not of_ratio or not plan.is_reference(case.label)]
         return list(dict.fromkeys(variant_of(group, case) for group, case in shown))
 
+    @property
+    def dots(self) -> list[DrawnRow]:
+        """All that is drawn."""
+        return [dot for series in self.panels.values() for name in self.variants for dot in series.get(name, ())]
+
     @cached_property
     def along(self) -> str:
-        """The axis whose points a line joins: x, or where x is a column the one with most points; empty for none."""
+        """The axis whose points a line joins: x, or where x is counted the one with most points; empty for none."""
         axes = [axis.name for axis in axes_of(self.report.plan) if axis.name != self.facet]
-        return self.x if self.x in self.report.plan.groups[0].values else next(iter(axes), "")
+        return self.x if self.swept else next(iter(axes), "")
+
+    @property
+    def joined(self) -> bool:
+        """Whether a line joins points: what is measured may go to and fro."""
+        return bool(self.along) and (self.swept or self.x not in MEASURED)
 
     def _panel(self, group: Group, record: Record) -> str:
         values = {key: value for key, value in group.values.items() if key not in (self.along, self.held)}
@@ -114,24 +143,17 @@ class Drawn:
             values = {self.facet: value_at(group, record, self.facet)} | values
         return within_text(values)
 
-    def _dot(self, at: Any, label: str, record: Record) -> DrawnRow:
-        value, unit = record.get(self.y), "_s" if self.y.endswith("_s") else ""
-        stem = self.y.removesuffix(unit)
-        low, high = (record.get(f"{stem}{end}{unit}") for end in ("_low", "_high"))
+    def _dot(self, group: Group, record: Record) -> DrawnRow:
+        x, value, unit = value_at(group, record, self.x), record.get(self.y), "_s" if self.y.endswith("_s") else ""
+        at = self.texts.index(str(x)) if self.texts else x / self.units[self.x][0]
+        order = at if self.along == self.x else group.values.get(self.along, at)
+        dot = DrawnRow(record, at, order, group.values.get(self.held))
         busy = self.y == RATIO and record["verdict"] == Verdict.BUSY.value
-        if value is None or busy or (self.y in TIMED and not is_told(self.report, label)):
-            why = verdict_text(self.report, label)[0] or "not known"
-            return DrawnRow(at, math.nan, math.nan, math.nan, why)
-        best, verdict = bool(record["unbeaten"]), record["verdict"] or ""
-        return DrawnRow(
-            at,
-            value,
-            value if low is None else low,
-            value if high is None else high,
-            unbeaten=best,
-            verdict=verdict,
-            label=label,
-        )
+        if value is None or busy or (self.y in TIMED and not is_told(self.report, record["label"])):
+            return replace(dot, why=verdict_text(self.report, record["label"])[0] or "not known")
+        ends = (record.get(f"{self.y.removesuffix(unit)}{end}{unit}") for end in ("_low", "_high"))
+        low, high = ((value if end is None else end) / self.units[self.y][0] for end in ends)
+        return replace(dot, value=value / self.units[self.y][0], low=low, high=high)
 
 
 def within_text(values: Mapping[str, Any]) -> str:
@@ -169,20 +191,10 @@ def drawn_of(report: Report, x: str = "", y: str = "", facet: str = "") -> Drawn
     y = key(y) if y else RATIO if several else LATENCY_S if report.environment else "params"
     found = Drawn(report, x, y, facet)
     for name in (x, y):
-        if not any(value_at(group, record, name) is not None for group, _, record in found.rows):
+        if not found.found(name):
             raise FfnbenchError(f"no row of this run has a {name}", "report RUN.json -f csv shows all columns")
-    if not all(_is_number(record.get(y)) for _, _, record in found.rows if record.get(y) is not None):
+    if not all(_is_number(record[y]) for _, _, record in found.rows if record.get(y) is not None):
         raise FfnbenchError(f"{y} is no number", "for example --y latency, ratio, params, peak or gflops")
+    if facet in MEASURED and facet not in values and any(map(_is_number, found.found(facet))):
+        raise FfnbenchError(f"{facet} is measured: no rows share a panel of it", "for example --facet variant")
     return found
-
-
-def unit_of(drawn: Drawn) -> tuple[float, str]:
-    """What y is divided by, and its name."""
-    if drawn.y == RATIO:
-        plan = drawn.report.plan
-        names = {variant_of(group, plan.case(group.reference)) for group in plan.groups}
-        return 1.0, f"time vs {names.pop() if len(names) == 1 else 'the reference'}"
-    shown = TITLES.get(drawn.y, Heading(drawn.y))
-    values = [dot.value for series in drawn.panels.values() for dots in series.values() for dot in dots]
-    unit, size = scale([value for value in values if math.isfinite(value)], shown.units or (("", 1.0),))
-    return size, f"{shown.title} ({unit}{shown.per})" if unit + shown.per else shown.title

@@ -18,7 +18,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from ffnbench.report.pictures.canvas import drawing, literal, shortened
-from ffnbench.report.pictures.drawn import RATIO, Drawn, DrawnRow, number_text, unit_of
+from ffnbench.report.pictures.drawn import RATIO, Drawn, DrawnRow, number_text
 from ffnbench.report.pictures.ratios import about
 from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.result import Verdict
@@ -29,7 +29,8 @@ CELL, WIDE, BESIDE, ABOVE = (0.27, 0.2), 7.0, 1.1, 0.62  # inches: a cell, a pag
 DPI, SMALL, TINY = 300, 5.5, 5.0
 LETTERS = 22  # of small text, that an inch has room for
 FONTS = {"font.size": 7, "xtick.labelsize": 6, "ytick.labelsize": 6, "axes.labelsize": 6.5, "axes.titlesize": 6.5,
-         "axes.grid": False, "axes.linewidth": 0.4, "figure.constrained_layout.w_pad": 0.03}  # fmt: skip
+         "axes.linewidth": 0.6, "figure.constrained_layout.w_pad": 0.03,
+         "figure.constrained_layout.h_pad": 0.03}  # fmt: skip
 TICKS, TILDE = 5, " (~: can't tell)"
 LEAST = 1.1  # the ratio that has the full colour where none is farther from 1
 PALE = 0.25, 0.75  # shares of the colours' way between which figures are black
@@ -45,9 +46,8 @@ def heat_figure(drawn: Drawn, up: Axis) -> Figure:
     width = CELL[0] * len(drawn.axis.values)
     columns = max(1, min(len(panels), int((WIDE - BESIDE) / width)))
     rows = math.ceil(len(panels) / columns)
-    size, label = unit_of(drawn)
-    values = [dot.value / size for dots in panels.values() for dot in dots if not dot.why]
-    with drawing(**FONTS):
+    values = [dot.value for dots in panels.values() for dot in dots if not dot.why]
+    with drawing(**FONTS | {"axes.grid": False}):
         figure = Figure(dpi=DPI, layout="constrained")
         across = max(3.3, BESIDE + width * columns)
         above = textwrap.wrap(about(drawn.report), int(across * LETTERS))
@@ -59,7 +59,7 @@ def heat_figure(drawn: Drawn, up: Axis) -> Figure:
             axes.set_visible(False)
         image: Any = None
         for axes, ((title, name), dots) in zip(grid.flat, panels.items(), strict=False):
-            image = _cells(axes, dots, drawn.axis, up, size, norm, colours, tilde=drawn.y == RATIO)
+            image = _cells(axes, dots, drawn.axis, up, norm, colours, tilde=drawn.y == RATIO)
             axes.set_title(literal(shortened(", ".join(filter(None, (name, title))), 60)), loc="left", pad=3)
         for axes in grid[-1]:
             axes.set_xlabel(literal(drawn.x), labelpad=1)
@@ -69,7 +69,7 @@ def heat_figure(drawn: Drawn, up: Axis) -> Figure:
         bar = figure.colorbar(image, ax=grid, pad=0.02, aspect=30)
         bar.set_ticks(ticks.tolist(), labels=[digits(tick) for tick in ticks], minor=False)
         bar.ax.minorticks_off()
-        bar.set_label(literal(label) + TILDE * (drawn.y == RATIO), fontsize=6.5)
+        bar.set_label(literal(drawn.units[drawn.y][1]) + TILDE * (drawn.y == RATIO), fontsize=6.5)
         below = [part for line in sweep_line(drawn.report) for part in textwrap.wrap(line, int(across * LETTERS))]
         figure.supxlabel("\n".join(map(literal, below)), fontsize=SMALL, x=0.01, ha="left")
     return figure
@@ -83,24 +83,16 @@ def _colours(values: Sequence[float], *, ratio: bool) -> tuple[LogNorm, str]:
 
 
 def _cells(
-    axes: Axes,
-    dots: Sequence[DrawnRow],
-    across: Axis,
-    up: Axis,
-    size: float,
-    norm: LogNorm,
-    colours: str,
-    *,
-    tilde: bool,
+    axes: Axes, dots: Sequence[DrawnRow], across: Axis, up: Axis, norm: LogNorm, colours: str, *, tilde: bool
 ) -> Any:
     """The cells, all of one size, with their figures."""
     grid = np.full((len(up.values), len(across.values)), np.nan)
     for dot in dots:
         at = across.values.index(dot.at), up.values.index(dot.held)
-        grid[at[1], at[0]] = dot.value / size
-        undecided = tilde and dot.verdict == Verdict.UNCLEAR.value
-        text = "×" if dot.why else "~" * undecided + digits(dot.value / size)
-        pale = dot.why or PALE[0] < norm(dot.value / size) < PALE[1]
+        grid[at[1], at[0]] = dot.value
+        undecided = tilde and dot.record["verdict"] == Verdict.UNCLEAR.value
+        text = "×" if dot.why else "~" * undecided + digits(dot.value)
+        pale = dot.why or PALE[0] < norm(dot.value) < PALE[1]
         axes.text(*at, text, ha="center", va="center", fontsize=TINY, color="black" if pale else "white")
     for side, axis in ((axes.xaxis, across), (axes.yaxis, up)):
         side.set_ticks(range(len(axis.values)), [number_text(value) for value in axis.values])

@@ -19,32 +19,18 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from ffnbench.report.pictures.canvas import BLACK, drawing, literal, pens, shortened
-from ffnbench.report.pictures.drawn import (
-    LATENCY_S,
-    RATIO,
-    Drawn,
-    DrawnRow,
-    drawn_of,
-    number_text,
-    unit_of,
-    within_text,
-)
-from ffnbench.report.pictures.heat import heat_figure
+from ffnbench.report.pictures.drawn import LATENCY_S, RATIO, Drawn, DrawnRow, drawn_of, number_text, within_text
+from ffnbench.report.pictures.heat import DPI, FONTS, LETTERS, SMALL, heat_figure
 from ffnbench.report.pictures.ratios import BAND, SIDE_BY_SIDE, TICKS, about
-from ffnbench.report.tables.sweeps import sweep_line
+from ffnbench.report.tables.sweeps import divided, sweep_line
 from ffnbench.report.tables.words import WITHIN
 from ffnbench.result import Report
-from ffnbench.stats.curves import Findings, axes_of, findings, variant_of
+from ffnbench.stats.curves import Crossing, Findings, axes_of, findings, variant_of
 from ffnbench.stats.verdict import SAME_WITHIN
 from ffnbench.streams import visible
 
-COLUMN, PAGE, DPI = 3.3, 7.0, 300  # inches, of a paper
+COLUMN, PAGE = 3.3, 7.0  # inches, of a paper
 PANEL, AROUND, LEGEND_ROW, LINE = 2.0, 0.55, 0.14, 0.1  # inches: heights
-FONTS = {"font.size": 7, "xtick.labelsize": 6, "ytick.labelsize": 6, "axes.labelsize": 6.5, "axes.titlesize": 6.5,
-         "axes.linewidth": 0.6, "figure.constrained_layout.w_pad": 0.03,
-         "figure.constrained_layout.h_pad": 0.03}  # fmt: skip
-SMALL = 5.5  # points
-LETTERS = 22  # of small text, that an inch has room for
 MOST_PANELS = 6  # values of a second axis of numbers; more make a heat map
 FARTHEST = 3.0  # how far beyond the values the axis shows of a wide interval
 WIDEST = {1: 6, 2: 5, 3: 4}  # numbers below an axis, by panels in a row
@@ -76,29 +62,34 @@ def _curves(drawn: Drawn, *, marks: bool) -> Figure:
     with drawing(**FONTS):
         figure = Figure(dpi=DPI, layout="constrained")
         grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-        size, label = unit_of(drawn)
         for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)
         for number, (axes, (title, series)) in enumerate(zip(grid.flat, panels.items(), strict=False)):
-            _frame(axes, drawn, series, columns)
+            _frame(axes, drawn, columns)
             for name, look in looks.items():
-                _line(axes, series.get(name, []), look, size, drawn, marks=marks)
+                _line(axes, series.get(name, []), look, drawn, marks=marks)
             _gaps(axes, series, looks)
             if found:
-                _mark(axes, found, title, drawn, series, size)
+                _mark(axes, found, title, drawn, series)
             axes.set_title(literal(shortened(title, 60)), loc="left", pad=3)
             if number + columns >= len(panels):
-                axes.set_xlabel(literal(drawn.x), labelpad=1)
+                axes.set_xlabel(literal(drawn.units[drawn.x][1]), labelpad=1)
                 axes.tick_params(labelbottom=True)
-        _limits(grid.flat[0], drawn, size)
+        _limits(grid.flat[0], drawn)
         for axes in grid[:, 0]:
-            axes.set_ylabel(literal(shortened(label, 40)), labelpad=2)
+            axes.set_ylabel(literal(shortened(drawn.units[drawn.y][1], 40)), labelpad=2)
         _around(figure, drawn, looks, (COLUMN if columns == 1 else PAGE, PANEL * rows), found, marks=marks)
     return figure
 
 
-def _frame(axes: Axes, drawn: Drawn, series: Mapping[str, Sequence[DrawnRow]], columns: int) -> None:
-    axis = drawn.axis
+def _frame(axes: Axes, drawn: Drawn, columns: int) -> None:
+    axes.tick_params(axis="both", length=2, pad=1.5)
+    if drawn.y == RATIO:
+        axes.axhspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BAND, linewidth=0, zorder=0)
+        axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
+    axis, texts = drawn.axis, drawn.texts
+    if not drawn.swept and not texts:
+        return _scale(axes, "x", axis.values[0], axis.values[-1])
     if axis.logarithmic:
         axes.set_xscale("log")
     places = list(map(axis.place, axis.values))
@@ -110,31 +101,43 @@ def _frame(axes: Axes, drawn: Drawn, series: Mapping[str, Sequence[DrawnRow]], c
     axes.xaxis.set_major_locator(FixedLocator(kept))
     axes.xaxis.set_minor_locator(FixedLocator([value for value in axis.values if value not in kept]))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    texts = drawn.texts
     axes.xaxis.set_major_formatter(
         FuncFormatter(lambda value, _: literal(shortened(texts[int(value)], 14)) if texts else number_text(value))
     )
-    axes.tick_params(axis="both", length=2, pad=1.5)
-    if drawn.y == RATIO:
-        axes.axhspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BAND, linewidth=0, zorder=0)
-        axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
+    return None
 
 
-def _line(
-    axes: Axes, dots: Sequence[DrawnRow], look: Mapping[str, Any], size: float, drawn: Drawn, *, marks: bool
-) -> None:
+def _scale(axes: Axes, side: str, low: float, high: float, below: float = 1.0) -> None:
+    """An axis of a column, with room at both ends, and so many times of it below; logarithmic where values are far
+    apart.
+    """
+    axis: Any = axes.xaxis if side == "x" else axes.yaxis
+    if low > 0 and high / low > SIDE_BY_SIDE:
+        room = (high / low) ** 0.06
+        axes.set(**{f"{side}scale": "log", f"{side}lim": (low / room**below, high * room)})
+        axis.set_minor_locator(NullLocator())
+        subs = next(subs for least, subs in TICKS.items() if high / low > least)
+        axis.set_major_locator(MaxNLocator(6) if high / low < FARTHEST else LogLocator(subs=subs, numticks=7))
+    else:
+        room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
+        axes.set(**{f"{side}lim": (low - room * below, high + room)})
+        axis.set_major_locator(MaxNLocator(5))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
+
+
+def _line(axes: Axes, dots: Sequence[DrawnRow], look: Mapping[str, Any], drawn: Drawn, *, marks: bool) -> None:
     """A line that is broken where there is no value, and its band."""
     if not dots:
         return
     at = np.array([dot.at for dot in dots], dtype=float)
-    value, low, high = (np.array([getattr(dot, end) for dot in dots]) / size for end in ("value", "low", "high"))
-    joined = bool(drawn.along)
-    if joined and drawn.along == drawn.x:
+    value, low, high = (np.array([getattr(dot, end) for dot in dots]) for end in ("value", "low", "high"))
+    if drawn.swept:
         axes.fill_between(at, low, high, color=look["color"], alpha=0.16, linewidth=0, zorder=2)
     axes.vlines(at, low, high, color=look["color"], linewidth=0.6, zorder=2.5)
-    axes.plot(at, value, linestyle="-" if joined else "", linewidth=0.9, markersize=3.2, markeredgewidth=0.7,
-              zorder=3, gid=json.dumps([visible(dot.label) for dot in dots if dot.label]), **look)  # fmt: skip
-    if marks and any(kept := [dot.unbeaten for dot in dots]):
+    labels = [visible(dot.record["label"]) for dot in dots if not dot.why]
+    axes.plot(at, value, linestyle="-" if drawn.joined else "", linewidth=0.9, markersize=3.2, markeredgewidth=0.7,
+              zorder=3, gid=json.dumps(labels), **look)  # fmt: skip
+    if marks and any(kept := [bool(dot.record["unbeaten"]) for dot in dots]):
         axes.plot(at[kept], value[kept], **RING)
 
 
@@ -157,19 +160,17 @@ def _gaps(axes: Axes, series: Mapping[str, Sequence[DrawnRow]], looks: Mapping[s
                           clip_on=False, zorder=5, **CROSS)  # fmt: skip
 
 
-def _mark(
-    axes: Axes, found: Findings, title: str, drawn: Drawn, series: Mapping[str, Sequence[DrawnRow]], size: float
-) -> None:
-    """A bar over the interval of each crossing, where the two lines meet; a wedge at each cliff; the knee upright."""
+def _mark(axes: Axes, found: Findings, title: str, drawn: Drawn, series: Mapping[str, Sequence[DrawnRow]]) -> None:
+    """A bar over the interval of each crossing, where the two lines meet; wedges at a cliff; the knee upright."""
     for crossing in found.crossings * (drawn.y == RATIO):
         if within_text(crossing.within) == title:
-            y = _height(series, (crossing.variant, crossing.than), crossing.at.value, drawn)
+            y = _height(series, crossing, drawn)
             ends = [crossing.at.low, crossing.at.value, crossing.at.high]
             axes.plot(ends, [y] * 3, markevery=[1], **CROSSING)
     for cliff in found.cliffs:
         if within_text(cliff.within) == title:
             shown = [dot for dot in series.get(cliff.variant, ()) if dot.at in cliff.values]
-            axes.plot([dot.at for dot in shown], [dot.high / size for dot in shown], **CLIFF)
+            axes.plot([dot.at for dot in shown], [dot.high for dot in shown], **CLIFF)
     for knee in found.knees:
         if within_text(knee.within) == title:
             low, high = knee.at.low or knee.at.value, knee.at.high or knee.at.value
@@ -177,42 +178,26 @@ def _mark(
             axes.axvline(knee.at.value, color=KNEE, linewidth=0.8, linestyle=":", zorder=1)
 
 
-def _height(series: Mapping[str, Sequence[DrawnRow]], pair: tuple[str, str], at: float, drawn: Drawn) -> float:
+def _height(series: Mapping[str, Sequence[DrawnRow]], crossing: Crossing, drawn: Drawn) -> float:
     """Where two lines of ratios meet: at 1 for one that meets the reference."""
-    axis, heights = drawn.axis, []
-    for name in pair:
-        if name in drawn.variants:
-            known = [dot for dot in series.get(name, ()) if not dot.why]
-            places, values = [axis.place(dot.at) for dot in known], [math.log(dot.value) for dot in known]
-            heights.append(math.exp(np.interp(axis.place(at), places, values)))
-    return 1.0 if len(heights) < len(pair) else float(np.mean(heights))
+    if not {crossing.variant, crossing.than} <= set(drawn.variants):
+        return 1.0
+    known = [dot for dot in series[crossing.variant] if not dot.why]
+    places, logs = [drawn.axis.place(dot.at) for dot in known], [math.log(dot.value) for dot in known]
+    return math.exp(np.interp(drawn.axis.place(crossing.at.value), places, logs))
 
 
-def _limits(axes: Axes, drawn: Drawn, size: float) -> None:
-    """All values, and of their intervals what is not FARTHEST away; logarithmic where values are far apart."""
-    dots = [dot for series in drawn.panels.values() for name in drawn.variants for dot in series.get(name, ())]
-    known = [dot for dot in dots if not dot.why]
-    values = [d.value / size for d in known] + [1 - 2 * SAME_WITHIN, 1 + 2 * SAME_WITHIN] * (drawn.y == RATIO)
+def _limits(axes: Axes, drawn: Drawn) -> None:
+    """All values, and of their intervals what is not FARTHEST away."""
+    known = [dot for dot in drawn.dots if not dot.why]
+    values = [dot.value for dot in known] + [1 - 2 * SAME_WITHIN, 1 + 2 * SAME_WITHIN] * (drawn.y == RATIO)
     if not values:
         axes.set_yticks([])
         return
     low, high = min(values), max(values)
-    low = max(min([low, *(d.low / size for d in known)]), low - (FARTHEST - 1) * abs(low) / FARTHEST)
-    high = min(max([high, *(d.high / size for d in known)]), high * FARTHEST)
-    gaps = any(dot.why for dot in dots)
-    if low > 0 and high / low > SIDE_BY_SIDE:
-        axes.set_yscale("log")
-        room = (high / low) ** 0.06
-        axes.set_ylim(low / room ** (1 + 2 * gaps), high * room)
-        axes.yaxis.set_minor_locator(NullLocator())
-        subs = next(subs for least, subs in TICKS.items() if high / low > least)
-        even = high / low < FARTHEST
-        axes.yaxis.set_major_locator(MaxNLocator(6) if even else LogLocator(subs=subs, numticks=7))
-    else:
-        room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
-        axes.set_ylim(low - room * (1 + 2 * gaps), high + room)
-        axes.yaxis.set_major_locator(MaxNLocator(5))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
+    low = max(min([low, *(dot.low for dot in known)]), low - (FARTHEST - 1) * abs(low) / FARTHEST)
+    high = min(max([high, *(dot.high for dot in known)]), high * FARTHEST)
+    _scale(axes, "y", low, high, below=3.0 if len(known) < len(drawn.dots) else 1.0)
 
 
 def _around(
@@ -222,20 +207,18 @@ def _around(
     """The legend and the lines above and below; then the figure is as high as it must be."""
     width, height = size
     handles = [
-        Line2D([], [], label=literal(shortened(name, 40)), linewidth=0.9, markersize=3.2, **look)
+        Line2D([], [], label=literal(shortened(name, 40)), linewidth=0.9 * drawn.joined, markersize=3.2, **look)
         for name, look in looks.items()
     ]
-    whys = {dot.why for series in drawn.panels.values() for n in looks for dot in series.get(n, ()) if dot.why}
-    if whys:
+    if whys := {dot.why for dot in drawn.dots if dot.why}:
         handles.append(Line2D([], [], color=KNEE, label=f"no figure: {', '.join(sorted(whys))}", **CROSS))
     if drawn.y == RATIO:
         handles.append(Line2D([], [], color=BAND, linewidth=4, solid_capstyle="butt", label=f"same: within {WITHIN}"))
     for told, look, text in (
         (found and drawn.y == RATIO and found.crossings, CROSSING, "crossing, with its interval"),
-        (found and found.cliffs, CLIFF, "cliff"),
+        (found and found.cliffs, CLIFF, f"{divided(found.cliffs, found.axis.name)}" if found else ""),
         (found and found.knees, {"color": KNEE, "linestyle": ":", "linewidth": 0.8}, "knee of the reference"),
-        (marks and any(d.unbeaten for s in drawn.panels.values() for v in s.values() for d in v), RING,
-         "no other variant beats it"),
+        (marks and any(dot.record["unbeaten"] for dot in drawn.dots), RING, "no other variant beats it"),
     ):  # fmt: skip
         handles += [Line2D([], [], label=text, **look)] * bool(told)
     longest = max(len(str(handle.get_label())) for handle in handles)

@@ -7,7 +7,7 @@ of attention to the FFN, so its interval is the ratio's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import groupby
 
 from ffnbench.ffn.attention import (
@@ -21,12 +21,13 @@ from ffnbench.ffn.attention import (
     value_flops,
 )
 from ffnbench.metrics import PEAK
-from ffnbench.plan import Case, Mode, Plan
+from ffnbench.plan import Case, Mode
 from ffnbench.planning.block import ATTENTION, FFN, TEXTBOOK, Length, lengths_of, parts_of
 from ffnbench.report.csv_columns import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_records
 from ffnbench.report.records import Record
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Estimate, Report
+from ffnbench.stats.cells import restricted
 
 PRODUCTS = {Mode.FORWARD.value: 1, Mode.TRAIN.value: 3, Mode.BACKWARD.value: 2}  # backward: two products for each
 PARTS = ("label", *LATENCY_KEYS, PEAK, *RATIO_KEYS, *CONDITION_KEYS, *DEVICE_KEYS)  # of the rows of its cases
@@ -70,14 +71,7 @@ def _tokens(length: Length) -> int:
 def blocks_of(report: Report) -> list[Report]:
     """A report of each block of a sweep: its cells at several lengths, and what was found of these."""
     plans = parts_of(report.plan)
-    return [report] if len(plans) == 1 else [_restricted(report, plan) for plan in plans]
-
-
-def _restricted(report: Report, plan: Plan) -> Report:
-    others = {case.label for case in report.plan.cases} - {case.label for case in plan.cases}
-    found = {one.name: value for one in fields(report) if isinstance(value := getattr(report, one.name), tuple)}
-    kept = {name: tuple(one for one in of if getattr(one, "case", "") not in others) for name, of in found.items()}
-    return replace(report, plan=plan, **kept)  # type: ignore[arg-type]
+    return [report] if len(plans) == 1 else [restricted(report, plan) for plan in plans]
 
 
 def block_records(report: Report) -> list[Record]:

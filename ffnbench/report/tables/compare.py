@@ -48,7 +48,7 @@ from ffnbench.report.tables.table import (
     text_field,
     timed_fields,
 )
-from ffnbench.report.tables.words import error_text, seconds_text
+from ffnbench.report.tables.words import error_text, seconds_text, verdict_text
 from ffnbench.result import Against, Report
 from ffnbench.units import IEC, SI, TIME, Units, scale
 
@@ -160,7 +160,7 @@ class _Fields:
         fields += [self._of(key, EXTRA) for key in ("flops_elementwise", "params_formula", "sizing")]
         fields += [text_field(key, key, EXTRA, left=True) for key in ("activation", "gate")]
         if LATENCY not in report.plan.metrics:
-            return fields
+            return [*fields, (Column(title="failure", left=True), self._failure)] if report.failures else fields
         fields += [self._of(HELD, 4)] if self._held else []
         fields += [*ceiling_fields(report), *rate_fields(), self._of("tokens_per_s", 7), *self._once()]
         fields += [(Column(title="error", priority=2, key=ERROR), _error_cell)] if self._errors else []
@@ -171,6 +171,10 @@ class _Fields:
         """What the reference is called in the heading of a column."""
         name = self._report.plan.name_of(self._report.plan.reference).partition(" (")[0]
         return name if len(name) <= LONGEST_TITLE else "reference"
+
+    def _failure(self, row: Record) -> Cell:
+        """What stands in the place of numbers that could not be measured."""
+        return Cell(text=verdict_text(self._report, row["label"])[0], style="red")
 
     def _of(self, key: str, priority: int, title: str = "") -> Field:
         """A column of the rows."""

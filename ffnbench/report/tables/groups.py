@@ -30,7 +30,7 @@ def _told(key: str, values: Iterable[Value]) -> str:
 
 def headings(plan: Plan) -> tuple[tuple[int, str], ...]:
     """The heading of each group, with the place of its first row; none where each group is one row."""
-    if len(plan.groups) == 1 or all(len(group.cases) == 1 for group in plan.groups):
+    if not _headed(plan):
         return ()
     return placed((heading(group), len(group.cases)) for group in plan.groups)
 
@@ -41,6 +41,10 @@ def placed(blocks: Iterable[tuple[str, int]]) -> tuple[tuple[int, str], ...]:
     return tuple(zip(accumulate(sizes[:-1], initial=0), texts, strict=True))
 
 
+def _headed(plan: Plan) -> bool:
+    return len(plan.groups) > 1 and any(len(group.cases) > 1 for group in plan.groups)
+
+
 def in_groups(plan: Plan, rows: Iterable[Record]) -> list[Record]:
     """The rows, those of a group together, in the order that they have."""
     places = {case.label: place for place, group in enumerate(plan.groups) for case in group.cases}
@@ -49,7 +53,7 @@ def in_groups(plan: Plan, rows: Iterable[Record]) -> list[Record]:
 
 def swept_columns(plan: Plan) -> Sequence[str]:
     """What groups differ in, as columns: where no heading tells it."""
-    return () if headings(plan) else tuple(plan.groups[0].values)
+    return () if _headed(plan) else tuple(plan.groups[0].values)
 
 
 def axis_field(plan: Plan, key: str) -> Field:

@@ -63,7 +63,7 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
     changes = [changes_between(runs[0], run, common) for run in runs[1:]]
     beside = _Beside(names=names, runs=runs, common=common, changes=changes)
     table = beside.table()
-    return view_of(table, beside.records, page=lambda: page_of(f"report: {', '.join(names)}", table), every=False)
+    return view_of(table, beside.records, page=lambda: page_of(f"report: {', '.join(names)}", table, runs), every=False)
 
 
 def names_of(paths: Sequence[str]) -> list[str]:

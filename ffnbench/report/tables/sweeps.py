@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from ffnbench.plan import Group
 from ffnbench.report.tables.groups import heading
@@ -13,8 +14,9 @@ from ffnbench.stats.curves import Cliff, Crossing, Findings, Knee, findings
 from ffnbench.units import digits
 
 TEN = 10.0  # from here on places have no decimals
-MOST = 3  # parts of the sentence, and values of a part
+MOST = 3  # parts of the sentence
 EXACTLY = 2  # places that are told each with its interval
+F = TypeVar("F", Crossing, Cliff, Knee)
 
 
 def sweep_line(report: Report) -> list[str]:
@@ -22,21 +24,25 @@ def sweep_line(report: Report) -> list[str]:
     found = findings(report)
     if found is None:
         return []
-    crossings: dict[tuple[str, str], list[Crossing]] = {}
-    knees: dict[str, list[Knee]] = {}
-    cliffs: dict[str, list[Cliff]] = {}
-    for crossing in found.crossings:
-        how = f"becomes {'slower' if crossing.slower else 'faster'} than {crossing.than}"
-        crossings.setdefault((crossing.variant, how), []).append(crossing)
-    for knee in found.knees:
-        knees.setdefault(knee.variant, []).append(knee)
-    for cliff in found.cliffs:
-        cliffs.setdefault(cliff.variant, []).append(cliff)
-    told = [f"{variant} {how} at {_at(found, of)}" for (variant, how), of in crossings.items()]
-    told += [_cliffs(found.axis.name, variant, of) for variant, of in cliffs.items()]
-    told += [f"the time of {variant} begins to rise at {_at(found, of)}" for variant, of in knees.items()]
+    told = [
+        f"{of[0].variant} becomes {'slower' if of[0].slower else 'faster'} than {of[0].than} at {_at(found, of)}"
+        for of in _alike(found.crossings, "variant", "than", "slower")
+    ]
+    told += [_cliffs(found.axis.name, of) for of in _alike(found.cliffs, "variant")]
+    told += [
+        f"the time of {of[0].variant}{_flat(found, of)} begins to rise at {_at(found, of)}"
+        for of in _alike(found.knees, "variant")
+    ]
     more = [f"{len(told) - MOST} more in the picture"] * (len(told) > MOST)
     return ["; ".join([*told[:MOST], *more])] if told else []
+
+
+def _alike(places: Sequence[F], *names: str) -> Iterable[list[F]]:
+    """What has the same in these attributes, together."""
+    found: dict[Any, list[F]] = {}
+    for place in places:
+        found.setdefault(attrgetter(*names)(place), []).append(place)
+    return found.values()
 
 
 def _at(found: Findings, places: Sequence[Crossing | Knee]) -> str:
@@ -53,9 +59,21 @@ def _held(within: Mapping[str, Any]) -> str:
     return f" ({heading(Group(reference='', cases=(), values=within))})" if within else ""
 
 
-def _cliffs(axis: str, variant: str, cliffs: list[Cliff]) -> str:
-    values = list(dict.fromkeys(f"{value:,g}" for cliff in cliffs for value in cliff.values))
+def _flat(found: Findings, knees: Sequence[Knee]) -> str:
+    """`, flat from seq_len 2 on,`; empty where it is from the axis's start."""
+    since = max(knee.since for knee in knees)
+    return f", flat from {found.axis.name} {since:,.0f} on," * (since > found.axis.values[0] * 1.001)
+
+
+def divided(cliffs: Sequence[Cliff], axis: str) -> str:
+    """`8 does not divide d_ff`."""
+    how = (f"{one.multiple:,} {'divides' if one.divides else 'does not divide'}" for one in cliffs)
+    return f"{listed(dict.fromkeys(how))} {axis}"
+
+
+def _cliffs(axis: str, cliffs: Sequence[Cliff]) -> str:
+    """`takes 1.05 [1.03, 1.07] times as long per FLOP where 8 does not divide d_ff`; of many the span."""
     ends = [end for cliff in cliffs for end in (cliff.times.low, cliff.times.high) if end]
-    times = " to ".join(dict.fromkeys((digits(min(ends)), digits(max(ends)))))
-    shown = listed([*values[:MOST], f"{len(values) - MOST} more"] if len(values) > MOST + 1 else values)
-    return f"{variant} takes {times} times as long per FLOP at {axis} {shown} as on both sides"
+    times = interval_text(cliffs[0].times) if len(cliffs) == 1 else f"{digits(min(ends))} to {digits(max(ends))}"
+    held = _held(cliffs[0].within) * (len(cliffs) == 1)
+    return f"{cliffs[0].variant} takes {times} times as long per FLOP where {divided(cliffs, axis)}{held}"
