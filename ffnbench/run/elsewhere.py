@@ -103,13 +103,14 @@ class Connection:
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            mark, *said = line.rstrip("\n").split(" ", 3)
-            if mark == SPEAKS and len(said) == 3 and said[0] in self._sessions:
-                self.reached = True
-                self._sessions[said[0]].hear(*said[1:])
-            else:  # shells and modules print when they begin
-                self._printed = line.strip() or self._printed
+        with self._process.stdout as lines:
+            for line in lines:
+                mark, *said = line.rstrip("\n").split(" ", 3)
+                if mark == SPEAKS and len(said) == 3 and said[0] in self._sessions:
+                    self.reached = True
+                    self._sessions[said[0]].hear(*said[1:])
+                else:  # shells and modules print when they begin
+                    self._printed = line.strip() or self._printed
         self._over = True
         for session in list(self._sessions.values()):
             session.hear("gone", "")
@@ -151,7 +152,7 @@ class LaunchedSession(Session):
         works = f"does `{shlex.join(words)} -m torch.utils.collect_env` work?"
         self._hints = (works, f"{works} {NEEDS_TORCH}")
         self._connection, self._over = connection, threading.Event()
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
+        self._log = io.BytesIO()
         self._code: int | None = None
         self._number = connection.begin(self)
 

@@ -222,6 +222,7 @@ def speaking(
             errors="replace",
         )
     except OSError as problem:
+        log.close()
         raise FfnbenchError(f"{command[0]!r} can't be started: {problem.strerror}", hint) from problem
 
 
