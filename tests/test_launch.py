@@ -184,7 +184,7 @@ def test_what_is_lost_there_is_a_note_and_the_run_goes_on(victim: str, ssh, ther
     for line in run.stderr:
         if line.startswith("process 2"):
             mark = f"{there}/tmp/ffnbench-" if victim == "worker" else "exec(input())"
-            listed = subprocess.run(["ps", "-eo", "pid=,args="], capture_output=True, text=True, check=True).stdout
+            listed = subprocess.run(["ps", "-ewwo", "pid=,args="], capture_output=True, text=True, check=True).stdout
             os.kill(int([one for one in listed.splitlines() if mark in one][-1].split()[0]), signal.SIGKILL)
             break
     run.communicate()

@@ -22,7 +22,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from subprocess import TimeoutExpired
-from typing import Any
+from typing import IO, Any
 
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.plan import OWN, Arm
@@ -152,7 +152,7 @@ class LaunchedSession(Session):
         works = f"does `{shlex.join(words)} -m torch.utils.collect_env` work?"
         self._hints = (works, f"{works} {NEEDS_TORCH}")
         self._connection, self._over = connection, threading.Event()
-        self._log = io.BytesIO()
+        self._log: IO[bytes] = io.BytesIO()
         self._code: int | None = None
         self._number = connection.begin(self)
 
