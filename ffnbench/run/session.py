@@ -49,8 +49,8 @@ class Session:
 
     def __init__(self, arm: Arm = OWN) -> None:
         self._begin()
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
         command, variables = [interpreter_of(arm), "-u", str(BOOT)], variables_of(arm) | {MARK: "1"}
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
         self._process = speaking(command, self._log, "is it a Python interpreter?", variables, folder_of(arm))
         threading.Thread(target=self._listen, daemon=True).start()
 
