@@ -170,6 +170,15 @@ class Device:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Placed:
+    """On which machine it runs."""
+
+    launch: str | None = flag(
+        None, "Measure where this command starts programs: \"ssh host\", \"srun -N1\", \"docker exec -i box\"; an "
+        "interpreter may end it. [default: here]", WORKLOAD, "COMMAND")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Conditions:
     """Under what a call is timed. `time` None is wall, but the device's where a cache is cold on an accelerator."""
 
@@ -292,8 +301,8 @@ class EstimateRequest(CostRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class CompareRequest(  # type: ignore[misc]
-    Sharded, Apart, Effort, Running, ConditionsLists, Conditions, DeviceLists, Device, VariantsLists, Lists, Shape,
-    Variants, Request,
+    Sharded, Apart, Effort, Running, ConditionsLists, Conditions, Placed, DeviceLists, Device, VariantsLists, Lists,
+    Shape, Variants, Request,
 ):
     """`ffnbench compare`."""
 
@@ -310,8 +319,8 @@ class CompareRequest(  # type: ignore[misc]
 
 @dataclass(frozen=True, kw_only=True)
 class BlockRequest(  # type: ignore[misc]
-    Sharded, Apart, Effort, Running, ConditionsLists, Conditions, DeviceLists, Device, Lists, Shape, Sizes, NamedModel,
-    Request,
+    Sharded, Apart, Effort, Running, ConditionsLists, Conditions, Placed, DeviceLists, Device, Lists, Shape, Sizes,
+    NamedModel, Request,
 ):
     """`ffnbench block`."""
 
@@ -352,7 +361,7 @@ class FactsRequest(Activations, Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimingRequest(Sharded, Apart, Repeatable, Counts, DeviceLists, Device, Activations, Request):  # type: ignore[misc]
+class TimingRequest(Sharded, Apart, Repeatable, Counts, Placed, DeviceLists, Device, Activations, Request):  # type: ignore[misc]
     """`ffnbench activations --time`: what their operations take."""
 
     elements: str = flag("1048576", "With --time: sizes: 4096,1Mi or 1Ki..1Mi. [default: 1048576]", WORKLOAD, "LIST")
@@ -382,7 +391,7 @@ class Tolerances:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckRequest(Tolerances, Request):
+class CheckRequest(Tolerances, Placed, Request):
     """`ffnbench check`."""
 
     baseline: str = flag("", "A .json that `ffnbench compare ... -o baseline.json` made.", ARGUMENTS, place="BASELINE")

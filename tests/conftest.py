@@ -18,6 +18,7 @@ import pytest
 
 from ffnbench import cli
 from ffnbench.api import measuring, world
+from ffnbench.device.environment import about_machine
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import OWN, Arm, Backend, Case, Workload
@@ -37,6 +38,7 @@ FACTS = {
     "gpu": None,
     "gpu_memory_bytes": None,
     "cuda": None,
+    **about_machine(),
 }
 
 Seconds = Callable[[str, int, int], float]  # (label, worker, round) -> seconds

@@ -273,7 +273,7 @@ class SimulatedWorker:
             if request["do"] == "plan":
                 plan = jsonable.decode(Plan, request["plan"])
                 plan = replace(plan, protocol=replace(plan.protocol, **AT_ONCE))
-                self.jobs = Jobs(plan, request["memory_bytes"])
+                self.jobs = Jobs(plan, request.get("memory_bytes"))
                 self.jobs.waits = NoWait()
                 return {}
             answer = answer_to(getattr(self.jobs, request.pop("do")), request, self.jobs)

@@ -11,7 +11,7 @@ import pytest
 from conftest import FakeLaunch
 
 from ffnbench import api, jsonable
-from ffnbench.device.environment import about_torch
+from ffnbench.device.environment import about_machine, about_torch
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Plan
 from ffnbench.planning.compare import plan_compare
@@ -111,7 +111,7 @@ class Launched(FakeLaunch):
             return real(request, timeout_s)
 
         worker.ask = ask
-        worker.greeting = lambda: {"gpus": 0, "version": f"2.{len(arm.env)}", "blas": "mkl"}
+        worker.greeting = lambda: {**about_machine(), "gpus": 0, "version": f"2.{len(arm.env)}", "blas": "mkl"}
         return worker
 
 

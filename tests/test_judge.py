@@ -416,7 +416,7 @@ def judged_by(
     said = []
     for _ in range(times):
         checks.add_evidence("swiglu", {"salt": 1})
-        said.append(checks.judge("swiglu", 1.0, plan, None))
+        said.append(checks.judge("swiglu", 1.0, plan))
     return said, checks, judge
 
 

@@ -71,7 +71,8 @@ def check(request: CheckRequest, sink: NullSink = NULL_SINK) -> Checked:
         sink.tell(f"note: {text}")
     own = [] if request.current else refuse_untrusted(before.plan, request.baseline, request.trust)
     policy = policy_for(before, request)
-    looks = _look_again(before, policy, request, sink, own)
+    with world.at(None if request.current else request.launch):
+        looks = _look_again(before, policy, request, sink, own)
     exact = exact_findings(before, looks.now, policy)
     return _decided(
         (*exact, *looks.findings), before, looks, sink, against=request.baseline, saved=request.current or ""

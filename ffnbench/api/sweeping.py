@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 
 from ffnbench.api import world
 from ffnbench.api.preparing import Prepared, new_report
-from ffnbench.device.environment import usable_memory
 from ffnbench.errors import FfnbenchError, termination_as_interruption
 from ffnbench.plan import Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
@@ -105,7 +104,7 @@ class Sweep:
         on_cpu = world.MACHINE.no_gpu() != ""
         kept = []
         for cell in cells:
-            failed = too_large(cell.with_device("cpu") if on_cpu else cell, usable_memory())
+            failed = too_large(cell.with_device("cpu") if on_cpu else cell, world.MACHINE.memory())
             if failed:
                 self.parts.append(replace(new_report(cell, self.prepared.costs_of(cell)), failures=tuple(failed)))
                 self.sink.journal(self.parts[-1])

@@ -10,7 +10,7 @@ from ffnbench.plan import OWN
 from ffnbench.report.output import NullSink, OutputSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.views import report_view
-from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, TimingRequest
+from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, Placed, TimingRequest
 
 if TYPE_CHECKING:
     from torch import nn
@@ -37,14 +37,20 @@ def time_activations(request: TimingRequest, sink: NullSink = NULL_SINK) -> Show
 
 
 def _measured(request: AnyRequest, sink: NullSink) -> ShownReport:
-    prepared = prepare(request, sink)
+    from ffnbench.api import world
+
+    launch = request.launch if isinstance(request, Placed) else None
     if isinstance(sink, OutputSink) and sink.place:
         from ffnbench.api import jobs
 
-        return _shown(jobs.measure(prepared, sink), sink)
+        if launch:
+            raise FfnbenchError("--on has jobs measure, and --launch another machine", "give one of the two")
+        return _shown(jobs.measure(prepare(request, sink), sink), sink)
     from ffnbench.api.measuring import measure
 
-    return _shown(measure(prepared, sink), sink)
+    with world.at(launch):
+        found = measure(prepare(request, sink), sink)
+    return _shown(found, sink)
 
 
 def _counted(request: AnyRequest, sink: NullSink) -> ShownReport:

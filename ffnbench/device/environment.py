@@ -11,10 +11,12 @@ import platform
 import re
 import warnings
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ffnbench import __version__
+from ffnbench.device.ceilings import caches
 from ffnbench.git import head
 from ffnbench.result import Environment
 
@@ -57,6 +59,22 @@ def why_no_gpu() -> str:
     if any(Path(file).exists() for file in GPU_FILES):
         return ""
     return f"no GPU driver was found (no {GPU_FILES[0]})"
+
+
+def about_machine() -> dict[str, Any]:
+    """What the system says of the machine that a worker runs on: the parent may be on another."""
+    return {
+        "cpu": _cpu_name(),
+        "cpus": os.cpu_count() or 1,
+        "usable_cpus": usable_cpus(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "usable_bytes": usable_memory(),
+        "machine": platform.machine(),
+        "node": platform.node(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "caches": [asdict(level) for level in caches()],
+        "no_driver": why_no_gpu(),
+    }
 
 
 def auto_device(facts: Mapping[str, Any]) -> str:
@@ -137,20 +155,19 @@ def describe(facts: dict[str, Any]) -> Environment:
     """The environment of this run; `facts` come from a worker's greeting, and from what it says of the device that is
     used (`about_device`).
     """
-    commit, dirty = head(Path())
-    cpu, usable = _cpu_name(), usable_cpus()
+    commit, dirty = facts.get("git") or head(Path())
     identity = (
-        cpu, usable, platform.machine(),
+        facts["cpu"], facts["usable_cpus"], facts["machine"],
         *(facts.get(name) for name in ("capability", "version", "blas", "gpu", "cuda")),
         *((name, facts[name]) for name in OF_DEVICE if facts.get(name) is not None),
     )  # fmt: skip
     return Environment(
         fingerprint=hashlib.sha256(repr(identity).encode()).hexdigest()[:12],
-        cpu=cpu,
-        cpus=os.cpu_count() or 1,
-        usable_cpus=usable,
-        memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        cpu=facts["cpu"],
+        cpus=facts["cpus"],
+        usable_cpus=facts["usable_cpus"],
+        memory_bytes=facts["memory_bytes"],
+        system=facts["system"],
         python=facts.get("python", platform.python_version()),
         ffnbench=__version__,
         torch=facts.get("version"),

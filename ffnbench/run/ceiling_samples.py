@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from ffnbench import jsonable
-from ffnbench.device.ceilings import caches, roofs_for
+from ffnbench.device.ceilings import roofs_for
 from ffnbench.metrics import CEILINGS, ROOF
 from ffnbench.result import CaseCost, Roof, Sample
 from ffnbench.run.log import Found
@@ -96,7 +96,7 @@ class RoofSamples:
     def reach(self, ask: Ask, seconds: float, room: int | None) -> list[tuple[Roof, float, int]]:
         """Look for the fastest roofs: each with the seconds of a call and the calls of a sample."""
         left = self.found.left
-        asked = roofs_for(left.shown, self.costs, caches(), room_for_ceilings(left.cases, room))
+        asked = roofs_for(left.shown, self.costs, self.found.caches, room_for_ceilings(left.cases, room))
         if not asked:
             return []
         roofs = [jsonable.encode(roof) for roof in asked]

@@ -76,16 +76,14 @@ class OutputChecks:
         left = (SHARE * elapsed_s - self.seconds) / max(1, len(self._waiting))
         return AT_FIRST_S if label not in self._found or (at_the_end and left <= 0) else max(0.0, left)
 
-    def judge(self, label: str, seconds: float, plan: Plan, memory_bytes: int | None) -> str:
+    def judge(self, label: str, seconds: float, plan: Plan) -> str:
         """Judge what waits of a case. Gives why it is suspect, "" where it is not."""
         evidence, case = self._waiting.pop(label), plan.case(label)
         random.shuffle(evidence)
         of = self._label_of(case, plan)
         start = self.now()
         try:
-            found = self._ask(
-                plan, memory_bytes, {"do": "judge", "label": of, "evidence": evidence, "seconds": seconds}
-            )
+            found = self._ask(plan, {"do": "judge", "label": of, "evidence": evidence, "seconds": seconds})
         except WorkerLost as lost:
             return self._lost(case, plan, lost)
         finally:
@@ -112,9 +110,9 @@ class OutputChecks:
         if not self._stays:
             self.close()
 
-    def _ask(self, plan: Plan, memory_bytes: int | None, request: Message) -> Message:
+    def _ask(self, plan: Plan, request: Message) -> Message:
         if self._worker is None:
-            self._begin(plan, memory_bytes)
+            self._begin(plan)
         assert self._worker is not None
         answer = self._worker.ask({**request, "weights": self.weights}, self.timeout_s)
         if answer.get("ends"):
@@ -122,14 +120,14 @@ class OutputChecks:
             raise WorkerLost(answer["failure"], answer["message"])
         return answer
 
-    def _begin(self, plan: Plan, memory_bytes: int | None) -> None:
+    def _begin(self, plan: Plan) -> None:
         """A judge is told the cases which it makes modules of."""
         assert self.launch is not None
         shown = tuple(case for case in plan.shown if not self._by_side(plan) or plan.is_reference(case.label))
         sent = replace(plan, cases=shown)
         forked = self.aside(sent)
         self._worker, self._stays = forked or start_for(sent, self.launch), forked is None
-        self._worker.ask({"do": "plan", "plan": jsonable.encode(sent), "memory_bytes": memory_bytes}, self.timeout_s)
+        self._worker.ask({"do": "plan", "plan": jsonable.encode(sent)}, self.timeout_s)
 
     def _label_of(self, case: Case, plan: Plan) -> str:
         """Whose module judges it: in `ab` the base's."""

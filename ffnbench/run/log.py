@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ffnbench.device.ceilings import caches, level_of
+from ffnbench.device.ceilings import CacheLevel, level_of
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.plan import CONTROL, Note, NoteKind, Plan
 from ffnbench.result import Environment, Failure, FailureKind, Inputs, Judged, Roof, Sample
@@ -25,6 +25,7 @@ class Found:
     notes: list[Note] = field(default_factory=list)
     roofs: list[Roof] = field(default_factory=list)
     inputs: dict[str, Inputs] = field(default_factory=dict)
+    caches: tuple[CacheLevel, ...] = ()  # of the machine, when a worker has told
 
     @property
     def alive(self) -> list[str]:
@@ -80,7 +81,7 @@ class Found:
 
     def reads(self, label: str, count: int, bytes: int) -> None:
         """What the calls of a sample read: all of it, and each by itself, in which cache."""
-        work, known = self.plan.case(label).workload, caches()
+        work, known = self.plan.case(label).workload, self.caches
         on_cpu = work.device == "cpu"
         level, one_level = (level_of(size, work.threads, known) if on_cpu else "" for size in (bytes, bytes // count))
         found = Inputs(case=label, count=count, bytes=bytes, level=level, one_level=one_level)

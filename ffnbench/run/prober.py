@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,8 +37,8 @@ BY_ITSELF = "does it import by itself, in a plain `python`?"
 class Prober(Probe):
     """A context manager; its first question starts the worker, of one arm, and every answer is remembered."""
 
-    def __init__(self, timeout_s: float = 300.0, arm: Arm = OWN) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, timeout_s: float = 300.0, arm: Arm = OWN, launch: Callable[[Arm], Session] = Session) -> None:
+        self._timeout_s, self._launch = timeout_s, launch
         self._arm = arm
         self._others: dict[Arm, Prober] = {}
         self._session: Session | None = None
@@ -56,7 +57,7 @@ class Prober(Probe):
         """The prober of another arm, which ends with this one; one with nothing of its own is where this one is."""
         if arm in (OWN, self._arm):
             return self
-        return self._others.setdefault(arm, Prober(self._timeout_s, arm))
+        return self._others.setdefault(arm, Prober(self._timeout_s, arm, self._launch))
 
     def torch_or_error(self) -> Message:
         """What the worker says of its torch; raises FfnbenchError where it can't start."""
@@ -141,7 +142,7 @@ class Prober(Probe):
     def start(self) -> Session:
         """The worker, started if it is not there yet; it is not waited for."""
         if self._session is None:
-            self._session = Session(self._arm)
+            self._session = self._launch(self._arm)
         return self._session
 
     def _said(self, message: str) -> str:

@@ -16,7 +16,8 @@ from statistics import median
 from typing import Any
 
 from ffnbench import jsonable
-from ffnbench.device.environment import describe, usable_memory
+from ffnbench.device.ceilings import CacheLevel
+from ffnbench.device.environment import describe
 from ffnbench.errors import Unfinished, termination_as_interruption
 from ffnbench.metrics import LATENCY, METRICS
 from ffnbench.plan import Backend, Plan
@@ -56,6 +57,7 @@ def run(
     costs: tuple[CaseCost, ...] = (),
     judge: Launch | None = None,
     pool: WorkerPool | None = None,
+    watch: Callable[[], Watch] = Watch,
 ) -> Run:
     """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was measured by then.
 
@@ -64,8 +66,8 @@ def run(
     answered; by itself that is when the precision is reached. `weights` is a folder with the weights that every case
     takes over. Without `costs` nothing is known of ceilings, without `judge`, which starts the process that judges
     outputs, nobody does. `pool` is where workers come from, for several runs that share it and end it. `on_found` is
-    told of everything as it comes. `launch`, `now`, `describe` and `judge` are the world outside: simulations and tests
-    bring their own.
+    told of everything as it comes. `launch`, `now`, `describe`, `judge` and `watch` are the world outside:
+    simulations and tests bring their own.
     """
     source, found = pool or WorkerPool(plan, launch, now), Found(plan, on_found)
     source.plan = plan
@@ -76,7 +78,7 @@ def run(
         found, source, Schedule(now, plan.protocol, judged=checks.enabled), RoofSamples(found, costs, now), checks,
         on_progress=on_progress, describe=describe, answered=answered, weights=weights,
     )  # fmt: skip
-    watch, start = Watch(), now()
+    around, start = watch(), now()
     interrupted, stopped = False, ""
     try:
         with termination_as_interruption():
@@ -91,7 +93,7 @@ def run(
         if pool is None:
             source.close()
         checks.close()
-    return runner.run(watch, interrupted=interrupted, stopped=stopped, wall_s=now() - start)
+    return runner.run(around, interrupted=interrupted, stopped=stopped, wall_s=now() - start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +222,7 @@ class _Runner:
             self.plan, facts, lambda request: worker.ask(request, self.plan.protocol.timeout_s)
         )
         self.found.plan, self.environment = plan, self.describe(told)
+        self.found.caches = tuple(CacheLevel(**one) for one in facts.get("caches", ()))
         self.found.on_found(self.environment)
         self.found.on_found(plan)
         for text in notes:
@@ -228,7 +231,7 @@ class _Runner:
     def _one_worker(self, worker: Worker, place: _Place) -> None:
         """Open every case, one round unrecorded, the recorded rounds, and what is exact once in a run."""
         first, block = not self.schedule.whole, f"{self.plan.protocol.seed}/{place.worker}"
-        plan = {"do": "plan", "plan": jsonable.encode(self.plan), "memory_bytes": usable_memory(), "block": block}
+        plan = {"do": "plan", "plan": jsonable.encode(self.plan), "block": block}
         self._ask(worker, "", plan)
         if self._timed and self.timer is None and (told := self._ask_of_reference(worker, {"do": "timer"})):
             self.timer = jsonable.decode(Timer, told)
@@ -353,7 +356,7 @@ class _Runner:
         for label in self.found.alive:
             if seconds := self.checks.seconds_to_judge(label, self.schedule.elapsed_s, at_the_end=at_the_end):
                 self._tell(f"judging {label}")
-                why = self.checks.judge(label, seconds, self.plan, usable_memory())
+                why = self.checks.judge(label, seconds, self.plan)
                 if (judged := self.checks.found(label)) is not None:
                     self.found.on_found(judged)
                 if why:

@@ -17,7 +17,7 @@ import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.plan import OWN, Arm
@@ -45,30 +45,19 @@ def lost_over_device(lost: WorkerLost) -> Unfinished:
 class Session:
     """A running process of an arm. `ask` sends one request and waits for its answer; `close` always works."""
 
+    _hints = ("try `python -c 'import torch'`", "is torch installed for this interpreter?")
+
     def __init__(self, arm: Arm = OWN) -> None:
-        command, folder = [interpreter_of(arm), "-u", str(BOOT)], folder_of(arm)
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
-        try:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._log,
-                env=variables_of(arm) | {MARK: "1"},
-                cwd=folder,
-                start_new_session=True,
-                text=True,
-                encoding="utf-8",
-                errors="replace",
-            )
-        except OSError as problem:
-            raise FfnbenchError(
-                f"{command[0]!r} can't be started: {problem.strerror}", "is it a Python interpreter?"
-            ) from problem
+        self._begin()
+        command, variables = [interpreter_of(arm), "-u", str(BOOT)], variables_of(arm) | {MARK: "1"}
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
+        self._process = speaking(command, self._log, "is it a Python interpreter?", variables, folder_of(arm))
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _begin(self) -> None:
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._asked, self._hung = 0, False
         self._forks: list[int] = []  # the request that the living child answers in place of
-        threading.Thread(target=self._listen, daemon=True).start()
         self._facts: dict[str, Any] | None = None
 
     def _listen(self) -> None:
@@ -83,11 +72,9 @@ class Session:
             try:
                 hello = self._receive(START_TIMEOUT_S)
             except WorkerLost as lost:
-                raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost
+                raise Unfinished(f"a worker could not start: {lost}", self._hints[0]) from lost
             if "error" in hello:
-                raise Unfinished(
-                    f"a worker could not start: {hello['error']}", "is torch installed for this interpreter?"
-                )
+                raise Unfinished(f"a worker could not start: {hello['error']}", self._hints[1])
             self._facts = dict(hello["torch"])
         return self._facts
 
@@ -95,12 +82,7 @@ class Session:
         """One request, one answer; raises WorkerLost when none comes, or one that is not to this request."""
         self.greeting()
         self._asked += 1
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps({**request, "number": self._asked}) + "\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # how it died is told below
+        self._write(json.dumps({**request, "number": self._asked}))
         while True:
             answer = self._receive(timeout_s)
             if "ended" in answer and answer.get("number") in self._forks:
@@ -114,6 +96,12 @@ class Session:
             if not isinstance(number, int) or not number < self._asked:  # code of the user's that writes into pipes
                 raise _no_answer(json.dumps(answer))
 
+    def _write(self, line: str) -> None:
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # how it died is told when its answer is waited for
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+
     def fork(self, timeout_s: float) -> Fork | None:
         """A worker that is forked from this process, which is asked for nothing else until that is closed; None where
         this one can't be forked, and has to serve by itself.
@@ -123,9 +111,14 @@ class Session:
         self._forks.append(self._asked)
         return Fork(self, process)
 
-    def rest(self, rests: bool) -> None:
-        """Stop it, or let it go on."""
-        _rest(self._process.pid, rests)
+    def rest(self, rests: bool, process: int | None = None) -> None:
+        """Stop it or its fork, or let it go on."""
+        with suppress(ProcessLookupError):  # how it has ended is told when it is asked
+            os.kill(process or self._process.pid, signal.SIGSTOP if rests else signal.SIGCONT)
+
+    def end(self, process: int) -> None:
+        """End a fork of it, and what that has started."""
+        end_group(process)
 
     @property
     def ended(self) -> bool:
@@ -139,11 +132,14 @@ class Session:
             self._hung = True
             raise WorkerLost("timeout", f"no answer within {timeout_s:g} s") from None
         if line is None:
-            raise WorkerLost(*self._cause_of(self._process.wait()))  # it has ended by itself
+            raise WorkerLost(*self._cause())  # it has ended by itself
         try:
             return dict(json.loads(line))
         except (ValueError, TypeError, RecursionError):  # an interpreter that is none
             raise _no_answer(line) from None
+
+    def _cause(self) -> tuple[str, str]:
+        return self._cause_of(self._process.wait())
 
     def _cause_of(self, code: int) -> tuple[str, str]:
         if code == -signal.SIGKILL:
@@ -155,9 +151,7 @@ class Session:
 
     def last_output(self) -> str:
         """The last line that the worker or its user code printed."""
-        self._log.seek(0)
-        lines = self._log.read().decode("utf-8", "replace").splitlines()
-        return next((line.strip() for line in reversed(lines) if line.strip() and not line.startswith(LOUD)), "")
+        return last_line(self._log)
 
     def close(self) -> None:
         """End the worker and all that it started, now."""
@@ -193,7 +187,7 @@ class Fork:
     def rest(self, rests: bool) -> None:
         """Stop it, or let it go on."""
         if not self._gone:
-            _rest(self._process, rests)
+            self._starter.rest(rests, self._process)
 
     def close(self) -> None:
         """End it. A starter whose child does not answer ends with it."""
@@ -206,13 +200,37 @@ class Fork:
                 pass
         elif not self._starter.ended:
             return
-        end_group(self._process)
+        self._starter.end(self._process)
         self._starter.close()
 
 
-def _rest(process: int, rests: bool) -> None:
-    with suppress(ProcessLookupError):  # how it has ended is told when it is asked
-        os.kill(process, signal.SIGSTOP if rests else signal.SIGCONT)
+def speaking(
+    command: list[str], log: IO[bytes], hint: str, variables: dict[str, str] | None = None, folder: Path | None = None
+) -> subprocess.Popen[str]:
+    """A process in a session of its own, which is spoken to; raises FfnbenchError with the hint where there is none."""
+    try:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=variables,
+            cwd=folder,
+            start_new_session=True,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+        )
+    except OSError as problem:
+        log.close()
+        raise FfnbenchError(f"{command[0]!r} can't be started: {problem.strerror}", hint) from problem
+
+
+def last_line(log: IO[bytes]) -> str:
+    """The last line of a log that says something."""
+    log.seek(0)
+    lines = log.read().decode("utf-8", "replace").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip() and not line.startswith(LOUD)), "")
 
 
 def _no_answer(line: str) -> WorkerLost:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ffnbench.device.environment import USABLE, auto_device, usable_memory
+from ffnbench.device.environment import USABLE, auto_device
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form, working_bytes
 from ffnbench.ffn.dtypes import item_bytes
@@ -31,6 +31,7 @@ class Devices:
     """The devices of a run: found by its first worker, and what workers read of them with their samples."""
 
     def __init__(self) -> None:
+        self._usable: int | None = None  # bytes of the machine
         self._free: dict[str, int] = {}  # usable bytes of each GPU, where they are known
         self._seen: dict[tuple[int, str], dict[str, Any]] = {}
 
@@ -46,8 +47,9 @@ class Devices:
         except WorkerLost as lost:
             raise lost_over_device(lost) from lost
         self._free = {name: int(USABLE * free) for name, one in told.items() if (free := one.get("gpu_free_bytes"))}
+        self._usable = facts.get("usable_bytes")
         plan = fit_into(plan, self.room(plan))
-        check_fits(plan, usable_memory(), self._free)
+        check_fits(plan, self._usable, self._free)
         notes = [
             f"clocks, throttling and other processes of {device} were not seen: {missing}"
             for device, one in told.items() if (missing := one.get("nvml_missing"))
@@ -59,7 +61,7 @@ class Devices:
     def room(self, plan: Plan) -> int | None:
         """Bytes that there are for what is measured: of the machine, or of the device that has the least."""
         if "cpu" in _used(plan):
-            return usable_memory()
+            return self._usable
         return min((self._free[name] for name in _used(plan) & self._free.keys()), default=None)
 
     def read(self, worker: int, device: str, now: Message) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ffnbench.device.environment import usable_cpus
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import CONTROL, OWN, Arm, Backend, Plan
@@ -172,6 +171,7 @@ class WorkerPool:
     _since: float = 0.0  # when the starters that are there began to serve
     _preloaded: set[int] = field(default_factory=set)
     _preloads: bool = True  # until that costs a starter
+    _cpus: int = 1  # that a starter may use
 
     def start(self, count: int = STARTERS) -> None:
         """Start so many processes; they are not waited for."""
@@ -187,6 +187,7 @@ class WorkerPool:
             self.start()
         self._since = self._since or self.now()
         told = [starter.greeting() for _, starter in self._ready]
+        self._cpus = told[0].get("usable_cpus", 1)
         return told[0]
 
     def next(self, needed: int) -> tuple[int, Worker]:
@@ -197,7 +198,7 @@ class WorkerPool:
         for _ in range(RESTARTS):
             self._sweep()
             if not self._ready:
-                at_once = max(1, usable_cpus() // len(self.plan.arms))
+                at_once = max(1, self._cpus // len(self.plan.arms))
                 self.start(STARTERS if self.forks else max(1, min(needed, at_once)))
                 self._since = self.now()
             self.greeting()

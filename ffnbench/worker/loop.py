@@ -44,7 +44,7 @@ def main() -> None:
         import torch
 
         from ffnbench import jsonable
-        from ffnbench.device.environment import about_torch
+        from ffnbench.device.environment import about_machine, about_torch, usable_memory
         from ffnbench.plan import Plan
         from ffnbench.worker.jobs import Jobs
         from ffnbench.worker.probe_jobs import JOBS
@@ -53,7 +53,7 @@ def main() -> None:
         return
     gc.freeze()
     gc.enable()
-    channel.send({"torch": _in_a_child(about_torch) | {"allocator": allocator, "forks": can_fork()}})
+    channel.send({"torch": _in_a_child(about_torch) | about_machine() | {"allocator": allocator, "forks": can_fork()}})
     torch.set_num_threads(1)  # looking takes small operations, whose threads wait for each other; a case sets its own
     jobs = None
     while (request := channel.receive()) is not None:
@@ -64,9 +64,10 @@ def main() -> None:
             os._exit(0)
         elif request["do"] == "plan":
             plan = jsonable.decode(Plan, request["plan"])
-            jobs = Jobs(plan, request["memory_bytes"], request.get("block", ""))
+            memory = request.get("memory_bytes") or usable_memory()
+            jobs = Jobs(plan, memory, request.get("block", ""))
             if all(case.workload.device == "cpu" for case in plan.cases):
-                _limit_memory(request["memory_bytes"])
+                _limit_memory(memory)
             channel.send(asked)
         else:
             job = JOBS.get(request["do"]) or getattr(jobs, request["do"])
