@@ -33,7 +33,7 @@ from ffnbench.stats.ceilings import MEMORY
 from ffnbench.stats.rounds import table_of
 
 RESULTS = Path(__file__).parents[1] / "results" / "amd-epyc-2cpu"
-FOUND, CEILINGS = "estimates.json", "estimates-ceilings.json"
+FOUND, CEILINGS = "estimates.csv", "estimates-ceilings.json"
 FEWEST = 10  # shapes: the ends of 90 % are known of no fewer
 VARIANTS, DTYPES = ("relu", "gelu", "silu", "geglu", "swiglu"), ("float32", "bfloat16")
 MOST_FLOPS, BESIDE = 5e10, 5  # of a call; shapes of one width, which are measured in one run
@@ -67,8 +67,8 @@ def rows_of(path: Path) -> dict[str, dict[str, str]]:
         return {row["label"]: row for row in csv.DictReader(file)}
 
 
-def measured(shapes: int, seed: int, hardware: Path, folder: Path) -> list[dict[str, Any]]:
-    """Every shape with its bound and its time; what failed, or was too disturbed, is told and left out."""
+def measured(shapes: int, seed: int, hardware: Path, folder: Path, **of: str) -> list[dict[str, Any]]:
+    """Every shape `of` a machine and date, with its bound and time; what failed or was too disturbed is told, and left out."""
     found = []
     for d_model, variants in drawn(shapes, seed).items():
         same = [",".join(variants), "--d-model", str(d_model)]
@@ -82,7 +82,7 @@ def measured(shapes: int, seed: int, hardware: Path, folder: Path) -> list[dict[
                 print(f"left out: {row['variant']}: {row['failure'] or 'busy'}")
                 continue
             found.append({
-                "variant": row["variant"].partition("@")[0], "d_model": d_model, "d_ff": int(row["d_ff"]),
+                **of, "variant": row["variant"].partition("@")[0], "d_model": d_model, "d_ff": int(row["d_ff"]),
                 "tokens": int(row["seq_len"]), "dtype": row["dtype"], "bound_by": bound["bound_by"],
                 "at_least_s": float(bound["at_least_s"]), "measured_s": float(seconds),
                 "quotient": float(seconds) / float(bound["at_least_s"]),
@@ -111,14 +111,14 @@ def spread_of(quotients: list[float]) -> dict[str, float] | None:
     return {"shapes": len(quotients), "median": median(quotients), "low": ends[0], "high": ends[-1]}
 
 
-def summary(found: dict[str, Any]) -> dict[str, Any]:
+def summary(shapes: Sequence[dict[str, str]]) -> dict[str, Any]:
     """What stands in the package, of what stands in results/."""
-    by = {bound: [s["quotient"] for s in found["shapes"] if bound in ("all", s["bound_by"])]
+    by = {bound: [float(s["quotient"]) for s in shapes if bound in ("all", s["bound_by"])]
           for bound in ("all", Bound.PRODUCTS.value, MEMORY)}  # fmt: skip
     spreads = {bound: spread for bound, of in by.items() if (spread := spread_of(of))}
     if "all" not in spreads:
         sys.exit(f"{len(by['all'])} shapes are too few to say how near bounds are")
-    return {"machine": found["machine"], "measured": found["measured"], **spreads}
+    return {"machine": shapes[0]["machine"], "measured": shapes[0]["measured"], **spreads}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -140,16 +140,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory() as folder:
             rows = Path(folder, "here.toml")
             rows.write_text("\n".join(["[here]", *(f"{key} = {value}" for key, value in figures.items())]))
-            shapes = measured(asked.shapes, asked.seed, rows, Path(folder))
-        machine = f"{here.usable_cpus} CPUs of an {here.cpu}"
-        found = {"machine": machine, "measured": run.created[:10], "seed": asked.seed, "hardware": figures,
-                 "shapes": shapes}  # fmt: skip
-        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+            machine = f"{here.usable_cpus} CPUs of an {here.cpu}"
+            shapes = measured(asked.shapes, asked.seed, rows, Path(folder), machine=machine, measured=run.created[:10])
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(shapes[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(shapes)
         print(table(HEAD, [
             [s["variant"], f"{s['d_model']:,}", f"{s['tokens']:,}", s["dtype"], f"{1e3 * s['at_least_s']:.3f}",
              f"{1e3 * s['measured_s']:.3f}", f"{s['quotient']:.2f}", s["bound_by"]] for s in shapes
         ]))  # fmt: skip
-    near = summary(json.loads(path.read_text(encoding="utf-8")))
+    with path.open(encoding="utf-8", newline="") as file:
+        near = summary(list(csv.DictReader(file)))
     NEAR.write_text(json.dumps(near, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(near, indent=1))
     return 0

@@ -31,6 +31,7 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict, raw_of
 from ffnbench.run.runner import run
+from ffnbench.run.what_fits import too_large
 from ffnbench.stats.cells import cells_of, whole
 from ffnbench.stats.verdict import with_figures
 
@@ -251,7 +252,7 @@ def test_a_cell_of_bytes_alone_is_whole_when_it_has_them(call) -> None:
 
 def test_a_row_that_does_not_fit_is_of_a_whole_cell(call, monkeypatch: pytest.MonkeyPatch) -> None:
     large = ["compare", "relu", "gelu@d_ff=4096", *FEW[3:], "--device", "cpu"]
-    monkeypatch.setattr("ffnbench.api.sweeping.usable_memory", lambda: 2**20)
+    monkeypatch.setattr("ffnbench.api.sweeping.too_large", lambda cell, _: too_large(cell, 2**20))
     assert call(*large, "-o", "a.json", launch=copied(3 * 3 + 5, "b.json"))[0] == 0
     assert [one.kind.value for one in load("a.json").failures] == ["oom"] * 2
     launch = FakeLaunch()

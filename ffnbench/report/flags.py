@@ -96,7 +96,7 @@ class Output(Quiet, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placed:
+class AsJobs:
     """Where groups are measured: what stands beside a file, and is no part of the question."""
 
     on: str = flag(
@@ -108,7 +108,7 @@ class Placed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeasuredOutput(Placed, Arranged, Output):
+class MeasuredOutput(AsJobs, Arranged, Output):
     """How what was measured is shown and written."""
 
     out: tuple[str, ...] = out_flag(WITH_PICTURES)
