@@ -68,7 +68,7 @@ def rows_of(path: Path) -> dict[str, dict[str, str]]:
 
 
 def measured(shapes: int, seed: int, hardware: Path, folder: Path, **of: str) -> list[dict[str, Any]]:
-    """Every shape with its bound and time, and what is the same `of` all; what failed, or was busy, is told and left out."""
+    """Every shape with its bound and time, and what is the same of all; what failed, or was busy, is left out."""
     found = []
     for d_model, variants in drawn(shapes, seed).items():
         same = [",".join(variants), "--d-model", str(d_model)]
