@@ -172,7 +172,7 @@ class Cluster:
             hint = (
                 "--slurm takes the fields of submitit's SlurmExecutor" if self.on == SLURM else "give -o another file"
             )
-            hint = "--on local runs them here" if "srun" in lines else hint
+            hint = "--on local runs them here" if "slurm cluster" in lines else hint  # where there is no SLURM
             raise FfnbenchError(f"submitit: {lines}", hint) from problem
 
     @cached_property
