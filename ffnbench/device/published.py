@@ -31,8 +31,10 @@ def hardware_in(path: Path) -> list[Hardware]:
     """The machines of a file; raises FfnbenchError for what can't be read."""
     try:
         data = tomllib.loads(content_of(path).decode())
-        return [jsonable.decode(Hardware, {"name": name, **dict(row)}) for name, row in data.items()]
-    except (ValueError, TypeError, RecursionError) as problem:
+        if outside := [name for name, row in data.items() if not isinstance(row, dict)]:
+            raise ValueError(f"{outside[0]} stands in no table")
+        return [jsonable.decode(Hardware, {"name": name, **row}) for name, row in data.items()]
+    except (ValueError, RecursionError) as problem:
         hint = "it has tables such as [mine], with keys such as tflops_float32 = 20 and gb_per_s = 300"
         raise FfnbenchError(f"cannot read {str(path)!r}: {problem}", hint) from None
 
