@@ -20,6 +20,8 @@ from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
 from ffnbench.jsonable import LATER, STATED, among, least
 from ffnbench.models.model import OwnMLP
 from ffnbench.request import AnyRequest
+from ffnbench.training.decoder import DecoderSpec, decoder_cost
+from ffnbench.training.text import Training
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
 # by which method seconds are measured and become ratios; whatever changes what a ratio means raises it
@@ -29,7 +31,7 @@ DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
 # 6: workers are blocks of rounds in forked processes, equal in weight; the heap keeps what is freed
 METHOD = 6
 
-AnySpec = NetworkSpec | ActivationSpec | AttentionSpec
+AnySpec = NetworkSpec | ActivationSpec | AttentionSpec | DecoderSpec
 
 
 def values_of(kind: type[Enum]) -> list[str]:
@@ -96,13 +98,14 @@ class MatmulPrecision(Enum):
 
 class Kind(Enum):
     """What a plan asks, and so how its answer reads: variants; an FFN beside attention, by length; operations by size;
-    two sides of one variant.
+    two sides of one variant; what a model learns with each of several.
     """
 
     COMPARE = "compare"
     BLOCK = "block"
     ACTIVATIONS = "activations"
     SIDES = "sides"
+    TRAIN = "train"
 
 
 CONTROL = "(control)"  # no variant can have this label by accident: the grammar's labels are names
@@ -224,7 +227,7 @@ class Case:
 
     `against` is the label of what it is compared with where that is not the plan's reference; its own for another one.
     `layers` are how many of a model's an attention stands for, where these have several. `point` is where its cell is
-    in a sweep: a value of each axis.
+    in a sweep: a value of each axis. With `training` it is trained so, and else timed.
     """
 
     label: str
@@ -237,6 +240,7 @@ class Case:
     arm: Arm = field(default=OWN, metadata=LATER)
     layers: int | None = field(default=None, metadata=LATER)
     point: Point = field(default=(), metadata=LATER)
+    training: Training | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -468,6 +472,9 @@ def cost_of(case: Case, probe: Probe) -> Cost:
         return activation_cost(case.ffn)
     if isinstance(case.ffn, AttentionSpec):
         return attention_cost(case.ffn, seq_len=work.seq_len, dtype=work.dtype)
+    if isinstance(case.ffn, DecoderSpec):
+        inner = cost_of(replace(case, ffn=case.ffn.around), probe)
+        return decoder_cost(case.ffn, inner, seq_len=work.seq_len, dtype=work.dtype)
     device = work.device.partition(":")[0]
     found = cost(case.ffn, tokens=work.tokens, dtype=work.dtype, train=work.train, device=device)
     # what is fused is neither held nor saved: the closed forms are those of eager tensors

@@ -38,7 +38,7 @@ class Verdict(Enum):
 
 class FailureKind(Enum):
     """Why a case has no numbers. SUSPECT: numbers that can't be true, or are another function's. LOST: the job that was
-    to measure it has ended without a result.
+    to measure it has ended without a result. DIVERGED: its loss grew beyond that of guessing while it was trained.
     """
 
     OOM = "oom"
@@ -49,6 +49,7 @@ class FailureKind(Enum):
     RECOMPILED = "recompiled"
     SUSPECT = "suspect"
     LOST = "lost"
+    DIVERGED = "diverged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
     compare      show(measure(plan of the request))
     block        show(measure(plan of the request))
     time         show(measure(plan of the request))
+    train        show(measure(plan of the request))
     check        show(decide(the baseline's plan, measured again))
     ab           show(decide(both sides in one plan, measured))
     bisect       ab, commit after commit
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
     from ffnbench.api.preparing import Prepared, prepare
     from ffnbench.api.saved import history, load, plot, report, reports
     from ffnbench.api.this_machine import backends, environment, selftest
-    from ffnbench.api.variants import block, build, compare, cost, time_activations, whole_model
+    from ffnbench.api.variants import block, build, compare, cost, time_activations, train, whole_model
 
 __all__ = [
     "Prepared", "ab", "backends", "bisect", "block", "build", "check", "compare", "cost", "draw_activations",
     "environment", "estimate", "facts", "history", "inspect", "inspect_whole", "list_hardware", "load", "measure",
     "measured_once", "plot", "plot_activations", "prepare", "report", "reports", "selftest", "time_activations",
-    "whole_model",
+    "train", "whole_model",
 ]  # fmt: skip
 _ELSEWHERE = {
     "bisecting": ("bisect",),

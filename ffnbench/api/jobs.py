@@ -56,6 +56,9 @@ class InTurn(NullSink):
 
     waits = True
 
+    def __init__(self, checkpoints: str) -> None:
+        self.checkpoints = Path(checkpoints)
+
 
 @dataclass(frozen=True, slots=True)
 class CellJob:
@@ -65,6 +68,7 @@ class CellJob:
 
     asked: str
     gpus: str | None
+    checkpoints: str
 
     def __call__(self) -> str:
         here = os.environ.get(EXECUTOR) == LOCAL
@@ -72,7 +76,7 @@ class CellJob:
             os.environ.pop(GPUS, None)
             os.environ.update({} if self.gpus is None else {GPUS: self.gpus})
         asked = _report(self.asked)
-        found = measured_once(Prepared(plan=asked.plan, costs=asked.costs), InTurn())
+        found = measured_once(Prepared(plan=asked.plan, costs=asked.costs), InTurn(self.checkpoints))
         while found.interrupted and not here:  # SLURM either ends this process now, or has submitit begin anew
             signal.pause()
         if found.interrupted:
@@ -318,7 +322,8 @@ class SweepOfJobs(Sweep):
     def _job(self, cell: Plan) -> CellJob:
         if cell.protocol.budget_s is not None:
             cell = replace(cell, protocol=replace(cell.protocol, budget_s=self.cluster.share_s))
-        return CellJob(report_text(new_report(cell, self.prepared.costs_of(cell))), os.environ.get(GPUS))
+        asked = report_text(new_report(cell, self.prepared.costs_of(cell)))
+        return CellJob(asked, os.environ.get(GPUS), str(self.folder / "checkpoints"))
 
     def _found(self, folder: Path, job: Any, cell: Plan, *, alive: bool) -> ShownReport | None:
         """What a job has found, or that it is lost; None while it may still come."""

@@ -11,6 +11,7 @@ from typing import Any
 from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK, Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep, refuse_short
+from ffnbench.api.training import Lessons
 from ffnbench.errors import FfnbenchError, termination_as_interruption
 from ffnbench.plan import OWN, Note, NoteKind, Plan
 from ffnbench.planning.effort import pause_of
@@ -107,6 +108,7 @@ def measured_once(
     """
     plan, launch_ = prepared.plan, launch or world.MACHINE.launch
     pool = WorkerPool(plan, launch_)  # cells share its processes, where these know nothing of labels
+    lessons = Lessons(prepared.plan)
 
     def visit(plan: Plan, sink: NullSink, on_found: Finder) -> ShownReport:
         costs = prepared.costs_of(plan)
@@ -116,6 +118,8 @@ def measured_once(
             on_found(found)
             keep(found)
 
+        if plan.cases[0].training:
+            return replace(new_report(plan, costs), **raw_of(lessons(plan, pool, sink, told)))
         with sink.progress() as listener:
             done = run(
                 plan,

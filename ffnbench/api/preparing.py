@@ -17,7 +17,7 @@ from ffnbench.planning.effort import check_timeout, pause_of, shard_of
 from ffnbench.planning.workload import device_of
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.request import AnyRequest, Apart, BlockRequest, CompareRequest, Sharded, TimingRequest
+from ffnbench.request import AnyRequest, Apart, BlockRequest, CompareRequest, Sharded, TimingRequest, TrainRequest
 from ffnbench.result import CaseCost, Failure, FailureKind
 from ffnbench.run.prober import Prober
 from ffnbench.stats.cells import shard
@@ -28,6 +28,7 @@ PLANS = {
     CompareRequest: ("compare", "plan_compare"),
     BlockRequest: ("block", "plan_block"),
     TimingRequest: ("activations", "plan_timing"),
+    TrainRequest: ("training", "plan_train"),
 }  # files of planning/, each loaded when a request of its kind comes, and the function (request, probe) -> Plan
 
 

@@ -10,7 +10,7 @@ from ffnbench.plan import OWN
 from ffnbench.report.output import NullSink, OutputSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.views import report_view
-from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, Placed, TimingRequest
+from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, Placed, TimingRequest, TrainRequest
 
 if TYPE_CHECKING:
     from torch import nn
@@ -33,6 +33,11 @@ def block(request: BlockRequest, sink: NullSink = NULL_SINK) -> ShownReport:
 
 def time_activations(request: TimingRequest, sink: NullSink = NULL_SINK) -> ShownReport:
     """The operations of activations, forward and backward, each against relu's."""
+    return _measured(request, sink)
+
+
+def train(request: TrainRequest, sink: NullSink = NULL_SINK) -> ShownReport:
+    """What a small model learns with each variant, beside what a step takes."""
     return _measured(request, sink)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, sink_of
 from ffnbench.report.flags import Followed, Kept, MeasuredOutput, Plotted, Reported
-from ffnbench.request import ARGUMENTS, CURVES, BlockRequest, CompareRequest, CostRequest, EstimateRequest, flag
+from ffnbench.request import ARGUMENTS, CURVES, BlockRequest, CompareRequest, CostRequest, EstimateRequest, TrainRequest, flag
 
 FOLLOWED = {"ratio": "ratio", "latency": "latency", "params": "params", "flops": "flops_timed", "peak": "peak_bytes"}
 
@@ -25,6 +25,22 @@ def compare(request: CompareRequest, output: MeasuredOutput) -> int:
 
     with sink_of(output, "compare", *vars(request).values(), pictures=True) as sink:
         api.compare(request, sink)
+    return sink.code
+
+
+@command(
+    "train",
+    "ffnbench train relu gelu swiglu relu2 -o learnt.json -o learnt.html",
+    "ffnbench train relu mine=mypkg.mlp:Mlp --steps 200 --text book.txt",
+    "ffnbench train relu swiglu --lr 1e-3,2e-3,4e-3 --budget 30m -o learnt.json",
+    docs="docs/training.md",
+)
+def train(request: TrainRequest, output: MeasuredOutput) -> int:
+    """Train a small language model with each variant: held-out loss, beside the time of a step and of a token."""
+    from ffnbench import api
+
+    with sink_of(output, "train", *vars(request).values(), pictures=True) as sink:
+        api.train(request, sink)
     return sink.code
 
 

@@ -46,6 +46,8 @@ class NullSink:
     waits = False
     tells = False
     elsewhere = False
+    checkpoints: Path | None = None  # where what is trained is kept from time to time
+    left = 0  # runs that come after this one
 
     def show(self, view: Callable[[], View]) -> None:
         """Nothing."""
@@ -83,6 +85,7 @@ class OneOfSeveral(NullSink):
 
     def __init__(self, whole: NullSink, number: int, of: int, what: str) -> None:
         self._whole, self._number, self._of, self._what = whole, number, of, what
+        self.checkpoints, self.left = whole.checkpoints, of - number
         self.waits, self.tells, self.tell, self.journal = whole.waits, whole.tells, whole.tell, whole.journal  # type: ignore[method-assign]
 
     @contextmanager
@@ -133,6 +136,7 @@ class OutputSink(NullSink):
         self.place = self._placed(getattr(output, "on", ""), getattr(output, "slurm", ()))
         self.elsewhere = self.place is not None and self.place.on == PLACES[0]
         self._spent: Path | None = None
+        self.checkpoints = self._outputs.first and journal_of(self._outputs.first).with_suffix(".checkpoints")
         if any(path.suffix.lower() == PAGE for path in self._outputs.paths) and not page_installed():
             self._outputs.close()
             raise no_page()

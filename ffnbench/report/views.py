@@ -62,6 +62,11 @@ VIEWS = {
     Kind.ACTIVATIONS: Reading(
         tables="tables.activations:timing_table", rows="tables.activations:timing_records", picture=RATIOS
     ),
+    Kind.TRAIN: Reading(
+        tables="tables.training:training_table",
+        rows="tables.training:training_records",
+        picture="pictures.training:training_figure",
+    ),
 }
 
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
@@ -44,6 +45,7 @@ from ffnbench.worker.output_judge import Judge
 from ffnbench.worker.padding import padded
 from ffnbench.worker.subject import Subject, subject_of
 from ffnbench.worker.tampering import Originals
+from ffnbench.worker.training import Trainee
 
 
 class Mismatch(Exception):
@@ -66,6 +68,7 @@ class Jobs:
     waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
     ceilings: Ceilings = field(default_factory=Ceilings)
     devices: DeviceWatch = field(default_factory=DeviceWatch)
+    trainee: Trainee | None = None
 
     def open(self, label: str, calls: int | None, checked: bool = False, weights: str = "") -> dict[str, Any]:
         """Build, check and warm up a case; finds how many calls make a sample unless that is known.
@@ -187,6 +190,13 @@ class Jobs:
         """Mean seconds of one call of a roof, and the share of the time that threads waited for a CPU."""
         value, waited = self.ceilings.sample(jsonable.decode(Roof, roof), calls, self.waits)
         return {"value": value, "waited": waited}
+
+    def train(self, label: str, seconds: float, checkpoint: str) -> dict[str, Any]:
+        """Train a case for so long, or to its end; what was found since it was asked the last time."""
+        case = self.plan.case(label)
+        _settle(case.workload)
+        self.trainee = self.trainee or Trainee(case, Path(checkpoint) if checkpoint else None)
+        return self.trainee.go(seconds)
 
     def memory(self, label: str) -> dict[str, Any]:
         """Exact bytes: peak of one call, and in train mode what is kept for backward."""

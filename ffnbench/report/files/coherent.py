@@ -14,6 +14,7 @@ from ffnbench.metrics import METRICS, ROOF
 from ffnbench.plan import Kind, Plan
 from ffnbench.planning.block import lengths_of
 from ffnbench.result import Report
+from ffnbench.training.decoder import DecoderSpec
 
 NETWORKS = (FFNSpec, ImportedSpec)
 MEASURES = {
@@ -21,6 +22,7 @@ MEASURES = {
     Kind.SIDES: NETWORKS,
     Kind.ACTIVATIONS: (ActivationSpec,),
     Kind.BLOCK: (*NETWORKS, AttentionSpec),
+    Kind.TRAIN: (DecoderSpec,),
 }
 SHORTEST_S, MOST = 1e-15, 1e18  # of a sample
 

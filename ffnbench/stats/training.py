@@ -1,0 +1,206 @@
+"""From the losses of runs to what can be said of variants: paired by seed, Student over seeds, Holm. Pure.
+
+Rates are chosen on a part of the text that is not the one whose loss is told.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import combinations
+from statistics import correlation, fmean
+
+from ffnbench.metrics import CHOOSING, CURVE, LOSS, SPENT
+from ffnbench.plan import Case, Plan
+from ffnbench.result import Report, Verdict
+from ffnbench.stats.cells import restricted
+from ffnbench.stats.interval import CONFIDENCE, Mean, Value, mean_of, student, variance
+from ffnbench.stats.pairs import pairs_of
+from ffnbench.stats.verdict import holm
+
+SAME_NATS = 0.01  # per byte: half of what is between relu and gelu in a small model
+CITED = {  # held-out loss of T5-base by FFN at equal parameters; the two name SiLU "Swish"
+    "Shazeer 2020": {  # Table 1, 65,536 steps; runs scatter by 0.003 to 0.010
+        "relu": 1.997, "gelu": 1.983, "silu": 1.994, "glu": 1.982, "bilinear": 1.960, "geglu": 1.942, "swiglu": 1.944,
+        "reglu": 1.953,
+    },
+    "Narang 2021": {  # Table 1, final loss
+        "relu": 1.838, "gelu": 1.838, "silu": 1.847, "elu": 1.932, "glu": 1.814, "geglu": 1.792, "reglu": 1.803,
+        "swiglu": 1.789, "bilinear": 1.798, "sigmoid": 1.867, "softplus": 1.850,
+    },
+}  # fmt: skip
+LEAST_CITED = 4  # forms, of which a rank correlation says anything
+
+
+class Learns(Enum):
+    """What the interval of a difference of losses allows to say."""
+
+    REFERENCE = "reference"
+    BETTER = "better"
+    WORSE = "worse"
+    SAME = "same"
+    UNCLEAR = "can't tell"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learnt:
+    """What is known of a variant at its best rate: its losses by seed, in nats per byte, and the difference to the
+    reference's. `curve` is (step, loss, seconds), the mean over seeds.
+    """
+
+    name: str
+    rate: float | None
+    losses: Mapping[int, float]
+    loss: Mean | None
+    difference: Mean | None
+    verdict: Learns
+    failed: tuple[str, ...]
+    curve: tuple[tuple[int, float, float], ...]
+
+
+def learnt(report: Report) -> dict[str, Learnt]:
+    """Of each variant, by its name, in the order of the plan."""
+    found = {name: _at_best(report, name, cases) for name, cases in runs_of(report.plan).items()}
+    reference = found[report.plan.name_of(report.plan.reference)]
+    differences = {name: mean for name, one in found.items() if one is not reference
+                   and (mean := _paired(one.losses, reference.losses))}  # fmt: skip
+    told = verdicts(differences)
+    return {
+        name: replace(
+            one,
+            difference=differences.get(name),
+            verdict=Learns.REFERENCE if one is reference else told.get(name, Learns.UNCLEAR),
+        )
+        for name, one in found.items()
+    }
+
+
+def runs_of(plan: Plan) -> dict[str, list[Case]]:
+    """The runs of each variant."""
+    found: dict[str, list[Case]] = defaultdict(list)
+    for case in plan.shown:
+        if case.training:
+            found[plan.name_of(case.label)].append(case)
+    return dict(found)
+
+
+def verdicts(differences: Mapping[str, Mean]) -> dict[str, Learns]:
+    """Of each difference of losses, Holm's correction over all."""
+    return {name: _decided(mean, name in _differ(differences)) for name, mean in differences.items()}
+
+
+def _differ(means: Mapping[str, Mean]) -> set[str]:
+    return holm({name: mean.p_value() for name, mean in means.items()}, 1 - CONFIDENCE)
+
+
+def _decided(mean: Mean, differs: bool) -> Learns:
+    interval = mean.interval(CONFIDENCE)
+    if interval is None:
+        return Learns.UNCLEAR
+    if max(map(abs, interval)) <= SAME_NATS:
+        return Learns.SAME
+    if not differs:
+        return Learns.UNCLEAR
+    return Learns.WORSE if mean.mean > 0 else Learns.BETTER
+
+
+def _paired(losses: Mapping[int, float], others: Mapping[int, float]) -> Mean | None:
+    """The mean of the differences, seed by seed."""
+    return _mean(losses[seed] - others[seed] for seed in losses.keys() & others.keys())
+
+
+def _mean(values: object) -> Mean | None:
+    found = [Value(value, number) for number, value in enumerate(values)]  # type: ignore[var-annotated,arg-type]
+    return mean_of(found) if found else None
+
+
+def _at_best(report: Report, name: str, cases: list[Case]) -> Learnt:
+    """At the rate that is best where it is chosen: of those that most seeds could be trained with."""
+    losses, choosing = _values(report, LOSS), _values(report, CHOOSING)
+    by_rate: dict[float, list[Case]] = defaultdict(list)
+    for case in cases:
+        assert case.training is not None
+        if case.label in losses:
+            by_rate[case.training.rate].append(case)
+    most = max(map(len, by_rate.values()), default=0)
+    whole = {rate: runs for rate, runs in by_rate.items() if len(runs) == most}
+    best = min(whole, key=lambda rate: fmean(choosing[case.label] for case in whole[rate]), default=None)
+    runs = [] if best is None else whole[best]
+    by_seed = {case.training.seed: losses[case.label] for case in runs if case.training}
+    failed = tuple(dict.fromkeys(failure.message for case in cases if (failure := report.failure(case.label))))
+    curves = _curves(report, [case.label for case in runs])
+    return Learnt(
+        name=name, rate=best, losses=by_seed, loss=_mean(by_seed.values()), difference=None, verdict=Learns.UNCLEAR,
+        failed=failed, curve=curves,
+    )  # fmt: skip
+
+
+def _values(report: Report, metric: str) -> dict[str, float]:
+    return {sample.case: sample.value for sample in report.samples if sample.metric == metric}
+
+
+def _curves(report: Report, labels: list[str]) -> tuple[tuple[int, float, float], ...]:
+    """Steps, loss and seconds, the mean over these runs."""
+    of: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    steps: dict[str, list[int]] = defaultdict(list)
+    for sample in report.samples:
+        if sample.case in labels and sample.metric in (CURVE, SPENT):
+            of[sample.case][sample.metric].append(sample.value)
+            if sample.metric == CURVE:
+                steps[sample.case].append(sample.calls + (steps[sample.case] or [0])[-1])
+    if not steps:
+        return ()
+    losses, seconds = (zip(*(of[label][metric] for label in steps), strict=False) for metric in (CURVE, SPENT))
+    return tuple(zip(next(iter(steps.values())), map(fmean, losses), map(fmean, seconds), strict=False))
+
+
+def resolves(found: Mapping[str, Learnt]) -> float | None:
+    """About the smallest difference that so many seeds can show, by the scatter of the reference's alone."""
+    losses = next(list(one.losses.values()) for one in found.values() if one.verdict is Learns.REFERENCE)
+    if len(losses) < 2:
+        return None
+    return student(len(losses) - 1, CONFIDENCE) * math.sqrt(2 * variance(losses) / len(losses))
+
+
+def unbeaten(report: Report, found: Mapping[str, Learnt], of: str) -> set[str]:
+    """The variants that no other one beats on both loss and time: is decided better in one, and better or the same in
+    the other. `of` is the cell of the times.
+    """
+    plan = report.plan
+    labels = {plan.name_of(case.label): case.label for case in plan.shown if dict(case.point).get("of") == of}
+    times = pairs_of(restricted(report, replace(plan, cases=tuple(plan.case(label) for label in labels.values()),
+                                                reference=next(iter(labels.values())))))  # fmt: skip
+    both = [(one, other) for one, other in combinations(found, 2) if found[one].losses and found[other].losses]
+    means = {f"{one} {other}": _paired(found[one].losses, found[other].losses) for one, other in both}
+    told = verdicts({key: mean for key, mean in means.items() if mean})
+    turned = {Learns.BETTER: Learns.WORSE, Learns.WORSE: Learns.BETTER}
+
+    def beats(one: str, other: str) -> bool:
+        pair = times.get((labels[one], labels[other]))
+        direct = told.get(f"{one} {other}")
+        loss = direct or turned.get(back := told.get(f"{other} {one}", Learns.UNCLEAR), back)
+        good = pair is not None and pair.verdict in (Verdict.FASTER, Verdict.SAME)
+        better = pair is not None and pair.verdict is Verdict.FASTER
+        return good and loss in (Learns.BETTER, Learns.SAME) and (better or loss is Learns.BETTER)
+
+    known = [name for name, one in found.items() if one.losses and name in labels]
+    return {name for name in known if not any(beats(other, name) for other in known if other != name)}
+
+
+def agreement(found: Mapping[str, Learnt]) -> dict[str, tuple[float, int]]:
+    """The rank correlation (Spearman 1904) of losses with published ones, and of how many forms."""
+    told = {}
+    for source, losses in CITED.items():
+        shared = [name for name, one in found.items() if one.loss and name in losses]
+        if len(shared) >= LEAST_CITED:
+            ours = _ranks([found[name].loss.mean for name in shared])  # type: ignore[union-attr]
+            told[source] = correlation(ours, _ranks([losses[name] for name in shared])), len(shared)
+    return told
+
+
+def _ranks(values: list[float]) -> list[float]:
+    """The place of each; equal ones share theirs."""
+    return [sum(other < value for other in values) + sum(other == value for other in values) / 2 for value in values]

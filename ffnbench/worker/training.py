@@ -1,0 +1,180 @@
+"""A model that is trained, step by step, in a process of its own. Needs torch.
+
+What a step does depends on the seed and its number alone: it goes on from a checkpoint as if it had never been away.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ffnbench.backends.building import build, seed_all
+from ffnbench.device.accelerator import place_of
+from ffnbench.errors import FfnbenchError
+from ffnbench.plan import Case
+from ffnbench.training.decoder import VOCABULARY, DecoderSpec
+from ffnbench.training.decoder_module import LanguageModel
+from ffnbench.training.text import LEAST_BATCHES, read_text
+
+BETAS, DECAY, CLIP = (0.9, 0.95), 0.1, 1.0  # of AdamW, and of the norm of a gradient
+WARM_UP, LAST = 0.05, 0.1  # of the steps, and of the rate
+POINTS = 40  # of a curve
+EVALUATED = 200_000  # bytes, at most
+DIVERGED = 2 * math.log(VOCABULARY)  # nats: twice what guessing costs
+SAVING = 0.05  # of the time, at most
+
+
+@dataclass(slots=True)
+class Trainee:
+    """One model of one case. `checkpoint` is where it is kept from time to time, None for nowhere."""
+
+    case: Case
+    checkpoint: Path | None
+    model: nn.Module = field(init=False)
+    optimizer: torch.optim.Optimizer = field(init=False)
+    step: int = 0
+    elapsed: float = 0.0
+    curve: list[tuple[int, float, float]] = field(default_factory=list)  # steps, their mean loss, seconds by then
+    saved: str = ""  # why nothing is kept, where that failed
+    _window: list[Tensor] = field(default_factory=list)
+    _told: int = 0
+    _saved_at: float = 0.0
+    _text: Any = None
+
+    def __post_init__(self) -> None:
+        training, work, spec = self.case.training, self.case.workload, self.case.ffn
+        assert training is not None and isinstance(spec, DecoderSpec)
+        told, self._text = read_text(training.text.path, LEAST_BATCHES * work.batch * (work.seq_len + 1))
+        if told.sha256 != training.text.sha256:
+            raise FfnbenchError(f"the text {told.path!r} is not the one that was planned", "--text: a copy of it")
+        seed_all(training.seed, spec.around)
+        where = {"device": place_of(work.device), "dtype": torch.float64 if work.dtype == "float64" else torch.float32}
+        self.model = LanguageModel(spec, partial(build, **where), **where).train()
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.0, betas=BETAS, weight_decay=DECAY)
+        if self.checkpoint and self.checkpoint.is_file():
+            self._load()
+
+    def go(self, seconds: float) -> dict[str, Any]:
+        """Train for about so long, or to the end; tells what is new of the curve, and the losses when it has ended."""
+        assert self.case.training is not None
+        start, steps = perf_counter(), self.case.training.steps
+        diverged = None
+        while self.step < steps and diverged is None and perf_counter() - start < seconds:
+            began = perf_counter()
+            self._window.append(self._one_step())
+            self.step += 1
+            if self.step % max(1, steps // POINTS) == 0 or self.step == steps:
+                diverged = self._close_window()
+            self.elapsed += perf_counter() - began
+        new = self.curve[self._told :]
+        self._told = len(self.curve)
+        done = diverged is None and self.step == steps
+        told = {"step": self.step, "curve": new, "seconds": self.elapsed, "diverged": diverged, "saved": self.saved}
+        if not done:
+            self._keep()
+            return told
+        return told | {"loss": self._loss_of(self._text.held_out), "choosing": self._loss_of(self._text.choosing)}
+
+    def _close_window(self) -> int | None:
+        """Its mean loss; the step at which it has diverged, if it has. One look at the device for many steps."""
+        losses = torch.stack(self._window).tolist()
+        first = self.step - len(losses)
+        self._window = []
+        for number, loss in enumerate(losses, start=first + 1):
+            if not loss < DIVERGED:
+                return number
+        self.curve.append((len(losses), math.fsum(losses) / len(losses), self.elapsed))
+        return None
+
+    def _one_step(self) -> Tensor:
+        self.optimizer.param_groups[0]["lr"] = self._rate()
+        batch = self._batch()
+        loss = self._loss(batch)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
+        self.optimizer.step()
+        return loss.detach()
+
+    def _rate(self) -> float:
+        """Linear warm-up, then a cosine down to LAST of it."""
+        training = self.case.training
+        assert training is not None
+        warm = max(1, round(WARM_UP * training.steps))
+        if self.step < warm:
+            return training.rate * (self.step + 1) / warm
+        done = (self.step - warm) / max(1, training.steps - warm)
+        return training.rate * (LAST + (1 - LAST) * (1 + math.cos(math.pi * done)) / 2)
+
+    def _batch(self) -> Tensor:
+        """Sequences from random places, the same for every variant: (batch, seq_len + 1)."""
+        work, training = self.case.workload, self.case.training
+        assert training is not None
+        generator = torch.Generator().manual_seed(training.seed * 1_000_003 + self.step)
+        places = torch.randint(len(self._text.train) - work.seq_len, (work.batch,), generator=generator).tolist()
+        return self._sequences(self._text.train, places)
+
+    def _sequences(self, part: bytes, places: list[int]) -> Tensor:
+        size, device = self.case.workload.seq_len + 1, place_of(self.case.workload.device)
+        cut = b"".join(part[place : place + size] for place in places)
+        return torch.frombuffer(bytearray(cut), dtype=torch.uint8).view(-1, size).to(device, torch.int64)
+
+    def _loss(self, batch: Tensor) -> Tensor:
+        """Nats per byte, the mean."""
+        dtype = getattr(torch, self.case.workload.dtype)
+        mixed = torch.autocast(batch.device.type, dtype) if dtype.itemsize < 4 else nullcontext()
+        with mixed:
+            logits = self.model(batch[:, :-1])
+        return F.cross_entropy(logits.flatten(0, 1).float(), batch[:, 1:].flatten())
+
+    def _loss_of(self, part: bytes) -> float:
+        """Over evenly spread sequences of a part, in batches."""
+        work = self.case.workload
+        count = min(EVALUATED, len(part)) // (work.seq_len + 1)
+        places = [number * (len(part) - work.seq_len - 1) // max(1, count - 1) for number in range(count)]
+        self.model.eval()
+        with torch.no_grad():
+            losses = [(float(self._loss(self._sequences(part, some))), len(some)) for some in _by(places, work.batch)]
+        self.model.train()
+        return math.fsum(loss * size for loss, size in losses) / count
+
+    def _keep(self) -> None:
+        """Write all that it takes to go on, whole or not at all."""
+        if self.checkpoint is None or self.saved or self._window or perf_counter() < self._saved_at:
+            return
+        start = perf_counter()
+        new = self.checkpoint.with_suffix(".new")
+        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "step": self.step,
+                 "elapsed": self.elapsed, "curve": self.curve, "random": torch.get_rng_state()}  # fmt: skip
+        try:
+            new.parent.mkdir(parents=True, exist_ok=True)
+            torch.save(state, new)
+            os.replace(new, self.checkpoint)
+        except (OSError, RuntimeError) as problem:  # a full disk is no reason to lose the run itself
+            self.saved = f"no checkpoint is kept: {problem}".splitlines()[0]
+            new.unlink(missing_ok=True)
+        self._saved_at = perf_counter() + (perf_counter() - start) / SAVING
+
+    def _load(self) -> None:
+        assert self.checkpoint is not None
+        state = torch.load(self.checkpoint, weights_only=True)
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.step, self.elapsed, self.curve = state["step"], state["elapsed"], [tuple(one) for one in state["curve"]]
+        torch.set_rng_state(state["random"])
+
+
+def _by(values: list[int], size: int) -> Iterator[list[int]]:
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
