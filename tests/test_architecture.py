@@ -21,13 +21,13 @@ TORCH_FILES = {
     "backends/onednn.py", "worker/subject.py",
     "ffn/packed.py", "worker/padding.py", "models/own_mlp.py", "worker/inputs.py", "worker/evidence.py",
     "worker/output_judge.py", "worker/tampering.py", "device/accelerator.py",
-    "worker/peak_memory.py", "worker/precision.py",
+    "worker/peak_memory.py", "worker/precision.py", "worker/training.py", "training/decoder_module.py",
 }  # fmt: skip
 PICTURES = "report/pictures/"  # the files in which matplotlib and numpy are at home
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
     "__main__", "cli", "python", "api", "report", "exam", "gate", "run", "worker", "backends", "device", "stats",
-    "planning", "result", "plan", "metrics", "request", "models", "ffn", "activations", "targets", "files", "git",
+    "planning", "result", "plan", "metrics", "request", "models", "training", "ffn", "activations", "targets", "files", "git",
     "names", "units", "errors", "jsonable", "streams",
 )  # fmt: skip
 INHERITED = {"parse_args", "collect_usage_pieces", "get_command", "format_options"}  # of a command of Typer's

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from ffnbench import jsonable
 from ffnbench.plan import Plan
 from ffnbench.report.output import NullSink
+from ffnbench.report.progress import duration
 from ffnbench.request import TrainRequest
 from ffnbench.result import Progress, Run
 from ffnbench.run.log import Finder
 from ffnbench.run.training import train
 from ffnbench.run.worker_pool import WorkerPool
-from ffnbench.units import counted, duration
+from ffnbench.units import counted
 
 
 @dataclass(slots=True)
@@ -48,4 +49,6 @@ class Lessons:
                     sink.tell(f"{counted(sink.left + 1, 'run')} will take about {duration(left_s)}")
                 listener(Progress(done=event.done, text=event.text, eta_s=left_s))
 
-            return train(plan, pool, on_progress=tell, on_found=on_found, checkpoint=kept or None, until=self.until)
+            return train(plan, pool, on_progress=tell, on_found=on_found, checkpoint=kept or None,
+                         choosing=len({case.training.rate for case in self.plan.cases if case.training}) > 1,
+                         until=self.until)  # fmt: skip

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, sink_of
 from ffnbench.report.flags import Followed, Kept, MeasuredOutput, Plotted, Reported
-from ffnbench.request import ARGUMENTS, CURVES, BlockRequest, CompareRequest, CostRequest, EstimateRequest, TrainRequest, flag
+from ffnbench.request import (
+    ARGUMENTS,
+    CURVES,
+    BlockRequest,
+    CompareRequest,
+    CostRequest,
+    EstimateRequest,
+    TrainRequest,
+    flag,
+)
 
 FOLLOWED = {"ratio": "ratio", "latency": "latency", "params": "params", "flops": "flops_timed", "peak": "peak_bytes"}
 

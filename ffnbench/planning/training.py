@@ -1,7 +1,7 @@
 """What is trained, on which text: the flags of `train` -> a plan.
 
 Each run of a variant, at one rate and by one seed, is a case and a cell of its own, so that it can be gone on with, and
-be a job. Two cells more time the blocks: a step's forward and backward, and one token. Reads the text, and nothing else.
+be a job. Two cells more time the blocks: a step's forward and backward, and one token.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def rates_of(text: str) -> tuple[float, ...]:
         try:
             rates.append(float(part))
         except ValueError:
-            raise FfnbenchError(f"--lr {part!r} is no number", "for example --lr 2e-3, or --lr 1e-3,2e-3,4e-3") from None
+            raise FfnbenchError(
+                f"--lr {part!r} is no number", "for example --lr 2e-3, or --lr 1e-3,2e-3,4e-3"
+            ) from None
         if not 0 < rates[-1] < 10:
             raise FfnbenchError(f"--lr {part} is out of range", "a rate is above 0 and below 10: --lr 2e-3")
     return tuple(dict.fromkeys(rates))
@@ -103,7 +105,9 @@ def _notes(request: TrainRequest, text: Text, parts: Parts) -> list[Note]:
     if request.seeds == 1:
         said.append("one seed gives no interval and no verdict: --seeds 3")
     if text.printable < JUNK:
-        said.append(f"{percent(1 - text.printable)} of the bytes of {text.path} are no text: they are learnt all the same")
+        said.append(
+            f"{percent(1 - text.printable)} of the bytes of {text.path} are no text: they are learnt all the same"
+        )
     times = request.steps * request.batch * request.context / len(parts.train)
     if times > 1:
         said.append(f"each byte of the text is seen {times:.1f} times: a longer text would be learnt otherwise")

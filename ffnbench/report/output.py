@@ -214,6 +214,8 @@ class OutputSink(NullSink):
         if self._how:
             refuse_unknown_columns(start, self._how)
         if self._journal is None:
+            if self.checkpoints and not self.resumes:
+                shutil.rmtree(self.checkpoints, ignore_errors=True)
             if (beside := self._outputs.first) is None or self.place:  # jobs keep what they have found
                 return lambda _: None
             self._journal = Journal(beside, lambda text: say(f"note: {text}"), over=self.resumes)

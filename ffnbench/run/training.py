@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,12 @@ def train(
     on_progress: Callable[[Progress], None],
     on_found: Finder,
     checkpoint: Path | None,
+    choosing: bool = False,
     until: float = math.inf,
     now: Callable[[], float] = time.monotonic,
 ) -> Run:
     """Train the one case of a plan. What it does not finish before `until` stands in the checkpoint; a case that
-    diverges, fails or whose process is lost is a row of the result.
+    diverges, fails or whose process is lost is a row of the result. `choosing`: its rate is one of several.
     """
     [case], found, start = plan.cases, Found(plan, on_found), now()
     environment, worker, interrupted, stopped = None, None, False, ""
@@ -44,7 +45,8 @@ def train(
             facts = pool.greeting()
             _, worker = pool.next(1)
             environment, case = _begin(worker, facts, found, plan)
-            stopped = _steps(worker, case, found, on_progress, str(checkpoint or ""), until, now)
+            how = {"checkpoint": str(checkpoint or ""), "choosing": choosing}
+            stopped = _steps(worker, case, found, on_progress, how, until, now)
     except KeyboardInterrupt:
         interrupted = True
     except WorkerLost as lost:
@@ -54,6 +56,8 @@ def train(
             worker.close()
     if checkpoint and not (interrupted or stopped):
         checkpoint.unlink(missing_ok=True)
+        with suppress(OSError):  # those of others are there, or nothing
+            checkpoint.parent.rmdir()
     return Run(
         plan=found.plan, samples=tuple(found.samples), failures=tuple(found.failures), warnings=tuple(found.notes),
         environment=environment, interrupted=interrupted, stopped=stopped, wall_s=now() - start,
@@ -72,7 +76,7 @@ def _begin(worker: Worker, facts: dict[str, Any], found: Found, plan: Plan) -> t
 
 
 def _steps(
-    worker: Worker, case: Case, found: Found, tell: Callable[[Progress], None], checkpoint: str, until: float,
+    worker: Worker, case: Case, found: Found, tell: Callable[[Progress], None], how: dict[str, Any], until: float,
     now: Callable[[], float],
 ) -> str:  # fmt: skip
     """All steps; why they ended early, where the time was over."""
@@ -80,8 +84,7 @@ def _steps(
     assert training is not None
     timeout_s, points, begun, first = found.plan.protocol.timeout_s, 0, now(), 0
     while now() < until:
-        asked = {"do": "train", "label": case.label, "seconds": CHUNK_S, "checkpoint": checkpoint}
-        answer = worker.ask(asked, timeout_s)
+        answer = worker.ask({"do": "train", "label": case.label, "seconds": CHUNK_S, **how}, timeout_s)
         if "failure" in answer:
             found.fail(case.label, answer["failure"], answer["message"])
             return ""
@@ -97,7 +100,8 @@ def _steps(
             return ""
         if "loss" in answer:
             for metric, name in ((LOSS, "loss"), (CHOOSING, "choosing")):
-                found.add(_sample(case, metric, 0, answer[name], training.steps))
+                if name in answer:
+                    found.add(_sample(case, metric, 0, answer[name], training.steps))
             return ""
         step = answer["step"]
         first = first or step

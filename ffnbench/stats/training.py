@@ -127,7 +127,7 @@ def _at_best(report: Report, name: str, cases: list[Case]) -> Learnt:
             by_rate[case.training.rate].append(case)
     most = max(map(len, by_rate.values()), default=0)
     whole = {rate: runs for rate, runs in by_rate.items() if len(runs) == most}
-    best = min(whole, key=lambda rate: fmean(choosing[case.label] for case in whole[rate]), default=None)
+    best = min(whole, key=lambda rate: fmean(choosing.get(case.label, 0.0) for case in whole[rate]), default=None)
     runs = [] if best is None else whole[best]
     by_seed = {case.training.seed: losses[case.label] for case in runs if case.training}
     failed = tuple(dict.fromkeys(failure.message for case in cases if (failure := report.failure(case.label))))

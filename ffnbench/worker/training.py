@@ -30,7 +30,7 @@ from ffnbench.training.text import LEAST_BATCHES, read_text
 BETAS, DECAY, CLIP = (0.9, 0.95), 0.1, 1.0  # of AdamW, and of the norm of a gradient
 WARM_UP, LAST = 0.05, 0.1  # of the steps, and of the rate
 POINTS = 40  # of a curve
-EVALUATED = 200_000  # bytes, at most
+EVALUATED, AT_ONCE = 200_000, 4096  # bytes, at most; of a batch
 DIVERGED = 2 * math.log(VOCABULARY)  # nats: twice what guessing costs
 SAVING = 0.05  # of the time, at most
 
@@ -54,7 +54,8 @@ class Trainee:
 
     def __post_init__(self) -> None:
         training, work, spec = self.case.training, self.case.workload, self.case.ffn
-        assert training is not None and isinstance(spec, DecoderSpec)
+        assert training is not None
+        assert isinstance(spec, DecoderSpec)
         told, self._text = read_text(training.text.path, LEAST_BATCHES * work.batch * (work.seq_len + 1))
         if told.sha256 != training.text.sha256:
             raise FfnbenchError(f"the text {told.path!r} is not the one that was planned", "--text: a copy of it")
@@ -65,8 +66,10 @@ class Trainee:
         if self.checkpoint and self.checkpoint.is_file():
             self._load()
 
-    def go(self, seconds: float) -> dict[str, Any]:
-        """Train for about so long, or to the end; tells what is new of the curve, and the losses when it has ended."""
+    def go(self, seconds: float, *, choosing: bool = False) -> dict[str, Any]:
+        """Train for about so long, or to the end; tells what is new of the curve, and when it has ended the loss of what
+        was held out, and of the part that rates are chosen by.
+        """
         assert self.case.training is not None
         start, steps = perf_counter(), self.case.training.steps
         diverged = None
@@ -84,7 +87,8 @@ class Trainee:
         if not done:
             self._keep()
             return told
-        return told | {"loss": self._loss_of(self._text.held_out), "choosing": self._loss_of(self._text.choosing)}
+        parts = {"loss": self._text.held_out} | ({"choosing": self._text.choosing} if choosing else {})
+        return told | {name: self._loss_of(part) for name, part in parts.items()}
 
     def _close_window(self) -> int | None:
         """Its mean loss; the step at which it has diverged, if it has. One look at the device for many steps."""
@@ -143,9 +147,10 @@ class Trainee:
         work = self.case.workload
         count = min(EVALUATED, len(part)) // (work.seq_len + 1)
         places = [number * (len(part) - work.seq_len - 1) // max(1, count - 1) for number in range(count)]
+        at_once = max(work.batch, AT_ONCE // work.seq_len)
         self.model.eval()
         with torch.no_grad():
-            losses = [(float(self._loss(self._sequences(part, some))), len(some)) for some in _by(places, work.batch)]
+            losses = [(float(self._loss(self._sequences(part, some))), len(some)) for some in _by(places, at_once)]
         self.model.train()
         return math.fsum(loss * size for loss, size in losses) / count
 
