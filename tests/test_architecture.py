@@ -27,8 +27,8 @@ PICTURES = "report/pictures/"  # the files in which matplotlib and numpy are at 
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
     "__main__", "cli", "python", "api", "report", "exam", "gate", "run", "worker", "backends", "device", "stats",
-    "planning", "result", "plan", "metrics", "request", "models", "training", "ffn", "activations", "targets", "files", "git",
-    "names", "units", "errors", "jsonable", "streams",
+    "planning", "result", "plan", "metrics", "request", "models", "training", "ffn", "activations", "targets",
+    "files", "git", "names", "units", "errors", "jsonable", "streams",
 )  # fmt: skip
 INHERITED = {"parse_args", "collect_usage_pieces", "get_command", "format_options"}  # of a command of Typer's
 APART = {("report", room) for room in ("run", "worker", "backends", "device")}  # neither knows the other

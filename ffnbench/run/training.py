@@ -1,4 +1,4 @@
-"""A run of a case that is trained, from the parent: a process of its own, asked again and again for some seconds more."""
+"""A run of a case that is trained, from the parent: a process of its own, asked for some seconds more at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.device.environment import describe
-from ffnbench.errors import Unfinished, termination_as_interruption
+from ffnbench.errors import termination_as_interruption
 from ffnbench.metrics import CHOOSING, CURVE, LOSS, SPENT
 from ffnbench.plan import Case, Plan
 from ffnbench.result import Environment, FailureKind, Progress, Run, Sample

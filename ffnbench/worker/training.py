@@ -67,8 +67,8 @@ class Trainee:
             self._load()
 
     def go(self, seconds: float, *, choosing: bool = False) -> dict[str, Any]:
-        """Train for about so long, or to the end; tells what is new of the curve, and when it has ended the loss of what
-        was held out, and of the part that rates are chosen by.
+        """Train for about so long, or to the end; tells what is new of the curve, and when it has ended the loss on
+        what was held out, and on the part that rates are chosen by.
         """
         assert self.case.training is not None
         start, steps = perf_counter(), self.case.training.steps
@@ -77,9 +77,9 @@ class Trainee:
             began = perf_counter()
             self._window.append(self._one_step())
             self.step += 1
+            self.elapsed += perf_counter() - began
             if self.step % max(1, steps // POINTS) == 0 or self.step == steps:
                 diverged = self._close_window()
-            self.elapsed += perf_counter() - began
         new = self.curve[self._told :]
         self._told = len(self.curve)
         done = diverged is None and self.step == steps
@@ -156,12 +156,13 @@ class Trainee:
 
     def _keep(self) -> None:
         """Write all that it takes to go on, whole or not at all."""
-        if self.checkpoint is None or self.saved or self._window or perf_counter() < self._saved_at:
+        if self.checkpoint is None or self.saved or perf_counter() < self._saved_at:
             return
         start = perf_counter()
         new = self.checkpoint.with_suffix(".new")
         state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "step": self.step,
-                 "elapsed": self.elapsed, "curve": self.curve, "random": torch.get_rng_state()}  # fmt: skip
+                 "elapsed": self.elapsed, "curve": self.curve, "window": self._window,
+                 "random": torch.get_rng_state()}  # fmt: skip
         try:
             new.parent.mkdir(parents=True, exist_ok=True)
             torch.save(state, new)
@@ -176,7 +177,8 @@ class Trainee:
         state = torch.load(self.checkpoint, weights_only=True)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.step, self.elapsed, self.curve = state["step"], state["elapsed"], [tuple(one) for one in state["curve"]]
+        self.step, self.elapsed, self.curve = state["step"], state["elapsed"], state["curve"]
+        self._window = state["window"]
         torch.set_rng_state(state["random"])
 
 

@@ -33,7 +33,8 @@ def training_figure(report: Report) -> Figure:
     training, steps = training_of(report), of_cell(report, STEP)
     with drawing(**{"font.size": SMALL, "legend.fontsize": SMALL}):
         figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
-        above, below = (figure.add_subfigure(place) for place in figure.add_gridspec(2, 1))
+        halves = figure.add_gridspec(2, 1)
+        above, below = (figure.add_subfigure(halves[place]) for place in range(2))
         curves: Any = above.subplots(1, 3, sharey=True)
         for name, one in found.items():
             late = [point for point in one.curve if point[0] >= LATE * training.steps]

@@ -34,6 +34,7 @@ from ffnbench.units import IEC, TIME, counted, digits, quantity, scale
 
 MARK = "*"
 NATS = "nats/byte"
+WORDS = {Learns.BETTER: "better than", Learns.SAME: "as well as", Learns.WORSE: "worse than"}
 STYLES = {Learns.BETTER: "green", Learns.WORSE: "red", Learns.UNCLEAR: "yellow"}
 
 
@@ -175,9 +176,10 @@ def _summary(report: Report, found: dict[str, Learnt]) -> list[str]:
         lines.append("one seed gives no interval: --seeds 3")
     by = {verdict: [name for name, one in found.items() if one.verdict is verdict and one.loss] for verdict in Learns}
     reference = report.plan.name_of(report.plan.reference)
-    told = [f"{listed(by[verdict])} learn{'s' * (len(by[verdict]) == 1)} {word} {reference}"
-            for verdict, word in ((Learns.BETTER, "better than"), (Learns.SAME, "as well as"), (Learns.WORSE, "worse than"))
-            if by[verdict]]  # fmt: skip
+    told = [
+        f"{listed(by[verdict])} learn{'s' * (len(by[verdict]) == 1)} {word} {reference}"
+        for verdict, word in WORDS.items() if by[verdict]
+    ]  # fmt: skip
     told += [f"can't tell for {listed(by[Learns.UNCLEAR])}"] * bool(by[Learns.UNCLEAR] and seeds > 1)
     best = unbeaten(report, found, STEP)
     told += [f"no other beats {listed(best)} on both loss and time of a step"] * (0 < len(best) < len(found))
@@ -205,9 +207,9 @@ def _details(report: Report, found: dict[str, Learnt]) -> list[str]:
     ]
     curves = {name: one.curve[-1][2] for name, one in found.items() if one.curve}
     return [
-        f"[ ] of losses are {100 * CONFIDENCE:g}% intervals over seeds, paired by seed; same: within {SAME_NATS} {NATS}",
+        f"[ ] of losses are {100 * CONFIDENCE:g}% intervals over seeds, paired; same: within {SAME_NATS} {NATS}",
         f"{INTERVALS}; step: forward and backward of the blocks; token: their forward with one token",
-        f"text: {text.files:,} files, {text.bytes:,} bytes, {text.held_out_bytes:,} held out, sha256 {text.sha256[:12]}",
+        f"text: {counted(text.files, 'file')}, {text.held_out_bytes:,} bytes held out, sha256 {text.sha256[:12]}",
         *([f"seconds of a run: {', '.join(f'{name} {s:.0f}' for name, s in curves.items())}"] if curves else []),
         *cited,
     ]
