@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -73,13 +73,15 @@ class Trainee:
         assert self.case.training is not None
         start, steps = perf_counter(), self.case.training.steps
         diverged = None
-        while self.step < steps and diverged is None and perf_counter() - start < seconds:
+        while self.step < steps and diverged is None:
             began = perf_counter()
             self._window.append(self._one_step())
             self.step += 1
             self.elapsed += perf_counter() - began
             if self.step % max(1, steps // POINTS) == 0 or self.step == steps:
                 diverged = self._close_window()
+            if perf_counter() - start > seconds:
+                break
         new = self.curve[self._told :]
         self._told = len(self.curve)
         done = diverged is None and self.step == steps
@@ -169,7 +171,8 @@ class Trainee:
             os.replace(new, self.checkpoint)
         except (OSError, RuntimeError) as problem:  # a full disk is no reason to lose the run itself
             self.saved = f"no checkpoint is kept: {problem}".splitlines()[0]
-            new.unlink(missing_ok=True)
+            with suppress(OSError):
+                new.unlink()
         self._saved_at = perf_counter() + (perf_counter() - start) / SAVING
 
     def _load(self) -> None:
