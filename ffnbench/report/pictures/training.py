@@ -39,12 +39,11 @@ def training_figure(report: Report) -> Figure:
         for name, one in found.items():
             late = [point for point in one.curve if point[0] >= LATE * training.steps]
             flops = (rows[name]["training_flops"] or 0) / training.steps
-            for axes, places in zip(
-                curves, ([p[0] for p in late], [p[0] * flops for p in late], [p[2] for p in late]), strict=True
-            ):
-                if places and places[-1]:
+            for number, axes in enumerate(curves):
+                places = [(step, step * flops, seconds)[number] for step, _, seconds in late]
+                if any(places):
                     look = looks[name] | {"marker": "", "linewidth": 1.0}
-                    axes.plot(places, [p[1] for p in late], label=literal(name), **look)
+                    axes.plot(places, [loss for _, loss, _ in late], label=literal(name), **look)
         unit, size = scale([(row["training_flops"] or 0) for row in rows.values()], SI)
         curves[1].xaxis.set_major_formatter(lambda value, _: f"{value / size:g}")
         for axes, title in zip(curves, ("steps", f"FLOPs, {unit} (of the blocks)", "seconds of training"), strict=True):
