@@ -199,12 +199,53 @@ def test_without_slurm_and_without_submitit_one_line_and_a_hint(call, monkeypatc
     assert (code, "pip install 'ffnbench[cluster]'" in err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("field", "says", "hint"),
+    [
+        ("partitio=gpu", "", "did you mean 'partition'?"),
+        ("partition=gpu", "sbatch: error: invalid partition specified: gpu", "`sinfo` shows"),
+        ("time=abc", "sbatch: error: Invalid --time specification", "time=30"),
+        ("time=5", "sbatch: fatal: Could not establish a configuration source", "--on local"),
+        ("time=5", "sbatch: error: Plugin\n" + "\n".join(f"line {number} of it" for number in range(60)), "--slurm"),
+    ],
+)
+def test_what_submitit_says_is_shown_whole(call, monkeypatch: pytest.MonkeyPatch, tmp_path, field, says, hint) -> None:
+    """By a SLURM that refuses each job; what it does not refuse, submitit does, with a list of its fields."""
+    for name in ("srun", "sbatch"):
+        (tmp_path / name).write_text(f"#!/bin/sh\ncat >&2 <<X\n{says}\nX\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    code, _, err = call(*SWEEP, "--on slurm -o run.json --slurm", field)
+    *_, error, then = err.splitlines()
+    assert (code, error.startswith("error: submitit: "), hint in then) == (2, True, True), err
+    assert all(line in err for line in says.splitlines() or ["time (default: 5)", "gpus_per_node (default: None)"])
+    assert len(error) < 500
+    assert not Path("run.json.jobs").exists()
+
+
+def test_a_log_tells_what_went_wrong_and_not_that_something_did() -> None:
+    """As SLURM wrote it, of an interpreter that a node does not have."""
+    why = "slurmstepd-vm: error: execve(): /nope/python: No such file or directory"
+    assert jobs._last_of(f"{why}\nsrun: error: vm: task 0: Exited with exit code 2\n") == why
+
+
 def test_fields_are_json_or_text() -> None:
     given = ("partition=gpu,gpus_per_node=1,nodelist=n1,n2", 'exclusive=false,setup=["module load cuda"],mem=4GB')
     assert jobs.fields_of(given) == {
         "partition": "gpu", "gpus_per_node": 1, "nodelist": "n1,n2", "exclusive": False,
         "setup": ["module load cuda"], "mem": "4GB",
     }  # fmt: skip
+
+
+def test_a_sweep_that_ended_early_tells_how_many_groups_are_done(call, submitted) -> None:
+    def becomes(number: int) -> str:
+        if number == 4:
+            raise KeyboardInterrupt
+        return "done"
+
+    submitted(becomes)
+    code, out, _ = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")
+    assert (code, out.endswith("interrupted: 3 of 6 groups are done")) == (130, True), out
 
 
 def test_a_job_here_sees_the_gpus_of_who_submits_it(call, submitted, monkeypatch: pytest.MonkeyPatch) -> None:

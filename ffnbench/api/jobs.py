@@ -31,6 +31,7 @@ from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep, refuse_short
 from ffnbench.errors import FfnbenchError, termination_as_interruption
 from ffnbench.files import locked
+from ffnbench.names import hint_for
 from ffnbench.plan import Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.files.store import report_text
@@ -48,6 +49,14 @@ GONE_S = {LOCAL: 0.0, SLURM: 15.0}  # a result may come so long after its job ha
 UNLIMITED_MIN, UNKNOWN_MIN, STARTS_MIN = 100_000, 60, 5  # of a job: here; without a budget; beside twice its budget
 OF_EXECUTOR = ("max_num_timeout", "python")  # what submitit takes elsewhere than its other fields
 NOTHING = "its job ended without a result"
+SAYS_LITTLE = ("hint:", "---", "You can", "srun: error:")  # lines below the one that tells what has gone wrong
+LONGEST = 400  # characters of submitit's text that stand in the line of an error
+HINTS = {  # by what submitit or sbatch says
+    "slurm cluster": "--on local runs them here",
+    "configuration source": "--on local runs them here",
+    "partition": "`sinfo` shows the partitions",
+    "": "--slurm takes the fields of submitit's SlurmExecutor, as in partition=gpu,gpus_per_node=1,time=30",
+}
 EXECUTOR, GPUS = "SUBMITIT_EXECUTOR", "CUDA_VISIBLE_DEVICES"
 
 
@@ -162,22 +171,29 @@ class Cluster:
             raise FfnbenchError(
                 "submitit is not installed: it submits jobs", "pip install 'ffnbench[cluster]'"
             ) from None
+        if self.on == LOCAL:
+            made = submitit.LocalExecutor(folder)
+            made.update_parameters(timeout_min=UNLIMITED_MIN)
+            return made
         try:
-            if self.on == LOCAL:
-                made = submitit.LocalExecutor(folder)
-                made.update_parameters(timeout_min=UNLIMITED_MIN)
-                return made
             given = {name: value for name, value in self.fields.items() if name in OF_EXECUTOR}
             made = submitit.SlurmExecutor(folder, **given)
             made.update_parameters(**self._asked)
             return made
         except Exception as problem:
-            lines = " ".join(str(problem).split())
-            hint = (
-                "--slurm takes the fields of submitit's SlurmExecutor" if self.on == SLURM else "give -o another file"
-            )
-            hint = "--on local runs them here" if "slurm cluster" in lines else hint  # where there is no SLURM
-            raise FfnbenchError(f"submitit: {lines}", hint) from problem
+            raise self._refused(problem) from problem
+
+    def _refused(self, problem: Exception) -> FfnbenchError:
+        """What submitit says, all of it: where that is too long for one line, it stands above its first one."""
+        lines = str(problem).strip().splitlines()
+        if len(told := " ".join(" ".join(lines).split())) > LONGEST:
+            for line in lines:
+                say(line)
+            told = lines[0]
+        known = re.findall(r"- (\w+) \(default", str(problem))
+        unknown = next((name for name in self.fields if name not in (*known, *OF_EXECUTOR)), "")
+        where = next(hint for words, hint in HINTS.items() if words in told)
+        return FfnbenchError(f"submitit: {told}", hint_for(unknown, known, where))
 
     @cached_property
     def _asked(self) -> dict[str, Any]:
@@ -211,9 +227,7 @@ class Cluster:
                 return self.job(folder, executor.submit(job).job_id)
         except Exception as problem:
             shutil.rmtree(folder, ignore_errors=True)
-            raise FfnbenchError(
-                f"submitit: {' '.join(str(problem).split())}", "`sinfo` shows the partitions"
-            ) from problem
+            raise self._refused(problem) from problem
         finally:
             for one, handler in kept:
                 signal.signal(one, handler)
@@ -278,9 +292,7 @@ class SweepOfJobs(Sweep):
             return self.found
         if lost:
             told = f"{lost} of {counted(len(cells), 'group')} were lost, and what they wrote is in {self.folder}"
-            self.parts[-1] = replace(
-                self.parts[-1], stopped=f"{told}: the same command with --resume measures them again"
-            )
+            self.parts[-1] = replace(self.parts[-1], stopped=f"{told}: --resume measures them again")
         return self.found
 
     def _folder(self, cell: Plan) -> Path:
@@ -351,8 +363,8 @@ class SweepOfJobs(Sweep):
     def _tell_how_to_go_on(self) -> None:
         numbers = " ".join(job.job_id for job in self.jobs.values())
         if numbers:
-            end = "scancel" if self.cluster.on == SLURM else "kill"
-            say(f"jobs go on: the same command with --resume takes them up; {end} {numbers} ends them")
+            end, more = ("scancel", "") if self.cluster.on == SLURM else ("kill", ", and then the rest")
+            say(f"jobs go on: the same command with --resume takes them up{more}; {end} {numbers} ends them")
 
 
 def _succeeded(job: Any) -> bool:
@@ -365,5 +377,5 @@ def _succeeded(job: Any) -> bool:
 
 def _last_of(log: str) -> str:
     """The line of a log that says most: what SLURM did to the job, or the last of a traceback."""
-    lines = [line for line in log.splitlines() if line[:1].strip() and not line.startswith(("hint:", "---", "You can"))]
+    lines = [line for line in log.splitlines() if line[:1].strip() and not line.startswith(SAYS_LITTLE)]
     return next((line for line in reversed(lines) if "***" in line), lines[-1] if lines else NOTHING)

@@ -131,7 +131,7 @@ class Sweep:
             there = self.before.environment
             raise FfnbenchError(
                 f"--resume: what stands there was measured on another machine ({there.cpu}, torch {there.torch})",
-                "give -o another file: a sweep is of one machine",
+                "give -o another file, or --on local: its rows are then apart",
             )
 
 

@@ -16,7 +16,8 @@ from ffnbench.report.tables.conditions import untested_note
 from ffnbench.report.tables.groups import heading
 from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.report.tables.words import WITHIN, backend_text, half_width, interval_text, labelled, listed
-from ffnbench.result import Comparison, Estimate, FailureKind, Report, Verdict
+from ffnbench.result import Comparison, Estimate, Report, Verdict
+from ffnbench.stats.cells import cells_of, whole
 from ffnbench.stats.fastest import Fastest, fastest
 from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.rounds import table_of
@@ -249,10 +250,14 @@ def _over(history: History) -> str:
 
 def machine_line(report: Report) -> list[str]:
     """What the reader has to know of the machine, if anything: it was busy, it is noisy, the run ended early."""
-    if (report.interrupted or report.stopped) and not any(f.kind is FailureKind.LOST for f in report.failures):
+    if report.interrupted or report.stopped:
+        how = "interrupted" if report.interrupted else "stopped"
+        if report.plan.is_sweep:
+            cells = cells_of(report.plan)
+            known = {case.label for case in whole(report, cells).plan.cases}
+            return [f"{how}: {sum(cell.reference in known for cell in cells)} of {len(cells)} groups are done"]
         done = len({sample.worker for sample in report.samples if sample.metric == LATENCY})
         of = f" of {report.plan.protocol.workers}" if report.plan.protocol.precision is None else ""
-        how = "interrupted" if report.interrupted else "stopped"
         return [f"{how} in process {done}{of}: the rest was not measured"]
     notes = {note.kind: note.text for note in reversed(report.notes(""))}
     if NoteKind.BUSY in notes:
