@@ -110,9 +110,8 @@ def _told(report: Report, machines: Sequence[Hardware], rows: list[Record]) -> l
     links = (f"{m.name} {m.link_gb_per_s:g} GB/s a direction ({m.link})" if m.link_gb_per_s else f"{m.name} unknown"
              for m in machines)  # fmt: skip
     forms = {plan.name_of(case.label): case.ffn for case in plan.shown if isinstance(case.ffn, FFNSpec)}
-    if (exact := [m.name for m in machines if m.tflops_tf32]) and "float32" in {
-        path_of(c.workload) for c in plan.shown
-    }:
+    exact = [machine.name for machine in machines if machine.tflops_tf32]
+    if exact and any(path_of(case.workload) == "float32" for case in plan.shown):
         told.append(f"float32 on {listed(exact)}: without TF32, which @matmul_precision=high allows")
     if devices > 1:
         told.append(f"all-reduce: a ring of {devices}, not overlapped, over links: {listed(links)}")
@@ -131,8 +130,6 @@ def hardware_view(machines: Sequence[Hardware]) -> View:
          for name, title in titles.items()}
         for one in machines
     ]  # fmt: skip
-    told = (
-        "TFLOP/s of dense products, no sparsity, float32 without TF32, at that clock; links: of all, in one direction"
-    )
+    told = "TFLOP/s of dense products, float32 without TF32, at that clock; link: all of a device, in one direction"
     own = "rows of your own: `--hardware mine.toml` with [mine], tflops_float32 = 20, gb_per_s = 300"
     return records_view(records, (told, own, "addresses, links and notes: `ffnbench list hardware --json`"))
