@@ -118,7 +118,8 @@ def summary(shapes: Sequence[dict[str, str]]) -> dict[str, Any]:
     spreads = {bound: spread for bound, of in by.items() if (spread := spread_of(of))}
     if "all" not in spreads:
         sys.exit(f"{len(by['all'])} shapes are too few to say how near bounds are")
-    return {"machine": shapes[0]["machine"], "measured": shapes[0]["measured"], **spreads}
+    return {"machine": shapes[0]["machine"], "measured": shapes[0]["measured"], "mode": "forward",
+            "dtypes": sorted({s["dtype"] for s in shapes}), **spreads}  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -11,13 +11,24 @@ from statistics import median
 import estimates
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import ROOT, KnownProber
 from estimates import FEWEST, figures_of, spread_of
 
 from ffnbench.device.published import NEAR, published
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.report.files.store import load
 
+MINE = """
+import torch
+class Frozen(torch.nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.up = torch.nn.Linear(d_model, d_ff, bias=False).requires_grad_(False)
+        self.down = torch.nn.Linear(d_ff, d_model, bias=False)
+        self.looked_up = torch.nn.Parameter(torch.zeros(10**6, d_model))
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x))) + self.looked_up[7]
+"""
 ENDS = ("low", "median", "high")
 RUNS = ROOT / "results" / "amd-epyc-2cpu"
 UNITS = {  # whitepapers: units x FLOPs of one a cycle x GHz
@@ -88,6 +99,27 @@ def test_bounds_are_those_found_by_hand(rows) -> None:
     assert train["at_least_s"] == pytest.approx(3 * many["at_least_s"])
 
 
+def test_a_backward_moves_gradients_as_well(rows, on_fakes, tmp_path: Path) -> None:
+    """relu's two matrices of 64 x 256 floats, 16 tokens of 64: the matrices once and, by a backward, their gradients;
+    x and y; x, dy and dx; or all four. A frozen matrix has no gradient, and what is looked up is not read whole.
+    """
+    weights, end = 2 * 64 * 256 * 4, 16 * 64 * 4
+    line = "--d-model 64 --d-ff 256 --seq-len 16 --mode forward,backward,train"
+    found = {row["mode"]: row["device_bytes"] for row in rows(f"relu {line}")}
+    assert found == {"forward": weights + 2 * end, "backward": 2 * weights + 3 * end, "train": 2 * weights + 4 * end}
+    (tmp_path / "mine.py").write_text(MINE)
+
+    class Counting(KnownProber):
+        def count(self, spec, workload):
+            return pytest.importorskip("ffnbench.worker.counting").count(spec, workload)
+
+    code, out, err = on_fakes(f"estimate {tmp_path}/mine.py:Frozen {line} --match none -f json", prober=Counting)
+    assert code == 0, err
+    found = {row["mode"]: row["device_bytes"] for row in json.loads(out)}
+    assert found["train"] == weights + weights // 2 + 4 * end
+    assert found["forward"] == weights + 2 * end
+
+
 def test_tf32_is_for_float32_that_may_be_less_exact(rows) -> None:
     exact, tf32 = rows("relu,fast=relu@matmul_precision=high --hardware h100 --d-model 4096 --seq-len 4096")
     assert exact["products_at_least_s"] / tf32["products_at_least_s"] == pytest.approx(494.7 / 67)
@@ -124,9 +156,11 @@ def test_every_output_says_that_these_are_bounds(on_fakes) -> None:
 def test_what_is_not_known_is_told_in_its_row(rows, on_fakes) -> None:
     (row,) = rows("relu --hardware epyc-9654 --dtype float16")
     assert (row["bound_by"], row["unknown"], row["products_at_least_s"]) == (None, "peak of float16", None)
-    assert row["at_least_s"] == row["memory_at_least_s"] > 0
+    assert row["at_least_s"] is row["device_at_least_s"] is row["elsewhere"] is None
+    assert row["memory_at_least_s"] > 0
     (row,) = rows("relu --hardware epyc-9654 --tp 2")
     assert (row["at_least_s"], row["unknown"]) == (None, "link bandwidth")
+    assert "no link bandwidth" in on_fakes("estimate relu --hardware epyc-9654 --tp 2")[1]
     out = on_fakes("estimate relu --d-model 64 --d-ff 100 --hardware h100 --tp 8")[1]
     assert "8 devices do not divide the d_ff of relu 100" in " ".join(out.split())
 
@@ -143,11 +177,17 @@ def test_what_is_not_known_is_told_in_its_row(rows, on_fakes) -> None:
         ("--hardware zero.toml", "at least"),
         ("--hardware text.toml", "cannot read 'text.toml'"),
         ("--hardware empty.toml", "names no machine"),
+        ("--hardware half.toml", "'gb_per_s' is missing"),
+        ("--hardware taken.toml", "another machine is named H100"),
+        ("--hardware one.toml,two.toml", "two.toml: another machine is named mine"),
     ],
 )
 def test_a_mistake_is_one_line_and_a_hint(line: str, told: str, on_fakes, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for name, text in {"bad": "[a]\ntflops = 3", "zero": "[a]\ngb_per_s = 0", "text": "{", "empty": ""}.items():
+    files = {"bad": "[a]\ntflops = 3", "zero": "[a]\ngb_per_s = 0", "text": "{", "empty": "",
+             "half": "[a]\ntflops_float32 = 3", "taken": "[H100]\ngb_per_s = 3", "one": "[mine]\ngb_per_s = 3",
+             "two": "[mine]\ngb_per_s = 4"}  # fmt: skip
+    for name, text in files.items():
         Path(f"{name}.toml").write_text(text)
     code, out, err = on_fakes(f"estimate {line}")
     assert (code, out) == (2, "")
@@ -196,25 +236,37 @@ def test_the_script_draws_other_shapes_and_writes_its_summary(tmp_path: Path, mo
     ]
     assert len(set(shapes)) > 45
     assert all(256 <= d <= 4096 and 1 <= tokens <= 2048 and 16 * d * d * tokens < 6e10 for d, tokens in shapes)
-    rows = [f"m,d,{'memory' if n < 12 else 'products'},{1 + n}" for n in range(16)]
-    (tmp_path / "estimates.csv").write_text("\n".join(["machine,measured,bound_by,quotient", *rows]))
+    rows = [f"m,d,{'memory' if n < 12 else 'products'},{1 + n},{'ab'[n % 2]}" for n in range(16)]
+    (tmp_path / "estimates.csv").write_text("\n".join(["machine,measured,bound_by,quotient,dtype", *rows]))
     monkeypatch.setattr(estimates, "NEAR", tmp_path / "near.json")
     assert estimates.main(["--summary", "--results", str(tmp_path)]) == 0
     told = json.loads((tmp_path / "near.json").read_text())
     assert (told["all"]["median"], told["memory"]["median"]) == (8.5, 6.5)
     assert "products" not in told  # four are too few
+    assert told["dtypes"] == ["a", "b"]
 
 
 def test_how_near_such_bounds_have_been_stands_with_every_estimate(rows, on_fakes, monkeypatch) -> None:
     memory, every = ({"shapes": n, "median": n / 10, "low": 1.0, "high": 5.0} for n in (20, 50))
-    near = {"machine": "2 CPUs", "measured": "2026-01-02", "all": every, "memory": memory}
+    near = {"machine": "2 CPUs", "measured": "2026-01-02", "mode": "forward", "dtypes": ["float32"], "all": every,
+            "memory": memory}  # fmt: skip
     monkeypatch.setattr("ffnbench.api.estimating.how_near", lambda: near)
     line = "relu --d-model 4096 --seq-len 1,4096"
     out = " ".join(on_fakes(f"estimate {line}")[1].split())
-    assert "on 2 CPUs, 2026-01-02, 50 measured shapes took 5.0x [1.0, 5.0] their bound (memory 2.0x [1.0, 5.0])" in out
+    told = (
+        "on 2 CPUs, 2026-01-02, 50 forward shapes in float32 took 5.0x [1.0, 5.0] their bound (memory 2.0x [1.0, 5.0])"
+    )
+    assert told in out
+    assert "without TF32" in out
+    assert "not held" not in out
     few, many = rows(line)
     assert (few["bound_by"], few["elsewhere_measured_over_bound"], few["elsewhere_high"]) == ("memory", 2, 5)
     assert (many["bound_by"], many["elsewhere_measured_over_bound"], many["elsewhere"]) == ("products", 5, "2 CPUs")
+    for others, named in (("--mode train", "float32 train"), ("--dtype float16", "float16 forward")):
+        out = " ".join(on_fakes(f"estimate relu {others}")[1].split())
+        assert f"{named}: not held against measured times" in out
+        assert "2 CPUs" not in out
+        assert {row["elsewhere_measured_over_bound"] for row in rows(f"relu {others}")} == {None}
 
 
 def test_the_list_tells_every_machine_with_its_source(on_fakes) -> None:

@@ -29,13 +29,16 @@ def estimate(request: EstimateRequest, sink: NullSink = NULL_SINK) -> None:
 
 
 def _hardware(names: str) -> list[Hardware]:
-    """By names of the table, and from files of rows; each once."""
-    found: list[Hardware] = []
+    """By names of the table, and from files of rows; each once, and no two of one name."""
+    found: dict[str, Hardware] = {}
     for name in filter(None, (part.strip() for part in names.split(","))):
-        found += hardware_in(Path(name)) if name.endswith(".toml") else [published().get(name)]
+        for one in hardware_in(Path(name)) if name.endswith(".toml") else [published().get(name)]:
+            shipped = published().get(one.name) if one.name in published() else one
+            if {shipped, found.setdefault(one.name, one)} != {one}:
+                raise FfnbenchError(f"{name}: another machine is named {one.name}", f"write [my-{one.name}] in {name}")
     if not found:
         raise FfnbenchError(f"--hardware {names} names no machine", "for example --hardware h100,a100")
-    return list({one.name: one for one in found}.values())
+    return list(found.values())
 
 
 def list_hardware(sink: NullSink = NULL_SINK) -> None:

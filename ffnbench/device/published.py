@@ -40,6 +40,6 @@ def hardware_in(path: Path) -> list[Hardware]:
 
 
 @cache
-def how_near() -> dict[str, Any] | None:
-    """What was found of bounds and measured times; None before anybody has measured."""
-    return jsonable.parse(NEAR.read_bytes()) if NEAR.is_file() else None  # type: ignore[no-any-return]
+def how_near() -> dict[str, Any]:
+    """What was found of bounds and measured times."""
+    return jsonable.parse(NEAR.read_bytes())  # type: ignore[no-any-return]

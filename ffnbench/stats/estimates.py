@@ -1,8 +1,8 @@
 """What is known of a machine -> the least time that a call could take on it. Pure.
 
-A call needs what ceilings.py says: FLOPs of its matrix products, and the bytes that it can't do without. Here they are
-set against the peak of its dtype and the bandwidth of memory. Of a form that is split over devices each has its part of
-d_ff, and their outputs are added by an all-reduce: in a ring each sends 2 (N - 1) / N of their bytes, in every pass.
+A call needs FLOPs for its matrix products, and moves bytes to and from memory. They are set against the peak of its
+dtype and the bandwidth of memory. Of a form that is split over devices each has its part of d_ff, and their outputs are
+added by an all-reduce: in a ring each sends 2 (N - 1) / N of their bytes, in every pass.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.jsonable import least
-from ffnbench.plan import Case, MatmulPrecision, Mode, NoProbe, cost_of
+from ffnbench.plan import Case, MatmulPrecision, Mode, NoProbe, Workload, cost_of
 from ffnbench.result import Bound
 from ffnbench.stats.ceilings import MEMORY, needed_by
 
@@ -30,7 +30,7 @@ class Hardware:
     tflops_float32: float | None = field(default=None, metadata=ABOVE_ZERO)
     tflops_tf32: float | None = field(default=None, metadata=ABOVE_ZERO)
     tflops_bfloat16: float | None = field(default=None, metadata=ABOVE_ZERO)
-    gb_per_s: float | None = field(default=None, metadata=ABOVE_ZERO)
+    gb_per_s: float = field(metadata=ABOVE_ZERO)
     source: str = ""
     clock: str = ""
     tflops_float16: float | None = field(default=None, metadata=ABOVE_ZERO)
@@ -47,7 +47,7 @@ class Hardware:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     """The least seconds of a case on hardware, and of what on each device. `at_least_s` is the larger of products and
-    memory, and an all-reduce behind it; where one is not known, `unknown` says what is missing, and the other stands.
+    memory, and an all-reduce behind it; where one of them is not known it is None, and `unknown` says what is missing.
     """
 
     hardware: str
@@ -71,29 +71,58 @@ def bounds_of(case: Case, cost: Cost, hardware: Hardware, devices: int = 1) -> B
     """The bounds of a case, split over so many devices. How code of the user's splits is not known."""
     work, part = case.workload, _part(case, devices)
     cost = cost_of(part, NoProbe()) if part and devices > 1 else cost
-    needed = needed_by(part, cost) if part and not cost.failed else None
-    flops, size = (needed.flops, needed.bytes) if needed else (None, None)
-    path = INSIDE.get(work.matmul_precision, work.dtype) if work.dtype == "float32" else work.dtype
+    counted = part if part and not cost.failed else None
+    flops, size = (needed_by(counted, cost).flops, _bytes_of(counted, cost)) if counted else (None, None)
+    path = path_of(work)
     tera, giga, link = getattr(hardware, f"tflops_{path}"), hardware.gb_per_s, hardware.link_gb_per_s
     products = flops / (tera * 1e12) if flops is not None and tera else None
-    memory = size / (giga * 1e9) if size is not None and giga else None
-    known = [seconds for seconds in (products, memory) if seconds is not None]
-    output = work.tokens * case.ffn.d_model * item_bytes(work.dtype) * (2 if work.mode == Mode.TRAIN.value else 1)
+    memory = size / (giga * 1e9) if size is not None else None
+    each = max(products, memory) if products is not None and memory is not None else None
+    output = _end_bytes(case) * (2 if work.mode == Mode.TRAIN.value else 1)
     ring = 2 * (devices - 1) / devices * output / (link * 1e9) if link else 0.0 if devices == 1 else None
     lacks = {
         "split of your own code": part is None, "counts": flops is None, f"peak of {path}": not tera,
-        "memory bandwidth": not giga, "link bandwidth": ring is None,
+        "link bandwidth": ring is None,
     }  # fmt: skip
     return Bounds(
         hardware=hardware.name, label=case.label, devices=devices, device_flops=flops, device_bytes=size,
-        device_weight_bytes=cost.weight_bytes if needed else None,
+        device_weight_bytes=cost.weight_bytes if counted else None,
         flops_per_byte=flops / size if flops is not None and size else None,
-        ridge_flops_per_byte=1e3 * tera / giga if tera and giga else None,
-        products_at_least_s=products, memory_at_least_s=memory, device_at_least_s=max(known, default=None),
-        all_reduce_at_least_s=ring, at_least_s=max(known) + ring if known and ring is not None else None,
-        bound_by=None if products is None or memory is None else Bound.PRODUCTS.value if products > memory else MEMORY,
+        ridge_flops_per_byte=1e3 * tera / giga if tera else None,
+        products_at_least_s=products, memory_at_least_s=memory, device_at_least_s=each,
+        all_reduce_at_least_s=ring, at_least_s=each + ring if each is not None and ring is not None else None,
+        bound_by=None if each is None else MEMORY if each == memory else Bound.PRODUCTS.value,
         unknown=next((what for what, missing in lacks.items() if missing), ""),
     )  # fmt: skip
+
+
+def path_of(work: Workload) -> str:
+    """Whose peak is that of a workload's products: its dtype's, but for float32 that may be less exact."""
+    return INSIDE.get(work.matmul_precision, work.dtype) if work.dtype == "float32" else work.dtype
+
+
+def _end_bytes(case: Case) -> int:
+    """Of the input; of the output, and of the gradient of either, as many."""
+    return case.workload.tokens * case.ffn.d_model * item_bytes(case.workload.dtype)
+
+
+def _bytes_of(case: Case, cost: Cost) -> int:
+    """What no call can do without, each tensor once: it reads weights and input, and writes the output. A backward
+    reads the output's gradient, and writes those of the input and of the weights; alone, it reads weights and input
+    too (or what was made of them, which is larger), and has no output. What lies between may stay on the chip or be
+    made again, and weights are read again only where they don't fit: neither is part of a bound.
+
+    Code of the user's may look weights up, or not train them: then those that its products show, of two FLOPs a token
+    each forward, and backward as many for the weight's gradient beside the input's.
+    """
+    work, touched = case.workload, cost.weight_bytes if cost.weight_bytes_touched is None else cost.weight_bytes_touched
+    read = trained = touched
+    if cost.counted:
+        forward, backward = cost.flops_forward or 0, cost.flops_backward or 0
+        read, trained = (min(touched, max(0, flops // 2) * item_bytes(work.dtype))
+                         for flops in (forward, backward - forward))  # fmt: skip
+    ends = {Mode.FORWARD.value: 2, Mode.BACKWARD.value: 3, Mode.TRAIN.value: 4}[work.mode]
+    return read + trained * (work.mode != Mode.FORWARD.value) + ends * _end_bytes(case)
 
 
 def _part(case: Case, devices: int) -> Case | None:
