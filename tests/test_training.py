@@ -346,7 +346,7 @@ def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_proc
     on_machine(FakeLaunch(trouble=answers | stop))
     code, out, _ = in_process(*asked)
     assert code == 130
-    assert "2 of 6 runs are done: --resume goes on" in " ".join(out.split())
+    assert "interrupted: 4 of 8 groups are done" in " ".join(out.split())
     launch = FakeLaunch(trouble=answers)
     on_machine(launch)
     code, out, err = in_process(*asked, "--resume")

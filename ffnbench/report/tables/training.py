@@ -28,7 +28,7 @@ from ffnbench.report.tables.table import (
 from ffnbench.report.tables.words import CERTAIN, INTERVALS, device_text, listed
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.interval import CONFIDENCE, Mean
-from ffnbench.stats.training import CITED, SAME_NATS, Learns, Learnt, agreement, learnt, resolves, runs_of, unbeaten
+from ffnbench.stats.training import CITED, SAME_NATS, Learns, Learnt, agreement, learnt, resolves, unbeaten
 from ffnbench.training.text import Training, standard_library
 from ffnbench.units import IEC, TIME, counted, digits, quantity, scale
 
@@ -168,12 +168,10 @@ def _header(report: Report) -> str:
 
 def _summary(report: Report, found: dict[str, Learnt]) -> list[str]:
     """What it can tell, what it says, what failed, and how far it goes."""
-    runs, lines = sum(map(len, runs_of(report.plan).values())), []
+    lines = []
     seeds = max(len(one.losses) for one in found.values())
     if (least := resolves(found)) is not None:
         lines.append(f"{counted(seeds, 'seed')} resolve about {digits(least, 1)} {NATS}")
-    elif seeds:
-        lines.append("one seed gives no interval: --seeds 3")
     by = {verdict: [name for name, one in found.items() if one.verdict is verdict and one.loss] for verdict in Learns}
     reference = report.plan.name_of(report.plan.reference)
     told = [
@@ -185,11 +183,7 @@ def _summary(report: Report, found: dict[str, Learnt]) -> list[str]:
     told += [f"no other beats {listed(best)} on both loss and time of a step"] * (0 < len(best) < len(found))
     lines.append("; ".join(told))
     lost = [f"{name}: {'; '.join(why)}" for name, one in found.items() if (why := _failed(report, name, one))]
-    done = sum(len(one.losses) for one in found.values())
-    rest = [f"{done} of {counted(runs, 'run')} are done: --resume goes on"] * (
-        report.interrupted or bool(report.stopped)
-    )
-    return [*filter(None, lines), *lost, *rest, _scope(found), *general_line(report), *machine_line(report)]
+    return [*filter(None, lines), *lost, _scope(found), *general_line(report), *machine_line(report)]
 
 
 def _scope(found: dict[str, Learnt]) -> str:
