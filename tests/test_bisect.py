@@ -120,7 +120,7 @@ class Reads(KnownProber):
     def origin(self, target: str) -> Path:
         found = super().origin(target)
         if self._arm.source and "not_there" in found.read_text():
-            raise FfnbenchError("head: cannot import 'mypkg.mlp': ModuleNotFoundError", "")
+            raise FfnbenchError(f"{self._arm.name}: cannot import 'mypkg.mlp': ModuleNotFoundError", "")
         return found
 
     def hold(self, case: Case, seed: int, folder: str) -> Agreement:
@@ -219,6 +219,9 @@ def test_an_interruption_keeps_what_was_probed(call, made: Path) -> None:
         ("--good aside", "'HEAD' does not come after 'aside'", "where the two part"),
         ("--good HEAD", "are the same commit", "older"),
         ("--good v1.0 --fail-above 3", "could mean 3% or 300%", "'3%'"),
+        ("--good v1.0 --fail-above 0", "--fail-above '0' must be above zero", "--fail-above 5%"),
+        ("--good --bad HEAD", "--good", ""),
+        ("--good c8", "c8 can't be measured: cannot import 'mypkg.mlp'", "another one as --good"),
         ("--good v1.0 --probes 0", "--probes 0 is out of range", "1"),
     ],
 )
@@ -228,3 +231,17 @@ def test_mistakes_are_found_before_measuring(call, arguments: str, error: str, h
     assert (code, out, launch.log) == (2, "", [])
     assert error in err.splitlines()[0]
     assert hint in err.splitlines()[1]
+
+
+def test_a_name_that_is_mistyped_is_told_before_measuring(made: Path, on_fakes, monkeypatch) -> None:
+    class Mistyped(Reads):
+        def within(self, arm: Arm) -> KnownProber:
+            return Mistyped(1.0, arm) if arm != OWN else self
+
+        def origin(self, target: str) -> Path:
+            raise FfnbenchError(f"{self._arm.name}: 'mypkg.mlp' has no 'SwiGLUU'", "did you mean 'SwiGLU'?")
+
+    monkeypatch.chdir(made)
+    launch = Revisions()
+    code, _, err = on_fakes("bisect", f"{TARGET}U", "--good v1.0", *SMALL, launch=launch, prober=Mistyped)
+    assert (code, launch.measured, "did you mean 'SwiGLU'?" in err) == (3, [], True)

@@ -114,7 +114,10 @@ def test_what_is_another_row_another_machine_or_a_copy(first: Report) -> None:
     assert "gelu (d_ff 128" in text
     assert "Z80, othe" in text
     alone = timeline_of([*runs, *apart[:1]])
-    assert alone.alone == ()  # gelu has a history, its wide form is one run
+    assert alone.alone == ("gelu d_ff 128",)  # gelu has a history, its wide form is one run
+    lines = plain(history_view(alone).table, 120).splitlines()
+    assert lines[0] == "history of 5 runs, 4 to 5 a row, 2026-11-01 to 2026-11-10"
+    assert plain(history_view(timeline_of([*runs[:2], *elsewhere[:1]])).table, 120).startswith("history of 2 of 3 runs")
     assert timeline_of([*runs[:1], *apart[:1]]).alone == ("gelu",)
 
 
@@ -197,7 +200,7 @@ def test_bad_input_is_one_line_and_a_hint(first: Report, tmp_path: Path, in_proc
         (["none"], "no run of ffnbench is in 'none'"),
         (["missing.json"], "cannot read 'missing.json'"),
         (["apart"], "no two of these 2 runs have the same row on the same kind of machine"),
-        (["unlike"], "no two of these 2 runs have the same row on the same kind of machine"),
+        (["unlike"], "kind of machine: the first row is relu in 'unlike/0.json', silu in 'unlike/1.json'"),
         (["two", "--metric", "speed"], "unknown --metric 'speed'"),
         (["two", "--metric", "peak"], "no two of these 2 runs have a peak"),
     ):

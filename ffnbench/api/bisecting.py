@@ -17,7 +17,7 @@ from ffnbench.gate.decision import OUTPUT, Checked, Status
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD
 from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.planning.sides import sides_asked, variant_of_sides
+from ffnbench.planning.sides import BASE, HEAD, sides_asked, variant_of_sides
 from ffnbench.report.output import NullSink
 from ffnbench.report.tables.bisect import bisect_view, probe_text
 from ffnbench.request import DEFAULT_BUDGET_S, BisectRequest, SidesRequest, command_line
@@ -80,9 +80,16 @@ def _search(found: Bisected, asked: SidesRequest, request: BisectRequest, sink: 
             asked, head_rev=commit.name, fail_above=f"{100 * tolerance:.4g}%",
             budget=max(LEAST_BUDGET_S, min(DEFAULT_BUDGET_S, left)),
         )  # fmt: skip
-        probed = _probe(probe, commit, turn)
+        near = ""
+        try:
+            probed = _probe(probe, commit, turn)
+        except FfnbenchError as problem:
+            near = f"{problem.hint} or " * problem.hint.startswith("did you mean")
+            probed = _not_probed(problem, probe, request)
         if probed.skipped and commit is found.commits[-1] and belief.at_end() is None:
-            hint = "the same command again, when it is quiet" if probed.passing else "name an earlier one as --bad"
+            hint = (
+                "the same command again, when it is quiet" if probed.passing else f"{near}name an earlier one as --bad"
+            )
             raise Unfinished(f"{request.bad} can't be measured: {probed.skipped}", hint)
         found = found.with_(probed)
         sink.tell(f"probe {number} of at most {request.probes}: {probe_text(found, commit, probed)}")
@@ -91,20 +98,26 @@ def _search(found: Bisected, asked: SidesRequest, request: BisectRequest, sink: 
 
 def _probe(asked: SidesRequest, commit: Commit, sink: NullSink) -> Probed:
     """One commit beside the good one. Raises KeyboardInterrupt where that was ended by hand, and FfnbenchError where
-    the good one can't be measured.
+    one of the two can't be measured.
     """
-    try:
-        found = ab(asked, sink)
-    except FfnbenchError as problem:
-        if problem.exit_code != EXIT_USAGE or not problem.message.startswith(("head", commit.name[:10])):
-            raise
-        why, built = problem.message.removeprefix("head: "), problem.message.startswith("head")
-        return Probed(commit=commit.name, skipped=why, passing=not built)
+    found = ab(asked, sink)
     if found.interrupted:
         raise KeyboardInterrupt
     if found.now.stopped:
         raise Unfinished(found.now.stopped)
     return _read(found, commit)
+
+
+def _not_probed(problem: FfnbenchError, asked: SidesRequest, request: BisectRequest) -> Probed:
+    """A commit that `ab` can't have. Raises FfnbenchError where that is the good one."""
+    base, head = str(asked.base_rev), str(asked.head_rev)
+    if problem.message.startswith((BASE, base[:10])):
+        why = problem.message.removeprefix(f"{BASE}: ").replace(base, "it")
+        raise FfnbenchError(f"{request.good} can't be measured: {why}", "name another one as --good")
+    if problem.exit_code != EXIT_USAGE or not problem.message.startswith((HEAD, head[:10])):
+        raise problem
+    why, built = problem.message.removeprefix(f"{HEAD}: "), problem.message.startswith(HEAD)
+    return Probed(commit=head, skipped=why, passing=not built)
 
 
 def _read(found: Checked, commit: Commit) -> Probed:

@@ -12,6 +12,7 @@ from pathlib import Path
 from ffnbench.api.preparing import NULL_SINK
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.gate.baseline import made_anew
+from ffnbench.gate.side_by_side import apart, common_rows
 from ffnbench.gate.timeline import Timeline, timeline_of
 from ffnbench.report.files.store import load as load_report
 from ffnbench.report.formats import PICTURES
@@ -75,11 +76,25 @@ def history(paths: Sequence[str], sink: NullSink = NULL_SINK, *, metric: str = "
     found = timeline_of([run for _, run in runs], metric)
     if not found.rows:
         which = f"a {metric} of the same row" if metric else "the same row on the same kind of machine"
-        told = f"no two of these {len(runs)} runs have {which}" if found.runs > 1 else "one run alone has no history"
+        told = (
+            f"no two of these {len(runs)} runs have {which}{'' if metric else _unlike(runs)}"
+            if found.runs > 1
+            else "one run alone has no history"
+        )
         more = f"`ffnbench check {shlex.quote(runs[0][0])} --append` adds a run of the same plan to its file"
         raise FfnbenchError(told, more)
     sink.show(lambda: history_view(found))
     return found
+
+
+def _unlike(runs: Sequence[tuple[str, Report]]) -> str:
+    """What is not the same about the first run and the last one, where that is in their plans."""
+    (first, old), (last, new) = runs[0], runs[-1]
+    if not (common := common_rows([old, new])):
+        differs = [("the first row", old.plan.shown[0].label, new.plan.shown[0].label)]
+    else:
+        differs = apart(old.plan.case(common[0]), new.plan.case(common[0]))
+    return "".join(f": {what} is {was} in {first!r}, {now} in {last!r}" for what, was, now in differs[:1])
 
 
 def _runs(path: str, sink: NullSink) -> Iterator[tuple[str, Report]]:

@@ -58,6 +58,8 @@ def as_meant(words: Sequence[str], fields: Mapping[str, Field[Any]]) -> list[str
                 rest = rest if equals else rest[1:]
             else:
                 found.append(name + equals + value)
+        elif not equals and rest and rest[0].startswith("--") and rest[0].partition("=")[0] in flags:
+            return [*found, name]  # it has no value: what is behind it is another flag
         else:
             last = flags[name]
             found += [name + equals + value] if equals or not rest else [name, rest.pop(0)]

@@ -59,7 +59,8 @@ def policy_of_sides(request: SidesRequest, label: str) -> Policy:
         if any("latency" in text or "=" not in text for text in texts):
             raise FfnbenchError("--fail-above and --tolerance both set the limit of latency", "give one of the two")
         try:
-            read_share(request.fail_above)
+            if read_share(request.fail_above) <= 0:
+                raise FfnbenchError(f"{request.fail_above!r} must be above zero", "for example --fail-above 5%")
         except FfnbenchError as problem:
             raise FfnbenchError(f"--fail-above {problem.message}", problem.hint) from None
         texts.append(f"{LATENCY}={request.fail_above}")

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from ffnbench.gate.history import history_of
-from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, is_busy, mean_in, value_in
+from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, apart, is_busy, mean_in, value_in
 from ffnbench.gate.steps import Shift, steps_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
@@ -45,7 +45,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The rows of so many runs, those with steps first, and the labels of those that a single run has."""
+    """The rows of so many runs, those with steps first, and the names of those that a single run has."""
 
     runs: int
     rows: tuple[Series, ...]
@@ -72,14 +72,23 @@ def timeline_of(runs: Sequence[Report], metric: str = "") -> Timeline:
                     found.setdefault(_identity(run, label, one), []).append(point)
     rows = {key: _row(key[0], key[1], of) for key, of in found.items() if len(of) > 1}
     if not metric:
-        apart = {key[1:4] for key in rows if key[0] == RATIO}
+        ratios = {key[1:4] for key in rows if key[0] == RATIO}
         timed = {key[1] for key in found if key[0] in TIMED}
         rows = {
             key: row for key, row in rows.items()
-            if (key[1:4] not in apart if row.metric == LATENCY else row.machine or row.steps or key[1] not in timed)
+            if (key[1:4] not in ratios if row.metric == LATENCY else row.machine or row.steps or key[1] not in timed)
         }  # fmt: skip
-    alone = dict.fromkeys(key[1] for key in found if key[1] not in {known[1] for known in rows})
-    return Timeline(len(once), tuple(sorted(rows.values(), key=lambda row: not row.steps)), tuple(alone))
+    followed = sorted(rows.values(), key=lambda row: not row.steps)
+    shown = {key[3] for key in rows}
+    single = (of[-1].run.plan.case(key[1]) for key, of in found.items() if key[3] not in shown)
+    alone = dict.fromkeys(" ".join([case.label, *unlike(case, followed)]) for case in single)
+    return Timeline(len(once), tuple(followed), tuple(alone))
+
+
+def unlike(case: Case, rows: Sequence[Series]) -> list[str]:
+    """What sets a case apart from rows of the same label: `d_ff 128`."""
+    others = [row.case for row in rows if row.case.label == case.label]
+    return list(dict.fromkeys(f"{what} {now}" for other in others for what, _, now in apart(other, case)))
 
 
 def _identity(run: Report, label: str, metric: str) -> tuple[Any, ...]:

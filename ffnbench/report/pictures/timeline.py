@@ -19,7 +19,7 @@ from ffnbench.gate.side_by_side import RATIO
 from ffnbench.gate.timeline import Series, Timeline
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.pictures.canvas import BLACK, drawing, literal, shortened
-from ffnbench.report.tables.timeline import commit_text, metric_text, named
+from ffnbench.report.tables.timeline import commit_text, metric_text, named, runs_text
 from ffnbench.units import IEC, SI, TIME, scale, signed_percent
 
 WIDTH, PANEL, AROUND, DPI = 7.0, 1.5, 0.35, 300  # inches: a paper's page, the height of a panel, the line above all
@@ -45,7 +45,7 @@ def history_figure(found: Timeline) -> Figure:
         for number, (axes, row) in enumerate(zip(grid.flat, rows, strict=False)):
             _panel(axes, row, named(found, row), number)
         shown = f", {len(rows)} of {len(found.rows)} rows" * (len(rows) < len(found.rows))
-        told = f"history of {found.runs} runs{shown}; bands: 95% intervals; lines: levels between steps"
+        told = f"history of {runs_text(found)}{shown}; bands: 95% intervals; lines: levels between steps"
         figure.suptitle(told, fontsize=SMALL, x=0.01, ha="left")
     return figure
 

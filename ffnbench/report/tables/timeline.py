@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from ffnbench.gate.side_by_side import FLOPS, RATIO, apart
+from ffnbench.gate.side_by_side import FLOPS, RATIO
 from ffnbench.gate.steps import Shift
-from ffnbench.gate.timeline import Series, Timeline
+from ffnbench.gate.timeline import Series, Timeline, unlike
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.records import Record
 from ffnbench.report.tables.table import Cell, Column, Field, TextTable, table_of_fields
@@ -65,8 +65,16 @@ def history_table(found: Timeline) -> TextTable:
     said += [f"and {len(told) - TOLD} more"] * (len(told) > TOLD)
     more = f" and {len(found.alone) - LEFT} more" * (len(found.alone) > LEFT)
     said += [f"left out, as one run alone has them: {', '.join(found.alone[:LEFT])}{more}"] * bool(found.alone)
-    header = f"history of {counted(found.runs, 'run')}, {days[0]} to {days[-1]}"
+    header = f"history of {runs_text(found)}, {' to '.join(dict.fromkeys((days[0], days[-1])))}"
     return table_of_fields(fields, found.rows, header=[header], summary=said)
+
+
+def runs_text(found: Timeline) -> str:
+    """`12 runs`; `3 of 13 runs, 2 to 3 a row` where not all of them are runs of one row."""
+    followed = len({id(point.run) for row in found.rows for point in row.points})
+    sizes = sorted({len(row.points) for row in found.rows})
+    part = f"{followed} of " * (followed < found.runs)
+    return f"{part}{counted(found.runs, 'run')}" + f", {sizes[0]} to {sizes[-1]} a row" * (len(sizes) > 1)
 
 
 def step_text(found: Timeline, row: Series, step: Shift) -> str:
@@ -86,7 +94,7 @@ def step_text(found: Timeline, row: Series, step: Shift) -> str:
 
 
 def _days(row: Series) -> list[str]:
-    return [row.points[at].run.created[:10] for at in (0, -1)]
+    return list(dict.fromkeys(row.points[at].run.created[:10] for at in (0, -1)))
 
 
 def commit_text(row: Series, at: int) -> str:
@@ -110,8 +118,7 @@ def value_text(row: Series, value: Estimate) -> str:
 
 def named(found: Timeline, row: Series) -> str:
     """Its label; with what is not the same where rows share one, and the machine where there are several."""
-    others = [one.case for one in found.rows if one.case.label == row.case.label]
-    parts = list(dict.fromkeys(f"{what} {now}" for other in others for what, _, now in apart(other, row.case)))
+    parts = unlike(row.case, found.rows)
     if row.machine and len({one.machine.fingerprint for one in found.rows if one.machine}) > 1:
         parts.append(f"{row.machine.gpu or row.machine.cpu}, {row.machine.fingerprint[:4]}")
     return visible(row.case.label + (f" ({', '.join(parts)})" if parts else ""))
