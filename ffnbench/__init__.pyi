@@ -47,11 +47,13 @@ __all__ = [
     "check",
     "compare",
     "cost",
+    "estimate",
     "inspect",
     "load",
     "plot_activations",
     "selftest",
     "time_activations",
+    "train",
 ]
 
 def ab(
@@ -467,6 +469,57 @@ def cost(
             forward,train.
     """
 
+def estimate(
+    variants: Variants = "relu,gelu,swiglu",
+    *,
+    preset: str | os.PathLike[str] | None = None,
+    d_model: int | str | Sequence[int | str] | None = None,
+    d_ff: int | str | Sequence[int | str] | None = None,
+    bias: bool | None = None,
+    match: Match = "params",
+    multiple_of: int | str | None = None,
+    rule: str | None = None,
+    ratio: float | str | Sequence[float | str] | None = None,
+    ffn_dim_multiplier: float | str | None = None,
+    dropout: float | str | Sequence[float | str] = 0.0,
+    reference: str | None = None,
+    batch: int | str | Sequence[int | str] = 1,
+    seq_len: int | str | Sequence[int | str] | None = None,
+    dtype: Dtype | torch.dtype | Sequence[Dtype | torch.dtype] = "float32",
+    mode: Mode | Sequence[Mode] = "forward",
+    hardware: str | Sequence[str] = "h100",
+    tensor_parallel: int | str = 1,
+) -> Answer:
+    """Bound the time of variants on machines that are not here, by published peaks; nothing is measured.
+
+    >>> ffnbench.estimate(["relu", "swiglu"], hardware="h100,a100", dtype="bf16").frame()
+
+    Arguments:
+        variants: Comma separated [LABEL=]NAME[@KEY=VALUE]...; names: `ffnbench list variants`; your own:
+            pkg.mod:Class, file.py:Class, with @like=NAME held against that form.
+        preset: A model: a name of `ffnbench list presets`, a config.json, its folder, or ORG/NAME in the hub's
+            cache.
+        d_model: Width of the model; or several: 512,1024..4096. [default: the model's that is named, else 768]
+        d_ff: Final width per branch of the reference, or several: 2688..2752/8 goes by steps of 8. [default: 4 *
+            d_model, classic form]
+        bias: Biases in all linear layers. [default: where the named model has some]
+        match: Make params, flops or none equal to the reference's.
+        multiple_of: Round widths to this; 8 when matching, else the rule's own.
+        rule: Size gated forms by a published rule: `ffnbench list rules`.
+        ratio: Expansion, d_ff / d_model; or several: 2..4/0.5. [default: 4]
+        ffn_dim_multiplier: Llama's ffn_dim_multiplier, for rule llama.
+        dropout: Dropout on the hidden layer, in train mode; or several: 0..0.3/0.1.
+        reference: What ratios are relative to. [default: the first variant]
+        batch: Sequences in a call; or several: 1,8..64.
+        seq_len: Tokens in a sequence: 1,128,2k, or 1..4096, which doubles; 2k is 2,000, 2Ki is 2,048. [default:
+            512; 64 where d_model is above 2,048]
+        dtype: float32, bfloat16, float16, float64; or several: float32,bfloat16.
+        mode: forward (inference), train (training: forward and backward) or backward alone; or several:
+            forward,train.
+        hardware: Machines by name, or a .toml with some of your own: `ffnbench list hardware`.
+        tensor_parallel: Split d_ff over so many devices, whose outputs are added by a ring.
+    """
+
 def inspect(
     model: str | os.PathLike[str],
     *,
@@ -586,6 +639,72 @@ def time_activations(
         shard: Measure the second of eight parts of the groups: 2/8. `ffnbench report` joins the files of all.
         elements: With time: sizes: 4096,1Mi or 1Ki..1Mi. [default: 1048576]
         dtype: With time: float32,bfloat16. [default: float32]
+        quiet: No progress on stderr.
+        wait: Wait while another run of ffnbench measures on this machine.
+    """
+
+def train(
+    variants: Variants = "relu,gelu,swiglu",
+    *,
+    preset: str | os.PathLike[str] | None = None,
+    d_model: int | str | None = None,
+    d_ff: int | str | None = None,
+    bias: bool | None = None,
+    match: Match = "params",
+    multiple_of: int | str | None = None,
+    rule: str | None = None,
+    ratio: float | str | None = None,
+    ffn_dim_multiplier: float | str | None = None,
+    dropout: float | str = 0.0,
+    reference: str | None = None,
+    device: str | torch.device = "auto",
+    threads: int | str | None = None,
+    seed: int | str = 0,
+    timeout: float | str = 300.0,
+    layers: int | str = 3,
+    context: int | str = 128,
+    batch: int | str = 24,
+    dtype: Dtype | torch.dtype = "float32",
+    steps: int | str = 800,
+    seeds: int | str = 3,
+    lr: str | Sequence[str] = "2e-3",
+    text: str | None = None,
+    budget: float | str | None = None,
+    quiet: bool = False,
+    wait: bool = False,
+) -> Report:
+    """Train a small language model of bytes with each variant: held-out loss beside the time of a step and of a token.
+
+    >>> ffnbench.train(["relu", "swiglu"], steps=200).frame()[["variant", "loss", "difference", "verdict"]]
+
+    Arguments:
+        variants: Comma separated [LABEL=]NAME[@KEY=VALUE]...; names: `ffnbench list variants`; your own:
+            pkg.mod:Class, file.py:Class, with @like=NAME held against that form.
+        preset: A model: a name of `ffnbench list presets`, a config.json, its folder, or ORG/NAME in the hub's
+            cache.
+        d_model: Width of the model. [default: that of the model that is named, else 128]
+        d_ff: Final width per branch of the reference. [default: 4 * d_model, classic form]
+        bias: Biases in all linear layers. [default: where the named model has some]
+        match: Make params, flops or none equal to the reference's.
+        multiple_of: Round widths to this; 8 when matching, else the rule's own.
+        rule: Size gated forms by a published rule: `ffnbench list rules`.
+        ratio: Expansion, d_ff / d_model. [default: 4]
+        ffn_dim_multiplier: Llama's ffn_dim_multiplier, for rule llama.
+        dropout: Dropout on the hidden layer, in train mode.
+        reference: What ratios are relative to. [default: the first variant]
+        device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1.
+        threads: CPU threads. [default: the CPUs this process may use]
+        seed: Seed of inputs, weights and the order of rounds; of simulated machines.
+        timeout: Give up a case that takes longer for one step.
+        layers: Blocks of the model.
+        context: Bytes of a sequence.
+        batch: Sequences of a step.
+        dtype: float32, or bfloat16 for matrix products; weights stay float32.
+        steps: Steps of AdamW.
+        seeds: Runs of each variant; intervals are over them.
+        lr: Learning rate; of several each variant is judged at its best: 1e-3,2e-3,4e-3.
+        text: What is learnt: a file or a folder. [default: the source of Python's standard library]
+        budget: Train for so long at most, 90s or 30m; resume goes on.
         quiet: No progress on stderr.
         wait: Wait while another run of ffnbench measures on this machine.
     """

@@ -244,4 +244,4 @@ def test_a_name_that_is_mistyped_is_told_before_measuring(made: Path, on_fakes, 
     monkeypatch.chdir(made)
     launch = Revisions()
     code, _, err = on_fakes("bisect", f"{TARGET}U", "--good v1.0", *SMALL, launch=launch, prober=Mistyped)
-    assert (code, launch.measured, "did you mean 'SwiGLU'?" in err) == (3, [], True)
+    assert (code, launch.measured, "did you mean 'SwiGLU'?" in err) == (2, [], True)

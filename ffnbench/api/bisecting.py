@@ -87,10 +87,10 @@ def _search(found: Bisected, asked: SidesRequest, request: BisectRequest, sink: 
             near = f"{problem.hint} or " * problem.hint.startswith("did you mean")
             probed = _not_probed(problem, probe, request)
         if probed.skipped and commit is found.commits[-1] and belief.at_end() is None:
-            hint = (
-                "the same command again, when it is quiet" if probed.passing else f"{near}name an earlier one as --bad"
-            )
-            raise Unfinished(f"{request.bad} can't be measured: {probed.skipped}", hint)
+            told = f"{request.bad} can't be measured: {probed.skipped}"
+            if probed.passing:
+                raise Unfinished(told, "the same command again, when it is quiet")
+            raise FfnbenchError(told, f"{near}name an earlier one as --bad")
         found = found.with_(probed)
         sink.tell(f"probe {number} of at most {request.probes}: {probe_text(found, commit, probed)}")
         yield found

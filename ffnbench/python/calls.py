@@ -20,6 +20,7 @@ from ffnbench.request import (
     CheckRequest,
     CompareRequest,
     CostRequest,
+    EstimateRequest,
     FactsRequest,
     InspectRequest,
     PictureRequest,
@@ -62,6 +63,16 @@ def cost(request: CostRequest, sink: Following) -> Report:
     >>> ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()[["label", "d_ff", "params", "flops_forward"]]
     """
     return api.cost(CompareRequest(**vars(request)), sink)
+
+
+@asks(EstimateRequest)
+def estimate(request: EstimateRequest, sink: Following) -> Answer:
+    """Bound the time of variants on machines that are not here, by published peaks; nothing is measured.
+
+    >>> ffnbench.estimate(["relu", "swiglu"], hardware="h100,a100", dtype="bf16").frame()
+    """
+    api.estimate(request, sink)
+    return _answer(sink, "estimate")
 
 
 @asks(BlockRequest, hidden=("whole_model",), follows=True)
@@ -192,7 +203,7 @@ def _answer(sink: Following, name: str) -> Answer:
 PUBLIC = {
     function.__name__: function
     for function in (
-        compare, cost, block, activations, time_activations, plot_activations, check, ab, inspect, selftest, load,
-        build,
+        compare, cost, estimate, train, block, activations, time_activations, plot_activations, check, ab, inspect,
+        selftest, load, build,
     )
 }  # fmt: skip
