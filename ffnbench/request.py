@@ -330,7 +330,7 @@ class TrainRequest(Repeatable, Device, Variants, Request):
     dtype: str = flag("float32", "float32, or bfloat16 for matrix products; weights stay float32.", WORKLOAD, "NAME")
     steps: int = flag(800, "Steps of AdamW.", EFFORT, "INT")
     seeds: int = flag(3, "Runs of each variant; intervals are over them.", EFFORT, "INT")
-    lr: str = flag("2e-3", "Learning rate; of several each variant is judged at its best: 1e-3,2e-3,4e-3.", EFFORT,
+    lr: str = flag("3e-3", "Learning rate; of several each variant is judged at its best: 1e-3,3e-3,6e-3.", EFFORT,
                    "LIST", also=("--lr-sweep", "--learning-rate"))
     text: str | None = flag(
         None, "What is learnt: a file or a folder. [default: the source of Python's standard library]", WORKLOAD,

@@ -110,7 +110,7 @@ def test_a_step_is_that_of_a_loop_written_by_hand(text: str) -> None:
     model, losses = other.model, []
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0.1)
     for step in range(40):
-        rate = 2e-3 * ((step + 1) / 2 if step < 2 else 0.1 + 0.45 * (1 + math.cos(math.pi * (step - 2) / 38)))
+        rate = 3e-3 * ((step + 1) / 2 if step < 2 else 0.1 + 0.45 * (1 + math.cos(math.pi * (step - 2) / 38)))
         optimizer.param_groups[0]["lr"] = rate
         other.step = step
         batch = other._batch()
@@ -180,7 +180,7 @@ def test_parts_of_a_text_share_no_file(text: str, tmp_path: Path) -> None:
         ({"d_model": 100}, "--d-model 100 can't be cut into heads of 32", "--d-model 96"),
         ({"steps": 0}, "steps must be a positive integer", "--steps"),
         ({"seeds": 99}, "more than 20", "3 to 5"),
-        ({"lr": "fast"}, "no number", "2e-3"),
+        ({"lr": "fast"}, "no number", "3e-3"),
         ({"lr": "-1"}, "out of range", "--lr"),
         ({"dtype": "float16"}, "gradients scaled", "bfloat16"),
         ({"variants": "relu,swiglu@backend=compile"}, "workload of its own", "@backend"),
@@ -330,7 +330,7 @@ def test_the_journey_gives_a_row_a_variant_and_reads_back(text: str, on_machine,
 
 def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
     diverged = {"step": 3, "curve": [], "seconds": 0.1, "diverged": 3, "saved": ""}
-    trouble = {("train", f"swiglu@of=run@lr=0.002@seed={seed}"): diverged for seed in range(3)}
+    trouble = {("train", f"swiglu@of=run@lr=0.003@seed={seed}"): diverged for seed in range(3)}
     report, _ = trained(text, on_machine, tmp_path, trouble)
     assert report.rows()[1]["loss"] is None
     assert "diverged at step 3" in report.rows()[1]["failure"]
@@ -340,7 +340,7 @@ def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
 def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_process, tmp_path: Path) -> None:
     plan = planned(text)
     answers = {("train", case.label): learning_of(1.9) for case in plan.cases if case.training}
-    stop = {("train", "relu@of=run@lr=0.002@seed=1"): KeyboardInterrupt()}
+    stop = {("train", "relu@of=run@lr=0.003@seed=1"): KeyboardInterrupt()}
     asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
              "--text", text, "--device", "cpu", "-o", tmp_path / "run.json", "-q")  # fmt: skip
     on_machine(FakeLaunch(trouble=answers | stop))
@@ -352,7 +352,7 @@ def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_proc
     code, out, err = in_process(*asked, "--resume")
     assert code == 0, err
     done = [label for _, do, label in launch.log if do == "train"]
-    assert done == [f"{name}@of=run@lr=0.002@seed={seed}" for seed in (1, 2) for name in ("relu", "swiglu")]
+    assert done == [f"{name}@of=run@lr=0.003@seed={seed}" for seed in (1, 2) for name in ("relu", "swiglu")]
     assert not [label for _, do, label in launch.log if do == "sample"]
     assert len(json.loads((tmp_path / "run.json").read_text())["plan"]["cases"]) == 10
     code, _, err = in_process(*asked, "--resume", "--lr", "1e-3")

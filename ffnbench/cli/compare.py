@@ -41,7 +41,7 @@ def compare(request: CompareRequest, output: MeasuredOutput) -> int:
     "train",
     "ffnbench train relu gelu swiglu relu2 -o learnt.json -o learnt.html",
     "ffnbench train relu mine=mypkg.mlp:Mlp --steps 200 --text book.txt",
-    "ffnbench train relu swiglu --lr 1e-3,2e-3,4e-3 --budget 30m -o learnt.json",
+    "ffnbench train relu swiglu --lr 1e-3,3e-3,6e-3 --budget 30m -o learnt.json",
     docs="docs/training.md",
 )
 def train(request: TrainRequest, output: MeasuredOutput) -> int:

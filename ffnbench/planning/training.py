@@ -65,15 +65,15 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
 def rates_of(text: str) -> tuple[float, ...]:
     """The rates of a list, each once. Raises FfnbenchError for what is no rate."""
     rates = []
-    for part in cut("--lr ", text, "1e-3,2e-3,4e-3"):
+    for part in cut("--lr ", text, "1e-3,3e-3,6e-3"):
         try:
             rates.append(float(part))
         except ValueError:
             raise FfnbenchError(
-                f"--lr {part!r} is no number", "for example --lr 2e-3, or --lr 1e-3,2e-3,4e-3"
+                f"--lr {part!r} is no number", "for example --lr 3e-3, or --lr 1e-3,3e-3,6e-3"
             ) from None
         if not 0 < rates[-1] < 10:
-            raise FfnbenchError(f"--lr {part} is out of range", "a rate is above 0 and below 10: --lr 2e-3")
+            raise FfnbenchError(f"--lr {part} is out of range", "a rate is above 0 and below 10: --lr 3e-3")
     return tuple(dict.fromkeys(rates))
 
 
