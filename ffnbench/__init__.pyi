@@ -667,7 +667,7 @@ def train(
     dtype: Dtype | torch.dtype = "float32",
     steps: int | str = 800,
     seeds: int | str = 3,
-    lr: str | Sequence[str] = "2e-3",
+    lr: str | Sequence[str] = "3e-3",
     text: str | None = None,
     budget: float | str | None = None,
     quiet: bool = False,
@@ -702,7 +702,7 @@ def train(
         dtype: float32, or bfloat16 for matrix products; weights stay float32.
         steps: Steps of AdamW.
         seeds: Runs of each variant; intervals are over them.
-        lr: Learning rate; of several each variant is judged at its best: 1e-3,2e-3,4e-3.
+        lr: Learning rate; of several each variant is judged at its best: 1e-3,3e-3,6e-3.
         text: What is learnt: a file or a folder. [default: the source of Python's standard library]
         budget: Train for so long at most, 90s or 30m; resume goes on.
         quiet: No progress on stderr.
