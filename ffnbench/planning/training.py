@@ -16,7 +16,7 @@ from ffnbench.planning.effort import check_budget
 from ffnbench.planning.lists import cut
 from ffnbench.request import TrainRequest
 from ffnbench.training.decoder import DecoderSpec
-from ffnbench.training.text import LEAST_BATCHES, Parts, Text, Training, read_text, standard_library
+from ffnbench.training.text import LEAST_BATCHES, Parts, Text, Training, read_text
 from ffnbench.units import counted, percent
 
 D_MODEL = 128  # where nothing says how wide
@@ -38,7 +38,7 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
     found = plan_compare(as_compare(request, budget=None, **more), probe)
     _refuse_others(found)
     work = found.cases[0].workload
-    text, parts = read_text(request.text or standard_library(), LEAST_BATCHES * work.batch * (work.seq_len + 1))
+    text, parts = read_text(request.text or "", LEAST_BATCHES * work.batch * (work.seq_len + 1))
     shared = [replace(case, ffn=DecoderSpec(around=case.ffn, layers=request.layers)) for case in found.cases]  # type: ignore[arg-type]
     one_token = replace(work, batch=1, seq_len=1, mode=Mode.FORWARD.value)
     cases = [_at(case, ((OF, STEP),), found.reference) for case in shared]

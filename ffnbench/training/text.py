@@ -24,7 +24,9 @@ LEAST_BATCHES = 2  # of each part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """Which text it was. `printable` is the share of its bytes that are text; `sha256` is of all of them, in order."""
+    """Which text it was. `path` is as it was typed, empty for the standard library; `printable` is the share of its bytes
+    that are text; `sha256` is of all of them, in order.
+    """
 
     path: str
     files: int = field(metadata=least(1))
@@ -43,20 +45,16 @@ class Parts:
     held_out: bytes
 
 
-def standard_library() -> str:
-    """Where its source stands."""
-    return sysconfig.get_path("stdlib")
-
-
 def read_text(path: str, least_bytes: int) -> tuple[Text, Parts]:
-    """The parts of a file or a folder, of its .py files for the standard library, each with at least so many bytes.
+    """The parts of a file or a folder, each with at least so many bytes; of the .py files of the standard library where
+    none is named.
 
     Files are split by the hash of their names; a single file by its place: its last bytes are held out. Raises
     FfnbenchError where there is none, it can't be read, or is too short.
     """
-    root = Path(path).expanduser()
+    root = Path(path or sysconfig.get_path("stdlib")).expanduser()
     try:
-        names = [root] if root.is_file() else sorted(_files(root, library=path == standard_library()))
+        names = [root] if root.is_file() else sorted(_files(root, library=not path))
         if sum(name.stat().st_size for name in names) > MOST_BYTES:
             raise FfnbenchError(f"--text {path!r} holds more than 1 GiB", "name a part of it")
         contents = {name: name.read_bytes() for name in names}

@@ -27,7 +27,6 @@ from ffnbench.training.decoder import VOCABULARY, DecoderSpec
 from ffnbench.training.decoder_module import LanguageModel
 from ffnbench.training.text import LEAST_BATCHES, read_text
 
-BETAS, DECAY, CLIP = (0.9, 0.95), 0.1, 1.0  # of AdamW, and of the norm of a gradient
 WARM_UP, LAST = 0.05, 0.1  # of the steps, and of the rate
 POINTS = 40  # of a curve
 EVALUATED, AT_ONCE = 200_000, 4096  # bytes, at most; of a batch
@@ -62,7 +61,7 @@ class Trainee:
         seed_all(training.seed, spec.around)
         where = {"device": place_of(work.device), "dtype": torch.float64 if work.dtype == "float64" else torch.float32}
         self.model = LanguageModel(spec, partial(build, **where), **where).train()
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.0, betas=BETAS, weight_decay=DECAY)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.0)
         if self.checkpoint and self.checkpoint.is_file():
             self._load()
 
@@ -109,7 +108,6 @@ class Trainee:
         loss = self._loss(batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(self.model.parameters(), CLIP)
         self.optimizer.step()
         return loss.detach()
 

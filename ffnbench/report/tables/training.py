@@ -29,7 +29,7 @@ from ffnbench.report.tables.words import CERTAIN, INTERVALS, device_text, listed
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.training import CITED, SAME_NATS, Learns, Learnt, agreement, learnt, resolves, unbeaten
-from ffnbench.training.text import Training, standard_library
+from ffnbench.training.text import Training
 from ffnbench.units import IEC, TIME, counted, digits, quantity, scale
 
 MARK = "*"
@@ -158,7 +158,7 @@ def _header(report: Report) -> str:
     """What was trained, how long, on what."""
     training, [case, *_] = training_of(report), report.plan.shown
     work, text = case.workload, training.text
-    name = "Python's standard library" if text.path == standard_library() else text.path
+    name = text.path or "Python's standard library"
     seeds = {case.training.seed for case in report.plan.shown if case.training}
     shape = f"d_model {case.ffn.d_model}, {counted(getattr(case.ffn, 'layers', 1), 'layer')}, {work.dtype}"
     how = f"{training.steps:,} steps of {work.batch} x {work.seq_len} bytes of {name} ({quantity(text.bytes, IEC)})"
