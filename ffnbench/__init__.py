@@ -20,8 +20,8 @@ _HOMES = {
     "activation": ("activations.user_activation", "activation"),
 }
 _CALLS = (
-    "ab", "activations", "block", "build", "check", "compare", "cost", "estimate", "inspect", "load", "plot_activations",
-    "selftest", "time_activations", "train",
+    "ab", "activations", "block", "build", "check", "compare", "cost", "estimate", "inspect", "load",
+    "plot_activations", "selftest", "time_activations", "train",
 )  # fmt: skip
 __all__ = ["__version__", *_HOMES, *_CALLS]
 

@@ -24,8 +24,8 @@ LEAST_BATCHES = 2  # of each part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """Which text it was. `path` is as it was typed, empty for the standard library; `printable` is the share of its bytes
-    that are text; `sha256` is of all of them, in order.
+    """Which text it was. `path` is as it was typed, empty for the standard library; `printable` is the share of its
+    bytes that are text; `sha256` is of all of them, in order.
     """
 
     path: str
