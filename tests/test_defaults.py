@@ -125,6 +125,7 @@ def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa
         "across_machines", "absolute", "base_rev", "head_rev", "good", "bad", "probes", "fail_above", "allow_mismatch",
         "repeats", "metric", "format", "verbose", "x", "y", "facet", "sort", "columns", "quiet", "wait", "on_unclear",
         "time", "cache", "matmul_precision", "reduced_reductions", "timer", "ceilings", "hardware", "tensor_parallel",
+        "steps", "seeds", "layers", "context", "lr", "text",
     }  # fmt: skip
     assert {name for one in FILES for name in described(one).named} == may | NEVER
     for name in NEVER:

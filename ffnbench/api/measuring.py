@@ -6,12 +6,11 @@ import os
 import time
 from contextlib import closing, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK, Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep, refuse_short
-from ffnbench.api.training import Lessons
 from ffnbench.errors import FfnbenchError, termination_as_interruption
 from ffnbench.plan import OWN, Note, NoteKind, Plan
 from ffnbench.planning.effort import pause_of
@@ -26,6 +25,9 @@ from ffnbench.run.worker_pool import Launch, WorkerPool
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import Answered
 from ffnbench.stats.verdict import with_figures, with_suspects
+
+if TYPE_CHECKING:
+    from ffnbench.api.training import Lessons
 
 
 def measure(prepared: Prepared, sink: NullSink = NULL_SINK, launch: Launch | None = None) -> ShownReport:
@@ -108,7 +110,7 @@ def measured_once(
     """
     plan, launch_ = prepared.plan, launch or world.MACHINE.launch
     pool = WorkerPool(plan, launch_)  # cells share its processes, where these know nothing of labels
-    lessons = Lessons(prepared.plan)
+    lessons = _lessons(prepared.plan)
 
     def visit(plan: Plan, sink: NullSink, on_found: Finder) -> ShownReport:
         costs = prepared.costs_of(plan)
@@ -118,7 +120,7 @@ def measured_once(
             on_found(found)
             keep(found)
 
-        if plan.cases[0].training:
+        if lessons and plan.cases[0].training:
             return replace(new_report(plan, costs), **raw_of(lessons(plan, pool, sink, told)))
         with sink.progress() as listener:
             done = run(
@@ -144,3 +146,12 @@ def measured_once(
             found = visit(plan, sink, lambda _: None)
     seen = (Note(text=beside, kind=NoteKind.SEEN),) if beside else ()
     return with_figures(replace(found, warnings=(*seen, *found.warnings)))
+
+
+def _lessons(plan: Plan) -> Lessons | None:
+    """What trains the runs of a plan, where it has some."""
+    if not any(case.training for case in plan.cases):
+        return None
+    from ffnbench.api.training import Lessons
+
+    return Lessons(plan)

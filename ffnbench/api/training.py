@@ -36,14 +36,12 @@ class Lessons:
         """Train the one case of a cell; it goes on from its checkpoint, if there is one."""
         name = hashlib.sha256(jsonable.text_of(jsonable.encode(plan.cases[0])).encode()).hexdigest()[:16]
         kept = sink.checkpoints and sink.checkpoints / f"{name}.pt"
-        started = time.monotonic()
 
         with sink.progress() as listener:
 
             def tell(event: Progress) -> None:
                 """A run is as long as this one: then the time left is that of all."""
-                whole_s = (time.monotonic() - started) / max(event.done, 1e-9)
-                left_s = (event.eta_s or 0.0) + sink.left * whole_s
+                left_s = (event.eta_s or 0.0) * (1 + sink.left / max(1e-9, 1 - event.done))
                 if not self.told:
                     self.told = True
                     sink.tell(f"{counted(sink.left + 1, 'run')} will take about {duration(left_s)}")

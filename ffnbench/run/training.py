@@ -82,7 +82,7 @@ def _steps(
     """All steps; why they ended early, where the time was over."""
     training = case.training
     assert training is not None
-    timeout_s, points, begun, first = found.plan.protocol.timeout_s, 0, now(), 0
+    timeout_s, points = found.plan.protocol.timeout_s, 0
     while now() < until:
         answer = worker.ask({"do": "train", "label": case.label, "seconds": CHUNK_S, **how}, timeout_s)
         if "failure" in answer:
@@ -104,8 +104,7 @@ def _steps(
                     found.add(_sample(case, metric, 0, answer[name], training.steps))
             return ""
         step = answer["step"]
-        first = first or step
-        left = (now() - begun) / max(1, step) * (training.steps - step)
+        left = answer["seconds"] / max(1, step) * (training.steps - step)
         timeout_s = max(timeout_s, STEPS_BETWEEN * answer["seconds"] / max(1, step))
         loss = f", loss {answer['curve'][-1][1]:.3f}" if answer["curve"] else ""
         name = f"{found.plan.name_of(case.label)}, seed {training.seed}"
