@@ -87,7 +87,9 @@ def _refuse_others(plan: Plan) -> None:
     """Raise FfnbenchError for what can't be trained, and for variants that are fed differently."""
     first = plan.cases[0].workload
     if plan.is_sweep:
-        raise FfnbenchError("a key has several values, and here each variant is typed out", "for example swiglu a=swiglu@d_ff=512")
+        raise FfnbenchError(
+            "a key has several values, and here each variant is typed out", "for example swiglu a=swiglu@d_ff=512"
+        )
     if first.dtype == "float16":
         raise FfnbenchError("float16 needs its gradients scaled to be trained with", "use --dtype bfloat16")
     for case in plan.cases:

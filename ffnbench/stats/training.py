@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import combinations
 from statistics import correlation, fmean
+from typing import TypeVar
 
 from ffnbench.metrics import CHOOSING, CURVE, LOSS, SPENT
 from ffnbench.plan import Case, Plan
@@ -33,6 +34,8 @@ CITED = {  # held-out loss of T5-base by FFN at equal parameters; the two name S
     },
 }  # fmt: skip
 LEAST_CITED = 4  # forms, of which a rank correlation says anything
+
+K = TypeVar("K")
 
 
 class Learns(Enum):
@@ -87,13 +90,10 @@ def runs_of(plan: Plan) -> dict[str, list[Case]]:
     return dict(found)
 
 
-def verdicts(differences: Mapping[str, Mean]) -> dict[str, Learns]:
+def verdicts(differences: Mapping[K, Mean]) -> dict[K, Learns]:
     """Of each difference of losses, Holm's correction over all."""
-    return {name: _decided(mean, name in _differ(differences)) for name, mean in differences.items()}
-
-
-def _differ(means: Mapping[str, Mean]) -> set[str]:
-    return holm({name: mean.p_value() for name, mean in means.items()}, 1 - CONFIDENCE)
+    differ = holm({name: mean.p_value() for name, mean in differences.items()}, 1 - CONFIDENCE)
+    return {name: _decided(mean, name in differ) for name, mean in differences.items()}
 
 
 def _decided(mean: Mean, differs: bool) -> Learns:
@@ -112,8 +112,8 @@ def _paired(losses: Mapping[int, float], others: Mapping[int, float]) -> Mean | 
     return _mean(losses[seed] - others[seed] for seed in losses.keys() & others.keys())
 
 
-def _mean(values: object) -> Mean | None:
-    found = [Value(value, number) for number, value in enumerate(values)]  # type: ignore[var-annotated,arg-type]
+def _mean(values: Iterable[float]) -> Mean | None:
+    found = [Value(value, number) for number, value in enumerate(values)]
     return mean_of(found) if found else None
 
 
@@ -173,21 +173,29 @@ def unbeaten(report: Report, found: Mapping[str, Learnt], of: str) -> set[str]:
     labels = {plan.name_of(case.label): case.label for case in plan.shown if dict(case.point).get("of") == of}
     times = pairs_of(restricted(report, replace(plan, cases=tuple(plan.case(label) for label in labels.values()),
                                                 reference=next(iter(labels.values())))))  # fmt: skip
-    both = [(one, other) for one, other in combinations(found, 2) if found[one].losses and found[other].losses]
-    means = {f"{one} {other}": _paired(found[one].losses, found[other].losses) for one, other in both}
-    told = verdicts({key: mean for key, mean in means.items() if mean})
-    turned = {Learns.BETTER: Learns.WORSE, Learns.WORSE: Learns.BETTER}
+    losses = pairs_of_losses(found)
 
     def beats(one: str, other: str) -> bool:
-        pair = times.get((labels[one], labels[other]))
-        direct = told.get(f"{one} {other}")
-        loss = direct or turned.get(back := told.get(f"{other} {one}", Learns.UNCLEAR), back)
-        good = pair is not None and pair.verdict in (Verdict.FASTER, Verdict.SAME)
-        better = pair is not None and pair.verdict is Verdict.FASTER
-        return good and loss in (Learns.BETTER, Learns.SAME) and (better or loss is Learns.BETTER)
+        time, loss = times.get((labels[one], labels[other])), losses.get((one, other), Learns.UNCLEAR)
+        if time is None or time.verdict not in (Verdict.FASTER, Verdict.SAME):
+            return False
+        return loss is Learns.BETTER or (loss is Learns.SAME and time.verdict is Verdict.FASTER)
 
     known = [name for name, one in found.items() if one.losses and name in labels]
     return {name for name in known if not any(beats(other, name) for other in known if other != name)}
+
+
+def pairs_of_losses(found: Mapping[str, Learnt]) -> dict[tuple[str, str], Learns]:
+    """How the first of any two variants learns beside the other, in both orders. Those without the reference are one
+    family for Holm.
+    """
+    reference = next(name for name, one in found.items() if one.verdict is Learns.REFERENCE)
+    told = {(name, reference): one.verdict for name, one in found.items() if one.loss and name != reference}
+    others = combinations([name for name in found if name != reference], 2)
+    means = {(one, other): _paired(found[one].losses, found[other].losses) for one, other in others}
+    told |= verdicts({pair: mean for pair, mean in means.items() if mean})
+    turned = {Learns.BETTER: Learns.WORSE, Learns.WORSE: Learns.BETTER}
+    return told | {(other, one): turned.get(verdict, verdict) for (one, other), verdict in told.items()}
 
 
 def agreement(found: Mapping[str, Learnt]) -> dict[str, tuple[float, int]]:

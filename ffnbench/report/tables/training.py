@@ -28,7 +28,17 @@ from ffnbench.report.tables.table import (
 from ffnbench.report.tables.words import CERTAIN, INTERVALS, device_text, listed
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.interval import CONFIDENCE, Mean
-from ffnbench.stats.training import CITED, SAME_NATS, Learns, Learnt, agreement, learnt, resolves, unbeaten
+from ffnbench.stats.training import (
+    CITED,
+    SAME_NATS,
+    Learns,
+    Learnt,
+    agreement,
+    learnt,
+    pairs_of_losses,
+    resolves,
+    unbeaten,
+)
 from ffnbench.training.text import Training
 from ffnbench.units import IEC, TIME, counted, digits, quantity, scale
 
@@ -78,8 +88,8 @@ def training_records(report: Report) -> list[Record]:
 
 def _ends(name: str, found: Mean | Estimate | None) -> Record:
     """A value and its interval, under three names."""
-    stem, _, unit = name.rpartition("_s") if name.endswith("_s") else (name, "", "")
-    names = (name, *(f"{stem}_{end}{'_s' if stem != name else unit}" for end in ("low", "high")))
+    unit = "_s" * name.endswith("_s")
+    names = (name, *(f"{name.removesuffix(unit)}_{end}{unit}" for end in ("low", "high")))
     if isinstance(found, Mean):
         interval = found.interval(CONFIDENCE)
         values: tuple[Any, ...] = (found.mean, *(interval or (None, None)))
@@ -179,6 +189,9 @@ def _summary(report: Report, found: dict[str, Learnt]) -> list[str]:
         for verdict, word in WORDS.items() if by[verdict]
     ]  # fmt: skip
     told += [f"can't tell for {listed(by[Learns.UNCLEAR])}"] * bool(by[Learns.UNCLEAR] and seeds > 1)
+    pairs, known = pairs_of_losses(found), [name for name, one in found.items() if one.loss]
+    first = [name for name in known if all(pairs[name, other] is not Learns.WORSE for other in known if other != name)]
+    told += [f"none learns better than {listed(first)}"] * (len(known) > 2 and 0 < len(first) < len(known))
     best = unbeaten(report, found, STEP)
     told += [f"no other beats {listed(best)} on both loss and time of a step"] * (0 < len(best) < len(found))
     lines.append("; ".join(told))
