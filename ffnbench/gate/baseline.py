@@ -11,9 +11,9 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.gate.decision import EXACT, IDENTITY, SECONDS, Policy, exact_value, parse_tolerances
 from ffnbench.gate.looks import FINEST_PART, foretell, unresolved
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import METHOD, Plan, Value, value_of
+from ffnbench.plan import METHOD, Kind, Plan, Value, value_of
 from ffnbench.planning.effort import check_budget
-from ffnbench.request import BlockRequest, CheckRequest, CompareRequest, SidesRequest, TimingRequest, command_line
+from ffnbench.request import BlockRequest, CheckRequest, CompareRequest, SidesRequest, TimingRequest, TrainRequest, command_line
 from ffnbench.result import Environment, FailureKind, Report
 from ffnbench.stats.rounds import table_of
 from ffnbench.units import counted, percent, read_share
@@ -25,6 +25,9 @@ BETTER = {"workers": 2 * FEWEST_WORKERS, "rounds": None, "quick": False, "precis
 def policy_for(before: Report, request: CheckRequest) -> Policy:
     """The policy of a check; raises FfnbenchError for what is no usable baseline, or no usable policy for it."""
     refuse_several_machines(request.baseline, before)
+    if before.plan.kind == Kind.TRAIN.value:
+        told = f"{request.baseline!r} says what is learnt, and a check is of time and counts"
+        raise FfnbenchError(told, "`ffnbench compare relu swiglu -o baseline.json` makes a baseline")
     for number, run in enumerate(before.runs, start=1):
         told = f"run {number} of {request.baseline!r}, of {run.created}," if before.repeats else repr(request.baseline)
         without = 'take it out of "repeats"' if number > 1 else ""
@@ -147,6 +150,8 @@ def command_of(run: Report, **other: object) -> str:
             return command_line("compare" if run.environment else "cost", asked, always=("variants",))
         case BlockRequest() as asked:
             return command_line("block", asked, always=("variants",))
+        case TrainRequest() as asked:
+            return command_line("train", asked, always=("variants",))
         case TimingRequest() as asked:
             return command_line("activations --time", asked)
         case SidesRequest() as asked:
