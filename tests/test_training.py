@@ -21,6 +21,8 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.training import plan_train
 from ffnbench.report.files.store import load
+from ffnbench.report.tables.text import plain
+from ffnbench.report.tables.training import training_table
 from ffnbench.request import TrainRequest
 from ffnbench.result import Sample, Verdict
 from ffnbench.stats import training as learning
@@ -149,6 +151,25 @@ def test_a_full_disk_loses_no_run(text: str, tmp_path: Path) -> None:
     assert "loss" in trainee.go(1e9)
 
 
+def test_a_checkpoint_that_is_cut_off_begins_anew(text: str, tmp_path: Path) -> None:
+    case, kept = runs(text)[0], tmp_path / "run.pt"
+    Trainee(case, kept).go(1e-9)
+    kept.write_bytes(kept.read_bytes()[:-1000])
+    trainee = Trainee(case, kept)
+    assert trainee.step == 0
+    assert trainee.go(1e9)["loss"] == Trainee(case, None).go(1e9)["loss"]
+
+
+def test_a_loss_that_is_not_finite_at_the_end_has_diverged(text: str) -> None:
+    trainee = Trainee(runs(text)[0], None)
+    while trainee.step < 6:
+        trainee.go(0)
+    trainee.model.head.weight.data.fill_(math.nan)
+    told = trainee.go(0)
+    assert told["diverged"] == 6
+    assert "loss" not in told
+
+
 def test_a_rate_that_is_too_high_diverges_at_a_step(text: str) -> None:
     told = Trainee(runs(text, lr="9", steps=60)[0], None).go(1e9)
     assert 1 < told["diverged"] <= told["step"] <= 60
@@ -168,6 +189,11 @@ def test_parts_of_a_text_share_no_file(text: str, tmp_path: Path) -> None:
     one.write_bytes(bytes(range(256)) * 40)
     told, parts = read_text(str(one), 1)
     assert parts.train + parts.choosing + parts.held_out == one.read_bytes()
+    for number in range(3):
+        (tmp_path / "few").mkdir(exist_ok=True)
+        (tmp_path / "few" / f"{number}.txt").write_text("a few books " * 500)
+    _, few = read_text(str(tmp_path / "few"), 1)
+    assert all((few.train, few.choosing, few.held_out))
     assert told.printable == pytest.approx((95 + 3 + 128) / 256)
 
 
@@ -294,7 +320,7 @@ def test_order_of_losses_is_held_against_published_ones(text: str) -> None:
 
 def learning_of(loss: float) -> dict:
     curve = [[3, loss + 1, 0.1], [3, loss, 0.2]]
-    return {"step": 6, "curve": curve, "seconds": 0.2, "diverged": None, "saved": "", "loss": loss}
+    return {"step": 6, "curve": curve, "seconds": 0.2, "diverged": None, "saved": "", "loss": loss, "choosing": loss}
 
 
 def trained(text: str, on_machine, tmp_path: Path, trouble: dict | None = None, **asked):
@@ -327,13 +353,57 @@ def test_the_journey_gives_a_row_a_variant_and_reads_back(text: str, on_machine,
         assert report.save(tmp_path / f"run.{suffix}").stat().st_size
 
 
+def test_experts_are_trained_beside_a_dense_form(text: str, on_machine, tmp_path: Path) -> None:
+    plan = planned(text, variants="relu,swiglu@moe=4x2")
+    assert len({case.workload for case in plan.cases if case.training}) == 1
+
+
+def test_each_rate_is_chosen_where_runs_are_jobs_of_one_case(text: str) -> None:
+    told = Trainee(runs(text, lr="1e-3,3e-3")[0], None).go(1e9)
+    assert told["choosing"] != told["loss"]
+
+
+def test_what_shares_no_seed_is_shown(text: str) -> None:
+    losses = {("relu", 0): 2.0, ("gelu", 1): 2.0, ("swiglu", 0): 1.9, ("swiglu", 1): 1.9}
+    assert "gelu" in plain(training_table(report_of(text, losses, variants="relu,gelu,swiglu")), 80)
+
+
+def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
+    text, on_machine, in_process, tmp_path
+) -> None:
+    plan = planned(text)
+    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if case.training}
+    journal = tmp_path / "run.json.journal"
+    kept = []
+
+    def killed(worker):
+        kept.append(journal.read_bytes())
+        return learning_of(1.9)
+
+    on_machine(FakeLaunch(trouble=answers | {("train", "relu@of=run@lr=0.003@seed=1"): killed}))
+    asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
+             "--text", text, "--device=cpu", "-o", tmp_path / "run.json", "-q", "--columns", "loss,params")  # fmt: skip
+    code, out, err = in_process(*asked)
+    assert code == 0, err
+    assert "1.900" in out
+    for cut in (kept[0], kept[0][: kept[0].index(b"@of=run@lr=0.003@seed=0", len(kept[0]) // 3)]):
+        journal.write_bytes(cut)
+        code, out, err = in_process("report", journal)
+        assert code == 0, err
+        assert "relu" in out
+    for words in (("check", tmp_path / "run.json"), ("plot", tmp_path / "run.json", "-o", tmp_path / "p.png")):
+        code, _, err = in_process(*words)
+        assert code == 2
+        assert "says what is learnt" in err
+
+
 def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
     diverged = {"step": 3, "curve": [], "seconds": 0.1, "diverged": 3, "saved": ""}
     trouble = {("train", f"swiglu@of=run@lr=0.003@seed={seed}"): diverged for seed in range(3)}
     report, _ = trained(text, on_machine, tmp_path, trouble)
     assert report.rows()[1]["loss"] is None
     assert "diverged at step 3" in report.rows()[1]["failure"]
-    assert "swiglu: diverged at step 3: try a smaller --lr" in " ".join(str(report).split())
+    assert "swiglu: diverged at step 3 (seed 0, rate 0.003): try a smaller --lr" in " ".join(str(report).split())
 
 
 def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_process, tmp_path: Path) -> None:

@@ -368,9 +368,10 @@ class SweepOfJobs(Sweep):
 
 
 def _succeeded(job: Any) -> bool:
-    """Whether a result stands there that is no error."""
+    """Whether a result stands there that is no error, and no run that was stopped by its budget."""
     try:
-        return bool(job.paths.result_pickle.exists() and job.exception() is None)
+        done = job.paths.result_pickle.exists() and job.exception() is None
+        return bool(done and not _report(job.result()).stopped)
     except Exception:  # half a file, or one of another Python
         return False
 

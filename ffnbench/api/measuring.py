@@ -110,7 +110,7 @@ def measured_once(
     """
     plan, launch_ = prepared.plan, launch or world.MACHINE.launch
     pool = WorkerPool(plan, launch_)  # cells share its processes, where these know nothing of labels
-    lessons = _lessons(prepared.plan)
+    lessons = _lessons(prepared.plan, sink)
 
     def visit(plan: Plan, sink: NullSink, on_found: Finder) -> ShownReport:
         costs = prepared.costs_of(plan)
@@ -148,10 +148,13 @@ def measured_once(
     return with_figures(replace(found, warnings=(*seen, *found.warnings)))
 
 
-def _lessons(plan: Plan) -> Lessons | None:
-    """What trains the runs of a plan, where it has some."""
+def _lessons(plan: Plan, sink: NullSink) -> Lessons | None:
+    """What trains the runs of a plan, where it has some. What there is to know of its text and seeds is told before."""
     if not any(case.training for case in plan.cases):
         return None
+    for note in plan.notes:
+        if not note.label:
+            sink.tell(f"note: {note.text}")
     from ffnbench.api.training import Lessons
 
     return Lessons(plan)

@@ -79,7 +79,7 @@ def prepare(request: AnyRequest, sink: NullSink = NULL_SINK, *, counts: bool = F
         if isinstance(request, Sharded) and request.shard is not None:
             plan = shard(plan, *shard_of(request.shard, len(plan.groups)))
         sink.known(plan)
-        return priced(with_defaults(plan, sink), prober, lenient=isinstance(request, CompareRequest))
+        return priced(with_defaults(plan, sink), prober, lenient=isinstance(request, CompareRequest | TrainRequest))
 
 
 def _plan(request: AnyRequest, probe: Probe) -> Plan:

@@ -14,6 +14,7 @@ from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.gate.baseline import made_anew
 from ffnbench.gate.side_by_side import apart, common_rows
 from ffnbench.gate.timeline import Timeline, timeline_of
+from ffnbench.plan import Kind
 from ffnbench.report.files.store import load as load_report
 from ffnbench.report.formats import PICTURES
 from ffnbench.report.output import NullSink, OutputSink
@@ -42,11 +43,20 @@ def report(path: str, sink: NullSink = NULL_SINK) -> tuple[ShownReport, str]:
 
 def plot(path: str, sink: OutputSink, **asked: str) -> None:
     """Any column of a saved run over any axis or column, into files; raises FfnbenchError for a name that is none."""
-    figure = plot_of(recompute(load(path)), **asked)
+    report = load(path)
+    _refuse_learnt(path, report)
+    figure = plot_of(recompute(report), **asked)
     from ffnbench.report.pictures.canvas import render
 
     for written in sink.write({suffix: partial(render, figure, suffix, texts=True) for suffix in PICTURES}):
         sink.tell(f"wrote {written}")
+
+
+def _refuse_learnt(path: str, report: Report) -> None:
+    """Raise FfnbenchError for a run of `train`, which has a table and a picture of its own alone."""
+    if report.plan.kind == Kind.TRAIN.value:
+        hint = f"ffnbench report {shlex.quote(path)} -o learnt.png"
+        raise FfnbenchError(f"{path!r} says what is learnt, and here times are shown", hint)
 
 
 def reports(paths: Sequence[str], sink: NullSink = NULL_SINK) -> list[ShownReport]:
@@ -56,6 +66,8 @@ def reports(paths: Sequence[str], sink: NullSink = NULL_SINK) -> list[ShownRepor
     from ffnbench.report.tables.side_by_side import side_by_side_view
 
     found = [recompute(load(path)) for path in paths]
+    for path, one in zip(paths, found, strict=True):
+        _refuse_learnt(path, one)
     if all(getattr(one.plan.request, "shard", None) for one in found):
         whole = recompute(of_shards(found))
         sink.show(lambda: report_view(whole).ending(0))

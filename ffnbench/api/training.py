@@ -47,6 +47,4 @@ class Lessons:
                     sink.tell(f"{counted(sink.left + 1, 'run')} will take about {duration(left_s)}")
                 listener(Progress(done=event.done, text=event.text, eta_s=left_s))
 
-            return train(plan, pool, on_progress=tell, on_found=on_found, checkpoint=kept or None,
-                         choosing=len({case.training.rate for case in self.plan.cases if case.training}) > 1,
-                         until=self.until)  # fmt: skip
+            return train(plan, pool, on_progress=tell, on_found=on_found, checkpoint=kept or None, until=self.until)

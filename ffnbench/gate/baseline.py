@@ -13,7 +13,15 @@ from ffnbench.gate.looks import FINEST_PART, foretell, unresolved
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, Kind, Plan, Value, value_of
 from ffnbench.planning.effort import check_budget
-from ffnbench.request import BlockRequest, CheckRequest, CompareRequest, SidesRequest, TimingRequest, TrainRequest, command_line
+from ffnbench.request import (
+    BlockRequest,
+    CheckRequest,
+    CompareRequest,
+    SidesRequest,
+    TimingRequest,
+    TrainRequest,
+    command_line,
+)
 from ffnbench.result import Environment, FailureKind, Report
 from ffnbench.stats.rounds import table_of
 from ffnbench.units import counted, percent, read_share

@@ -30,15 +30,17 @@ from ffnbench.planning.workload import labels_of, lacks, parse_backends, refuse_
 from ffnbench.request import CompareRequest, Request, VariantList, spelling
 
 
-def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
-    """Parse, check and size everything; raises FfnbenchError with a hint for whatever is wrong."""
+def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: int = 768) -> Plan:
+    """Parse, check and size everything; raises FfnbenchError with a hint for whatever is wrong. `d_model` is the width
+    where nothing says it.
+    """
     probe = probe or NoProbe()
     chosen = {} if request.preset is None else dict.fromkeys(STANDS_FOR_IT, model_of(request.preset))
     listed = listed_variants(with_model(request.variants, chosen), chosen)
     rows_at = _Rows(listed, parse_backends(request.backend), probe)
     rows = rows_at({name: texts[0] for name, texts in listed.axes.items()})
     variants = [row.variant for row in rows]
-    widths = shared_widths(request, chosen, variants)
+    widths = shared_widths(request, chosen, variants, d_model)
     asked = replace(
         request,
         d_model=widths,
@@ -256,7 +258,6 @@ def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...
     return (*names, "routing") if experts and "routing" not in names else names
 
 
-DEFAULT_D_MODEL = 768
 WIDE = 2048  # above it a call of 512 tokens takes a second of a few cores, and a first run minutes
 TOKENS, TOKENS_OF_WIDE = 512, 64  # of a sequence, where none is given
 STANDS_FOR_IT = ("preset", "config", "model")  # what the model that is named is called among the variants
@@ -283,7 +284,7 @@ def with_model(variants: str, chosen: Chosen) -> str:
     return f"{first},{variants}"
 
 
-def shared_widths(request: CompareRequest, chosen: Chosen, variants: list[Variant]) -> tuple[int, ...]:
+def shared_widths(request: CompareRequest, chosen: Chosen, variants: list[Variant], default: int) -> tuple[int, ...]:
     """d_model of the comparison, or of each group: the flag's, the models', or the default; raises FfnbenchError where
     they differ, and for several beside what has one width.
     """
@@ -294,7 +295,7 @@ def shared_widths(request: CompareRequest, chosen: Chosen, variants: list[Varian
         shown = ", ".join(f"{name} {width:,}" for name, width in named.items())
         raise FfnbenchError(f"these models have different d_model: {shown}", "compare models of one width")
     if request.d_model is None:
-        return widths or (DEFAULT_D_MODEL,)
+        return widths or (default,)
     given = tuple(int(width) for width in several("d_model", request.d_model, READ["d_model"]))
     typed = request.d_model if isinstance(request.d_model, str) else ",".join(map(str, given))
     if widths and given != widths:

@@ -33,9 +33,10 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
         raise FfnbenchError(f"--seeds {request.seeds} are more than {MOST_SEEDS}", "3 to 5 tell what a probe can tell")
     if request.budget is not None:
         check_budget(request.budget)
-    width = request.d_model or (None if request.preset else D_MODEL)
-    more = {"d_model": width, "seq_len": counts["context"], "mode": Mode.TRAIN.value, "metrics": "latency"}
-    found = plan_compare(as_compare(request, budget=None, **more), probe)
+    more = {"seq_len": counts["context"], "mode": Mode.TRAIN.value, "metrics": "latency"}
+    found = plan_compare(as_compare(request, budget=None, **more), probe, d_model=D_MODEL)
+    alike = (replace(case, workload=replace(case.workload, routing=None)) for case in found.cases)  # as they are learnt
+    found = replace(found, cases=tuple(alike), metrics=("latency",))
     _refuse_others(found)
     work = found.cases[0].workload
     text, parts = read_text(request.text or "", LEAST_BATCHES * work.batch * (work.seq_len + 1))

@@ -141,6 +141,7 @@ class OutputSink(NullSink):
             self._outputs.close()
             raise no_page()
         self._journal: Journal | None = None
+        self._begun = False
         self._lost = True  # what was measured, as long as it stands in no file
         self.code = 0
 
@@ -211,14 +212,17 @@ class OutputSink(NullSink):
 
     def journal(self, start: Report) -> Finder:
         """A run begins: gives what keeps its samples beside the first output as they come, if there is one."""
-        if self._how:
+        if self._how and not self._begun:
             refuse_unknown_columns(start, self._how)
+        self._begun = True
         if self._journal is None:
-            if self.checkpoints and not self.resumes:
-                shutil.rmtree(self.checkpoints, ignore_errors=True)
             if (beside := self._outputs.first) is None or self.place:  # jobs keep what they have found
                 return lambda _: None
             self._journal = Journal(beside, lambda text: say(f"note: {text}"), over=self.resumes)
+            if self._journal.path is None:  # another run's stands there, and its checkpoints
+                self.checkpoints = None
+            elif self.checkpoints and not self.resumes:
+                shutil.rmtree(self.checkpoints, ignore_errors=True)
         self._journal.add(start)
         return self._journal.add
 

@@ -31,12 +31,11 @@ def train(
     on_progress: Callable[[Progress], None],
     on_found: Finder,
     checkpoint: Path | None,
-    choosing: bool = False,
     until: float = math.inf,
     now: Callable[[], float] = time.monotonic,
 ) -> Run:
     """Train the one case of a plan. What it does not finish before `until` stands in the checkpoint; a case that
-    diverges, fails or whose process is lost is a row of the result. `choosing`: its rate is one of several.
+    diverges, fails or whose process is lost is a row of the result.
     """
     [case], found, start = plan.cases, Found(plan, on_found), now()
     environment, worker, interrupted, stopped = None, None, False, ""
@@ -45,8 +44,7 @@ def train(
             facts = pool.greeting()
             _, worker = pool.next(1)
             environment, case = _begin(worker, facts, found, plan)
-            how = {"checkpoint": str(checkpoint or ""), "choosing": choosing}
-            stopped = _steps(worker, case, found, on_progress, how, until, now)
+            stopped = _steps(worker, case, found, on_progress, str(checkpoint or ""), until, now)
     except KeyboardInterrupt:
         interrupted = True
     except WorkerLost as lost:
@@ -54,7 +52,10 @@ def train(
     finally:
         if worker is not None:
             worker.close()
-    if checkpoint and not (interrupted or stopped):
+    ended = any(one.metric == LOSS for one in found.samples) or any(
+        one.kind is FailureKind.DIVERGED for one in found.failures
+    )
+    if checkpoint and ended:
         checkpoint.unlink(missing_ok=True)
         with suppress(OSError):  # those of others are there, or nothing
             checkpoint.parent.rmdir()
@@ -76,7 +77,7 @@ def _begin(worker: Worker, facts: dict[str, Any], found: Found, plan: Plan) -> t
 
 
 def _steps(
-    worker: Worker, case: Case, found: Found, tell: Callable[[Progress], None], how: dict[str, Any], until: float,
+    worker: Worker, case: Case, found: Found, tell: Callable[[Progress], None], checkpoint: str, until: float,
     now: Callable[[], float],
 ) -> str:  # fmt: skip
     """All steps; why they ended early, where the time was over."""
@@ -84,7 +85,8 @@ def _steps(
     assert training is not None
     timeout_s, points = found.plan.protocol.timeout_s, 0
     while now() < until:
-        answer = worker.ask({"do": "train", "label": case.label, "seconds": CHUNK_S, **how}, timeout_s)
+        asked = {"do": "train", "label": case.label, "seconds": CHUNK_S, "checkpoint": checkpoint}
+        answer = worker.ask(asked, timeout_s)
         if "failure" in answer:
             found.fail(case.label, answer["failure"], answer["message"])
             return ""
@@ -95,13 +97,13 @@ def _steps(
         if answer["saved"]:
             found.note("", answer["saved"])
         if answer["diverged"] is not None:
-            told = f"diverged at step {answer['diverged']}: try a smaller --lr"
+            which = f"seed {training.seed}, rate {training.rate:g}"
+            told = f"diverged at step {answer['diverged']} ({which}): try a smaller --lr"
             found.fail(case.label, FailureKind.DIVERGED.value, told)
             return ""
         if "loss" in answer:
             for metric, name in ((LOSS, "loss"), (CHOOSING, "choosing")):
-                if name in answer:
-                    found.add(_sample(case, metric, 0, answer[name], training.steps))
+                found.add(_sample(case, metric, 0, answer[name], training.steps))
             return ""
         step = answer["step"]
         left = answer["seconds"] / max(1, step) * (training.steps - step)

@@ -220,7 +220,8 @@ class WorkerPool:
         once; after an import that has cost a starter each child imports for itself, and finds out.
         """
         cases = self.plan.cases
-        targets = sorted({case.ffn.target for case in cases if isinstance(case.ffn, ImportedSpec)})
+        networks = [getattr(case.ffn, "around", case.ffn) for case in cases]
+        targets = sorted({one.target for one in networks if isinstance(one, ImportedSpec)})
         compiles = any(case.workload.backend == Backend.COMPILE.value for case in cases)
         if (targets or compiles) and self._preloads and number not in self._preloaded:
             self._preloaded.add(number)

@@ -127,10 +127,11 @@ def _at_best(report: Report, name: str, cases: list[Case]) -> Learnt:
             by_rate[case.training.rate].append(case)
     most = max(map(len, by_rate.values()), default=0)
     whole = {rate: runs for rate, runs in by_rate.items() if len(runs) == most}
-    best = min(whole, key=lambda rate: fmean(choosing.get(case.label, 0.0) for case in whole[rate]), default=None)
+    best = min(whole, key=lambda rate: fmean(choosing.get(case.label, math.inf) for case in whole[rate]), default=None)
     runs = [] if best is None else whole[best]
     by_seed = {case.training.seed: losses[case.label] for case in runs if case.training}
-    failed = tuple(dict.fromkeys(failure.message for case in cases if (failure := report.failure(case.label))))
+    asked = [case for case in cases if best is None or (case.training and case.training.rate == best)]
+    failed = tuple(dict.fromkeys(failure.message for case in asked if (failure := report.failure(case.label))))
     curves = _curves(report, [case.label for case in runs])
     return Learnt(
         name=name, rate=best, losses=by_seed, loss=_mean(by_seed.values()), difference=None, verdict=Learns.UNCLEAR,
@@ -181,7 +182,8 @@ def unbeaten(report: Report, found: Mapping[str, Learnt], of: str) -> set[str]:
             return False
         return loss is Learns.BETTER or (loss is Learns.SAME and time.verdict is Verdict.FASTER)
 
-    known = [name for name, one in found.items() if one.losses and name in labels]
+    timed = {label for pair in times for label in pair}
+    known = [name for name, one in found.items() if one.losses and labels.get(name) in timed]
     return {name for name in known if not any(beats(other, name) for other in known if other != name)}
 
 

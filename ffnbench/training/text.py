@@ -49,7 +49,7 @@ def read_text(path: str, least_bytes: int) -> tuple[Text, Parts]:
     """The parts of a file or a folder, each with at least so many bytes; of the .py files of the standard library where
     none is named.
 
-    Files are split by the hash of their names; a single file by its place: its last bytes are held out. Raises
+    Files are split by the hash of their names; one, or a few, by place: the last bytes are held out. Raises
     FfnbenchError where there is none, it can't be read, or is too short.
     """
     root = Path(path or sysconfig.get_path("stdlib")).expanduser()
@@ -61,7 +61,10 @@ def read_text(path: str, least_bytes: int) -> tuple[Text, Parts]:
     except OSError as problem:
         raise FfnbenchError(f"--text {path!r} can't be read: {problem.strerror}", "is the path right?") from problem
     whole = b"".join(contents.values())
-    parts = _cut(whole) if len(names) == 1 else _split({str(n.relative_to(root)): c for n, c in contents.items()})
+    named = {str(name.relative_to(root)): content for name, content in contents.items()} if len(names) > 1 else {}
+    parts = _split(named) if named else _cut(whole)
+    if named and not (parts.choosing and parts.held_out):  # a few files
+        parts = _cut(whole)
     shortest = min(map(len, (parts.train, parts.choosing, parts.held_out)))
     if shortest < least_bytes:
         raise FfnbenchError(

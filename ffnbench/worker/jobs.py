@@ -191,12 +191,12 @@ class Jobs:
         value, waited = self.ceilings.sample(jsonable.decode(Roof, roof), calls, self.waits)
         return {"value": value, "waited": waited}
 
-    def train(self, label: str, seconds: float, checkpoint: str, choosing: bool) -> dict[str, Any]:
+    def train(self, label: str, seconds: float, checkpoint: str) -> dict[str, Any]:
         """Train a case for so long, or to its end; what was found since it was asked the last time."""
         case = self.plan.case(label)
         _settle(case.workload)
         self.trainee = self.trainee or Trainee(case, Path(checkpoint) if checkpoint else None)
-        return self.trainee.go(seconds, choosing=choosing)
+        return self.trainee.go(seconds)
 
     def memory(self, label: str) -> dict[str, Any]:
         """Exact bytes: peak of one call, and in train mode what is kept for backward."""

@@ -65,7 +65,7 @@ class Trainee:
         if self.checkpoint and self.checkpoint.is_file():
             self._load()
 
-    def go(self, seconds: float, *, choosing: bool = False) -> dict[str, Any]:
+    def go(self, seconds: float) -> dict[str, Any]:
         """Train for about so long, or to the end; tells what is new of the curve, and when it has ended the loss on
         what was held out, and on the part that rates are chosen by.
         """
@@ -76,24 +76,24 @@ class Trainee:
             began = perf_counter()
             self._window.append(self._one_step())
             self.step += 1
+            closes = self.step % max(1, steps // POINTS) == 0 or self.step == steps
+            losses = torch.stack(self._window).tolist() if closes else []  # one look at the device for many steps
             self.elapsed += perf_counter() - began
-            if self.step % max(1, steps // POINTS) == 0 or self.step == steps:
-                diverged = self._close_window()
+            if closes:
+                diverged = self._close_window(losses)
             if perf_counter() - start > seconds:
                 break
         new = self.curve[self._told :]
         self._told = len(self.curve)
-        done = diverged is None and self.step == steps
         told = {"step": self.step, "curve": new, "seconds": self.elapsed, "diverged": diverged, "saved": self.saved}
-        if not done:
+        if diverged is not None or self.step < steps:
             self._keep()
             return told
-        parts = {"loss": self._text.held_out} | ({"choosing": self._text.choosing} if choosing else {})
-        return told | {name: self._loss_of(part) for name, part in parts.items()}
+        found = {"loss": self._loss_of(self._text.held_out), "choosing": self._loss_of(self._text.choosing)}
+        return told | (found if all(map(math.isfinite, found.values())) else {"diverged": steps})
 
-    def _close_window(self) -> int | None:
-        """Its mean loss; the step at which it has diverged, if it has. One look at the device for many steps."""
-        losses = torch.stack(self._window).tolist()
+    def _close_window(self, losses: list[float]) -> int | None:
+        """Its mean loss; the step at which it has diverged, if it has."""
         first = self.step - len(losses)
         self._window = []
         for number, loss in enumerate(losses, start=first + 1):
@@ -174,13 +174,19 @@ class Trainee:
         self._saved_at = perf_counter() + (perf_counter() - start) / SAVING
 
     def _load(self) -> None:
+        """Go on from the checkpoint; a file that is none is passed over."""
         assert self.checkpoint is not None
-        state = torch.load(self.checkpoint, weights_only=True)
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        try:
+            state = torch.load(self.checkpoint, weights_only=True)
+            self.model.load_state_dict(state["model"])
+            self.optimizer.load_state_dict(state["optimizer"])
+        except Exception:  # cut off, or of code of the user's that has changed
+            self.checkpoint.unlink()
+            return self.__post_init__()
         self.step, self.elapsed, self.curve = state["step"], state["elapsed"], state["curve"]
         self._window = state["window"]
         torch.set_rng_state(state["random"])
+        return None
 
 
 def _by(values: list[int], size: int) -> Iterator[list[int]]:

@@ -36,7 +36,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HERE = Path(__file__).parent
-TELLING = ("latency_s", "ratio", "verdict")  # what a mark of a picture tells of its row; without them all columns
+TELLING = (
+    "latency_s",
+    "ratio",
+    "loss",
+    "difference",
+    "verdict",
+    "step_s",
+    "token_s",
+)  # what a mark of a picture tells of its row; without them all columns
 STAYS = -1  # the priority of a column that no narrow screen hides
 LONG = 12  # rows, above which pictures stand before the tables
 MOST_DRAWN = 200  # rows of a picture that has a line for each
@@ -192,6 +200,8 @@ def _heading(report: Report) -> str:
     """What the picture of a report shows, in a word."""
     if report.plan.kind == Kind.BLOCK.value:
         return "By length"
+    if report.plan.kind == Kind.TRAIN.value:
+        return "What is learnt"
     return "Sizes" if not report.samples else "Curves" if axes_of(report.plan) else "Ratios"
 
 

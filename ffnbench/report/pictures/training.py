@@ -27,7 +27,7 @@ def training_figure(report: Report) -> Figure:
     """Curves above, the frontier below; a ring is around what no other variant beats on both."""
     found = {name: one for name, one in learnt(report).items() if one.loss}
     if not found:
-        raise FfnbenchError("there is no loss to draw", "no run was trained to its end: --resume goes on")
+        raise FfnbenchError("there is no loss to draw", "no run was trained to its end: the table says why")
     looks = dict(zip(found, pens(found), strict=True))
     rows = {row["variant"]: row for row in training_records(report)}
     training, steps = training_of(report), of_cell(report, STEP)

@@ -190,7 +190,9 @@ def _summary(report: Report, found: dict[str, Learnt]) -> list[str]:
     ]  # fmt: skip
     told += [f"can't tell for {listed(by[Learns.UNCLEAR])}"] * bool(by[Learns.UNCLEAR] and seeds > 1)
     pairs, known = pairs_of_losses(found), [name for name, one in found.items() if one.loss]
-    first = [name for name in known if all(pairs[name, other] is not Learns.WORSE for other in known if other != name)]
+    first = [
+        name for name in known if all(pairs.get((name, other)) is not Learns.WORSE for other in known if other != name)
+    ]
     told += [f"none learns better than {listed(first)}"] * (len(known) > 2 and 0 < len(first) < len(known))
     best = unbeaten(report, found, STEP)
     told += [f"no other beats {listed(best)} on both loss and time of a step"] * (0 < len(best) < len(found))
