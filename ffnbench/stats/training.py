@@ -1,5 +1,8 @@
 """From the losses of runs to what can be said of variants: paired by seed, Student over seeds, Holm. Pure.
 
+Three seeds tell little of how much a difference scatters. So its error is that of all variants together (randomised
+blocks, Fisher 1935; a seed is a block), unless a difference scatters by itself more than chance explains (ALIKE).
+
 Rates are chosen on a part of the text that is not the one whose loss is told.
 """
 
@@ -7,21 +10,22 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import combinations
-from statistics import correlation, fmean
+from statistics import correlation, fmean, median
 from typing import TypeVar
 
 from ffnbench.metrics import CHOOSING, CURVE, LOSS, SPENT
 from ffnbench.plan import Case, Plan
 from ffnbench.result import Report, Verdict
 from ffnbench.stats.cells import restricted
-from ffnbench.stats.interval import CONFIDENCE, Mean, Value, mean_of, student, variance
+from ffnbench.stats.interval import CONFIDENCE, Mean, Part, Value, mean_of
 from ffnbench.stats.pairs import pairs_of
 from ffnbench.stats.verdict import holm
 
+ALIKE = 0.95  # confidence, above which a difference scatters more than others do
 SAME_NATS = 0.01  # per byte: half of what is between relu and gelu in a small model
 CITED = {  # held-out loss of T5-base by FFN at equal parameters; the two name SiLU "Swish"
     "Shazeer 2020": {  # Table 1, 65,536 steps; runs scatter by 0.003 to 0.010
@@ -68,8 +72,9 @@ def learnt(report: Report) -> dict[str, Learnt]:
     """Of each variant, by its name, in the order of the plan."""
     found = {name: _at_best(report, name, cases) for name, cases in runs_of(report.plan).items()}
     reference = found[report.plan.name_of(report.plan.reference)]
+    common = scatter_of([one.losses for one in found.values()])
     differences = {name: mean for name, one in found.items() if one is not reference
-                   and (mean := _paired(one.losses, reference.losses))}  # fmt: skip
+                   and (mean := paired(one.losses, reference.losses, common))}  # fmt: skip
     told = verdicts(differences)
     return {
         name: replace(
@@ -107,9 +112,30 @@ def _decided(mean: Mean, differs: bool) -> Learns:
     return Learns.WORSE if mean.mean > 0 else Learns.BETTER
 
 
-def _paired(losses: Mapping[int, float], others: Mapping[int, float]) -> Mean | None:
-    """The mean of the differences, seed by seed."""
-    return _mean(losses[seed] - others[seed] for seed in losses.keys() & others.keys())
+def scatter_of(runs: Sequence[Mapping[int, float]]) -> Part | None:
+    """How much losses scatter beyond what a variant and a seed do to them, over the seeds that all variants have."""
+    known = [losses for losses in runs if losses]
+    seeds = sorted(set[int].intersection(*map(set, known))) if known else []
+    if len(known) < 2 or len(seeds) < 2:
+        return None
+    freedom = (len(known) - 1) * (len(seeds) - 1)
+    rows = [[losses[seed] for seed in seeds] for losses in known]
+    columns, mean = list(map(fmean, zip(*rows, strict=True))), fmean(map(fmean, rows))
+    squares = ((x - fmean(row) - of_seed + mean) ** 2 for row in rows for x, of_seed in zip(row, columns, strict=True))
+    return Part(math.fsum(squares) / freedom, freedom)
+
+
+def paired(losses: Mapping[int, float], others: Mapping[int, float], common: Part | None = None) -> Mean | None:
+    """The mean of the differences, seed by seed, with its own error or that of all variants."""
+    from scipy.special import fdtrc
+
+    own = _mean(losses[seed] - others[seed] for seed in losses.keys() & others.keys())
+    if own is None or common is None or not 0 < own.freedom < common.freedom:
+        return own
+    shared = 2 * common.variance / (own.freedom + 1)
+    if shared and fdtrc(own.freedom, common.freedom, own.error**2 / shared) < 1 - ALIKE:
+        return own
+    return replace(own, error=math.sqrt(shared), freedom=common.freedom)
 
 
 def _mean(values: Iterable[float]) -> Mean | None:
@@ -159,11 +185,9 @@ def _curves(report: Report, labels: list[str]) -> tuple[tuple[int, float, float]
 
 
 def resolves(found: Mapping[str, Learnt]) -> float | None:
-    """About the smallest difference that so many seeds can show, by the scatter of the reference's alone."""
-    losses = next(list(one.losses.values()) for one in found.values() if one.verdict is Learns.REFERENCE)
-    if len(losses) < 2:
-        return None
-    return student(len(losses) - 1, CONFIDENCE) * math.sqrt(2 * variance(losses) / len(losses))
+    """About the smallest difference that so many seeds can show: half an interval, the median over rows."""
+    halves = [one.difference.half(CONFIDENCE) for one in found.values() if one.difference and one.difference.freedom]
+    return median(halves) if halves else None
 
 
 def unbeaten(report: Report, found: Mapping[str, Learnt], of: str) -> set[str]:
@@ -194,7 +218,8 @@ def pairs_of_losses(found: Mapping[str, Learnt]) -> dict[tuple[str, str], Learns
     reference = next(name for name, one in found.items() if one.verdict is Learns.REFERENCE)
     told = {(name, reference): one.verdict for name, one in found.items() if one.loss and name != reference}
     others = combinations([name for name in found if name != reference], 2)
-    means = {(one, other): _paired(found[one].losses, found[other].losses) for one, other in others}
+    common = scatter_of([one.losses for one in found.values()])
+    means = {(one, other): paired(found[one].losses, found[other].losses, common) for one, other in others}
     told |= verdicts({pair: mean for pair, mean in means.items() if mean})
     turned = {Learns.BETTER: Learns.WORSE, Learns.WORSE: Learns.BETTER}
     return told | {(other, one): turned.get(verdict, verdict) for (one, other), verdict in told.items()}

@@ -181,7 +181,7 @@ def _summary(report: Report, found: dict[str, Learnt]) -> list[str]:
     lines = []
     seeds = max(len(one.losses) for one in found.values())
     if (least := resolves(found)) is not None:
-        lines.append(f"{counted(seeds, 'seed')} resolve about {digits(least, 1)} {NATS}")
+        lines.append(f"{counted(seeds, 'seed')} resolve about {digits(least, 2)} {NATS}")
     by = {verdict: [name for name, one in found.items() if one.verdict is verdict and one.loss] for verdict in Learns}
     reference = report.plan.name_of(report.plan.reference)
     told = [
