@@ -35,7 +35,7 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
     refuse_several_machines(request.baseline, before)
     if before.plan.kind == Kind.TRAIN.value:
         told = f"{request.baseline!r} says what is learnt, and a check is of time and counts"
-        raise FfnbenchError(told, "`ffnbench compare relu swiglu -o baseline.json` makes a baseline")
+        raise FfnbenchError(told, "a baseline is a file of compare: -o baseline.json")
     for number, run in enumerate(before.runs, start=1):
         told = f"run {number} of {request.baseline!r}, of {run.created}," if before.repeats else repr(request.baseline)
         without = 'take it out of "repeats"' if number > 1 else ""

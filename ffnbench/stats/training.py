@@ -230,8 +230,8 @@ def agreement(found: Mapping[str, Learnt]) -> dict[str, tuple[float, int]]:
     told = {}
     for source, losses in CITED.items():
         shared = [name for name, one in found.items() if one.loss and name in losses]
-        if len(shared) >= LEAST_CITED:
-            ours = _ranks([found[name].loss.mean for name in shared])  # type: ignore[union-attr]
+        ours = _ranks([found[name].loss.mean for name in shared])  # type: ignore[union-attr]
+        if len(shared) >= LEAST_CITED and len(set(ours)) > 1:
             told[source] = correlation(ours, _ranks([losses[name] for name in shared])), len(shared)
     return told
 
