@@ -195,7 +195,7 @@ def _summary(report: Report, found: dict[str, Learnt]) -> list[str]:
     ]
     told += [f"none learns better than {listed(first)}"] * (len(known) > 2 and 0 < len(first) < len(known))
     best = unbeaten(report, found, STEP)
-    told += [f"no other beats {listed(best)} on both loss and time of a step"] * (0 < len(best) < len(found))
+    told += [f"no other beats {listed(best)} on both loss and time of a step"] * (0 < len(best) < len(known))
     lines.append("; ".join(told))
     lost = [f"{name}: {'; '.join(why)}" for name, one in found.items() if (why := _failed(report, name, one))]
     return [*filter(None, lines), *lost, _scope(found), *general_line(report), *machine_line(report)]
