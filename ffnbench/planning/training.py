@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.spec import ActivationSpec, read_positive
+from ffnbench.ffn.spec import read_positive
 from ffnbench.plan import OWN, Case, Kind, Mode, Note, NoteKind, Plan, Point, Probe, Protocol, group_suffix
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_budget
@@ -99,7 +99,6 @@ def _refuse_others(plan: Plan) -> None:
                 f"{case.label!r} has a workload of its own, and here all variants are fed and run alike",
                 "leave out @backend, @dtype, @threads and the like",
             )
-        assert not isinstance(case.ffn, ActivationSpec)
 
 
 def _notes(request: TrainRequest, text: Text, parts: Parts) -> list[Note]:

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from ffnbench.metrics import CHOOSING, CURVE, LOSS, SPENT
 from ffnbench.plan import Case, Plan
+from ffnbench.planning.training import OF
 from ffnbench.result import Report, Verdict
 from ffnbench.stats.cells import restricted
 from ffnbench.stats.interval import CONFIDENCE, Mean, Part, Value, mean_of
@@ -84,6 +85,11 @@ def learnt(report: Report) -> dict[str, Learnt]:
         )
         for name, one in found.items()
     }
+
+
+def of_cell(plan: Plan, of: str) -> dict[str, Case]:
+    """The cases of one of the cells that are timed, by the names of their variants."""
+    return {plan.name_of(case.label): case for case in plan.shown if dict(case.point)[OF] == of}
 
 
 def runs_of(plan: Plan) -> dict[str, list[Case]]:
@@ -195,9 +201,10 @@ def unbeaten(report: Report, found: Mapping[str, Learnt], of: str) -> set[str]:
     the other. `of` is the cell of the times.
     """
     plan = report.plan
-    labels = {plan.name_of(case.label): case.label for case in plan.shown if dict(case.point).get("of") == of}
-    times = pairs_of(restricted(report, replace(plan, cases=tuple(plan.case(label) for label in labels.values()),
-                                                reference=next(iter(labels.values())))))  # fmt: skip
+    cases = of_cell(plan, of)
+    labels = {name: case.label for name, case in cases.items()}
+    alone = replace(plan, cases=tuple(cases.values()), reference=next(iter(labels.values())))
+    times = pairs_of(restricted(report, alone))
     losses = pairs_of_losses(found)
 
     def beats(one: str, other: str) -> bool:

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from ffnbench.errors import FfnbenchError
 from ffnbench.planning.training import STEP, TOKEN
 from ffnbench.report.pictures.canvas import BLACK, DPI, drawing, ended, literal, pens
-from ffnbench.report.tables.training import of_cell, training_of, training_records
+from ffnbench.report.tables.training import training_of, training_records
 from ffnbench.report.tables.words import CERTAIN
 from ffnbench.result import Report
-from ffnbench.stats.training import learnt
+from ffnbench.stats.training import learnt, of_cell
 from ffnbench.streams import visible
 from ffnbench.units import SI, TIME, scale
 
@@ -30,7 +30,7 @@ def training_figure(report: Report) -> Figure:
         raise FfnbenchError("there is no loss to draw", "no run was trained to its end: the table says why")
     looks = dict(zip(found, pens(found), strict=True))
     rows = {row["variant"]: row for row in training_records(report)}
-    training, steps = training_of(report), of_cell(report, STEP)
+    training, steps = training_of(report), of_cell(report.plan, STEP)
     with drawing(**{"font.size": SMALL, "legend.fontsize": SMALL}):
         figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
         halves = figure.add_gridspec(2, 1)

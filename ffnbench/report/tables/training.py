@@ -6,7 +6,7 @@ from typing import Any
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
-from ffnbench.planning.training import OF, STEP, TOKEN
+from ffnbench.planning.training import STEP, TOKEN
 from ffnbench.report.records import Record
 from ffnbench.report.tables.details import MATCHED
 from ffnbench.report.tables.lines_below import general_line, machine_line
@@ -35,6 +35,7 @@ from ffnbench.stats.training import (
     Learnt,
     agreement,
     learnt,
+    of_cell,
     pairs_of_losses,
     resolves,
     unbeaten,
@@ -48,11 +49,6 @@ WORDS = {Learns.BETTER: "better than", Learns.SAME: "as well as", Learns.WORSE: 
 STYLES = {Learns.BETTER: "green", Learns.WORSE: "red", Learns.UNCLEAR: "yellow"}
 
 
-def of_cell(report: Report, of: str) -> dict[str, Case]:
-    """The cases of one of the cells that are timed, by the names of their variants."""
-    return {report.plan.name_of(case.label): case for case in report.plan.shown if dict(case.point)[OF] == of}
-
-
 def training_of(report: Report) -> Training:
     """How all were trained, but for rates and seeds."""
     return next(case.training for case in report.plan.shown if case.training)
@@ -61,7 +57,7 @@ def training_of(report: Report) -> Training:
 def training_records(report: Report) -> list[Record]:
     """One flat record a variant: losses and their differences in nats per byte, seconds in full precision."""
     found = learnt(report)
-    steps, tokens, training = of_cell(report, STEP), of_cell(report, TOKEN), training_of(report)
+    steps, tokens, training = of_cell(report.plan, STEP), of_cell(report.plan, TOKEN), training_of(report)
     best = {of: unbeaten(report, found, of) for of in (STEP, TOKEN)}
     records = []
     for name, one in found.items():
@@ -100,7 +96,7 @@ def _ends(name: str, found: Mean | Estimate | None) -> Record:
 
 def _failed(report: Report, name: str, one: Learnt) -> list[str]:
     """Why a variant has no loss, or no time."""
-    labels = [cases[name].label for cases in (of_cell(report, STEP), of_cell(report, TOKEN))]
+    labels = [cases[name].label for cases in (of_cell(report.plan, STEP), of_cell(report.plan, TOKEN))]
     timed = [failure.message for label in labels if (failure := report.failure(label))]
     return list(dict.fromkeys((*one.failed, *timed)))
 
@@ -108,7 +104,7 @@ def _failed(report: Report, name: str, one: Learnt) -> list[str]:
 def training_table(report: Report) -> TextTable:
     """One row a variant. A mark stands at what no other variant beats on both loss and the time of a step."""
     rows, found = training_records(report), learnt(report)
-    steps, tokens = of_cell(report, STEP), of_cell(report, TOKEN)
+    steps, tokens = of_cell(report.plan, STEP), of_cell(report.plan, TOKEN)
     reference = report.plan.name_of(report.plan.reference)
     fields: list[Field] = [
         (Column(title="variant", left=True), lambda row: Cell(text=row["variant"], value=row["variant"])),
