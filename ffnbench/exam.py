@@ -79,7 +79,7 @@ def comparison_plan(**options: object) -> Plan:
 
 def told_by(done: Run, plan: Plan, number: int) -> list[Told]:
     """What a run of the plan says of each row that is no reference."""
-    rows = [(said, said.ratio) for said in summarise(done)[1] if said.verdict is not Verdict.REFERENCE]
+    rows = [(said, said.ratio) for said in summarise(done)[1] if said.case != said.reference]
     return [
         Told(
             run=number, row=said.case, truth=1 + plan.case(said.case).workload.slowdown,

@@ -25,7 +25,8 @@ R = TypeVar("R", bound="Report")
 
 class Verdict(Enum):
     """What the interval of a ratio allows to say. UNCLEAR is an answer: this run can't tell. BUSY says why: something
-    else had the CPUs, or the device's clocks were held down, and the rounds that were left alone do not decide.
+    else had the CPUs, or the device's clocks were held down, and the rounds that were left alone do not decide. A BUSY
+    row has neither seconds nor ratio; a reference, or a row that stands alone, is BUSY where it has no seconds.
     """
 
     REFERENCE = "reference"
@@ -88,7 +89,7 @@ class Failure:
 class Estimate:
     """A value and its interval over `workers` independent processes; exact metrics have no interval.
 
-    `disturbed`: rounds are in it in which the threads waited for a CPU.
+    `disturbed`: in older files, rounds are in it in which the threads waited for a CPU; a busy row has none today.
     """
 
     value: float

@@ -47,11 +47,11 @@ def decimals(half: float) -> int:
     return min(9, max(0, -exponent + (leading == 1)))
 
 
-def supported(value: float, half: float, most: int = 5) -> str:
-    """A number without the digits that its half-width does not support, and with at most so many."""
+def supported(value: float, half: float, *, least: int = 2, most: int = 5) -> str:
+    """A number without the digits that its half-width does not support; with at least and at most so many."""
     first = floor(log10(abs(value))) if value else 0
-    room, least = max(0, most - 1 - first), max(0, 1 - first)  # two digits even where the interval supports none
-    return f"{value:,.{max(least, min(decimals(half), room))}f}"
+    fewest, room = (max(0, count - 1 - first) for count in (least, most))
+    return f"{value:,.{max(fewest, min(decimals(half), room))}f}"
 
 
 def quantity(value: float, units: Sequence[tuple[str, float]]) -> str:

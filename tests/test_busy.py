@@ -71,16 +71,14 @@ def test_what_is_not_known_or_little_leaves_a_sample_clean(unknown: float | None
 
 
 def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
-    """Its number is over all rounds and has no interval; its seconds are marked, and one sentence says who is busy."""
+    """It has neither ratio nor seconds, and one sentence says who is busy."""
     done = ten_rounds(clean=0, disturbed=1.3)
     done = replace(done, around=Around(others_cpus=1.04))
     row = compared(done)["b"]
-    assert row.ratio is not None
-    assert (row.verdict, row.ratio.low, row.ratio.high) == (Verdict.BUSY, None, None)
-    assert row.ratio.value == pytest.approx(1.3, rel=0.01)
+    assert (row.verdict, row.ratio) == (Verdict.BUSY, None)
     report = replace(report_of(done), environment=ENVIRONMENT)
     measured, _, notes = summarise(done)
-    assert {m.case: m.estimate.disturbed for m in measured} == {"a": False, "b": True}
+    assert [m.case for m in measured] == ["a"]
     (said,) = [note.text for note in notes]
     assert said == (
         "busy: other processes used 1.0 CPUs, 0 of 40 rounds were undisturbed; wait, or try --threads 1"
@@ -88,7 +86,7 @@ def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
         else "busy: other processes used 1.0 CPUs, 0 of 40 rounds were undisturbed; wait"
     )
     text = plain(compare_table(priced(replace(report, measured=measured, warnings=notes))), 120)
-    assert re.search(r"^b .* -  busy *$", text, re.MULTILINE)
+    assert re.search(r"^b .* busy +-  busy *$", text, re.MULTILINE)
     assert " 1.30 " not in text
     assert said in text
 

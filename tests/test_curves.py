@@ -211,7 +211,7 @@ def test_a_time_is_flat_from_where_no_step_is_left() -> None:
     """One token takes less than half of two here: another kernel."""
     report = load(ROOT / "results" / "amd-epyc-2cpu" / "sweeps" / "tokens.json")
     assert [knee.since for knee in findings(report).knees] == [pytest.approx(2)]
-    assert sweep_line(report)[0].startswith("the time of relu, flat from seq_len 2 on, begins to rise at seq_len 20 ")
+    assert sweep_line(report)[0].startswith("the time of relu, flat from seq_len 2 on, begins to rise at seq_len 21 ")
 
 
 # What no other beats

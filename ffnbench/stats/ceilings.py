@@ -2,9 +2,9 @@
 
 A call needs so many FLOPs, so many bytes, and to be called. Each is a bound: the least time that the machine needs for
 it, by the fastest roof of its kind. The bound with the largest least time is the one that binds, and a case's share is
-that time over its own, paired by round. FLOPs are those of the matrix products in the mode that was timed. Bytes are
-those that no call can do without: the weights that it touches, its input, its output; with a backward those of
-the forward alone.
+that time over its own; its interval is that of their ratio, paired by round. FLOPs are those of the matrix products in
+the mode that was timed. Bytes are those that no call can do without: the weights that it touches, its input, its
+output; with a backward those of the forward alone.
 
 What is faster than its floor by more than a margin can't have done its work. The floor is meant to accuse nobody who is
 honest: where two answers are possible, it takes the smaller one, and where a call is short it says nothing.
@@ -121,14 +121,16 @@ def may_bind(
 
 
 def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> dict[str, dict[Bound, Ceiling]]:
-    """For each case the fastest roof of each bound, by the run's estimate over clean rounds; those that are known."""
+    """For each case the fastest roof of each bound, by the run's estimate over clean rounds; those that are known. Of a
+    roof's seconds it leaves out what its rounds did to all rows, for it is sampled in few of them.
+    """
     if run.further:
         return {label: found for one in by_machine(run) for label, found in ceilings_of(one, costs).items()}
-    roofs = table_of(run, ROOF)
+    roofs, table = table_of(run, ROOF).rounds, table_of(run)
     measured = [
         Ceiling(roof=roof, seconds=math.exp(mean.mean))
         for roof in run.roofs
-        if (mean := roofs.seconds(roof.name).mean())
+        if (mean := paired(roofs.get(roof.name, {}), table.common, table.starters).mean())
     ]
     known = {found.case: found.cost for found in costs}
     found: dict[str, dict[Bound, Ceiling]] = defaultdict(dict)
@@ -170,9 +172,9 @@ def shares_of(run: Run, costs: Iterable[CaseCost]) -> tuple[Share, ...]:
             continue
         bound = max(least, key=lambda one: least[one])
         ceiling = bounds[case.label][bound]
-        scale = least[bound] / ceiling.seconds
+        mean = table.seconds(case.label).mean()
         row = paired(roofs.rounds[ceiling.roof.name], table.rounds[case.label], table.starters)
-        if not row.disturbed and (share := row.estimate(scale=scale)):
+        if mean and not row.disturbed and (share := row.around(least[bound] / math.exp(mean.mean))):
             shares.append(Share(case=case.label, bound=bound, roof=ceiling.roof.name, share=share))
     return tuple(shares)
 

@@ -13,7 +13,8 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from ffnbench.plan import Backend, Case, Plan
-from ffnbench.result import Estimate, Report, Verdict, unjudged
+from ffnbench.result import Estimate, Report, Verdict
+from ffnbench.stats.pairs import is_told
 from ffnbench.stats.rounds import Table, table_of
 from ffnbench.stats.verdict import control_slack, verdicts
 
@@ -48,15 +49,13 @@ def fastest(report: Report) -> list[Fastest]:
     if not groups:
         return []
     table, slack = table_of(report), control_slack(report)
-    failed = {failure.case for failure in report.failures} | unjudged(report.judged).keys()
-    known = [[case for case in group if case.label in table.rounds.keys() - failed] for group in groups]
+    known = [[case for case in group if is_told(report, case.label)] for group in groups]
     return [_fastest(cases, table, slack) for cases in known if len(cases) > 1]
 
 
 def _fastest(cases: list[Case], table: Table, slack: float) -> Fastest:
-    labels = [case.label for case in cases]
-    logs = {label: mean.mean if (mean := table.ratio(label, labels[0]).mean()) else math.inf for label in labels}
-    first, *others = sorted(labels, key=logs.__getitem__)
+    logs = {case.label: mean.mean for case in cases if (mean := table.seconds(case.label).mean())}
+    first, *others = sorted(logs, key=logs.__getitem__)
     ahead = {label: mean for label in others if (mean := table.ratio(first, label).mean())}
     said = {label: verdict for label, (verdict, _) in verdicts(ahead, slack).items()}
     beside = [label for label in others if said.get(label) is not Verdict.FASTER]
@@ -69,5 +68,8 @@ def _fastest(cases: list[Case], table: Table, slack: float) -> Fastest:
         first=chosen,
         verdict=Verdict.FASTER if not beside else Verdict.SAME if same else Verdict.UNCLEAR,
         against=against,
-        ratios=tuple(table.ratio(label, against).estimate() or Estimate(value=1.0) for label in chosen),
+        ratios=tuple(
+            table.ratio(label, against).around(math.exp(logs[label] - logs[against])) or Estimate(value=1.0)
+            for label in chosen
+        ),
     )

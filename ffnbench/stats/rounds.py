@@ -12,6 +12,7 @@ import math
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import median
 from typing import TypeVar
 
@@ -62,13 +63,15 @@ Rounds = dict[int, dict[int, Timed]]  # of a case: worker -> round
 @dataclass(frozen=True, slots=True)
 class Row:
     """The logs of a row by worker: of its clean rounds, and of all. `clean` has no worker that made fewer than
-    FEWEST_CLEAN of them, or of few rounds half. `starters` are those of the workers.
+    FEWEST_CLEAN of them, or of few rounds half. `starters` are those of the workers. `fitted` is the mean where that is
+    not the row's own alone, but fits those of other rows.
     """
 
     clean: dict[int, list[float]]
     every: dict[int, list[float]]
     clean_rounds: int
     starters: Mapping[int, int]
+    fitted: float | None = None
 
     @property
     def rounds(self) -> int:
@@ -81,24 +84,36 @@ class Row:
 
         Then a row that is not decided is not so for want of rounds.
         """
-        return self.clean_rounds < ENOUGH_CLEAN * self.rounds or len(self.clean) < min(2, len(self.every))
+        return self.clean_rounds < ENOUGH_CLEAN * self.rounds or self.lacks_clean
+
+    @property
+    def lacks_clean(self) -> bool:
+        """Whether fewer than two workers have enough clean rounds; of a single worker, whether that one has too few."""
+        return len(self.clean) < min(2, len(self.every))
 
     def mean(self, *, every: bool = False) -> Mean | None:
         """Over workers, each of which says the median of its rounds; None where there are none."""
         workers = self.every if every else self.clean
+        if not workers:
+            return None
         values = (Value(median(logs), self.starters.get(worker, worker)) for worker, logs in workers.items())
-        return mean_of(values) if workers else None
+        mean = mean_of(values)
+        return mean if self.fitted is None else replace(mean, mean=self.fitted)
 
-    def estimate(self, *, every: bool = False, scale: float = 1.0) -> Estimate | None:
-        """scale * exp(mean) with its interval; without one for a single worker."""
+    def estimate(self, *, every: bool = False) -> Estimate | None:
+        """exp(mean) with its interval; without one for a single worker."""
         if (mean := self.mean(every=every)) is None:
             return None
-        workers, value = self.every if every else self.clean, scale * math.exp(mean.mean)
+        workers, value = self.every if every else self.clean, math.exp(mean.mean)
         found = Estimate(value=value, workers=len(workers), samples=sum(map(len, workers.values())))
         if (interval := mean.interval(CONFIDENCE)) is None:
             return found
-        low, high = (scale * math.exp(end) for end in interval)
+        low, high = map(math.exp, interval)
         return replace(found, low=low, high=high, confidence=CONFIDENCE)
+
+    def around(self, value: float) -> Estimate | None:
+        """Another value with the interval of these rounds, as wide relative to it."""
+        return replace(self, fitted=math.log(value)).estimate()
 
 
 class Table:
@@ -145,12 +160,44 @@ class Table:
         return paired(self.rounds.get(label, {}), self.rounds.get(other, {}), self.starters)
 
     def seconds(self, label: str) -> Row:
-        """log(seconds) of a case."""
-        logs = {
-            worker: [(timed.clean, math.log(timed.seconds)) for timed in made.values()]
-            for worker, made in self.rounds.get(label, {}).items()
-        }
-        return _row(logs, self.starters)
+        """log(seconds) of a case, the mean fitted: those of two rows differ by their ratio."""
+        return replace(_logs(self.rounds.get(label, {}), self.starters), fitted=self._fitted.get(label))
+
+    @cached_property
+    def common(self) -> Rounds:
+        """How much longer each round took all rows than they take in the run, as a factor."""
+        return self._left(self._fitted)
+
+    @cached_property
+    def _fitted(self) -> dict[str, float]:
+        """The log of a row's seconds, fitted two-way over rows and rounds: rows may differ in their clean rounds, and a
+        median of ratios is no ratio of medians. The effect of a row is its ratio to the reference, as it is told; all
+        rows of a reference share one level.
+        """
+        effects: dict[str, dict[str, float]] = defaultdict(dict)
+        for label in self.rounds:
+            reference = self.plan.reference_of(label)
+            if mean := self.ratio(label, reference).mean():
+                effects[reference][label] = mean.mean
+        fitted: dict[str, float] = {}
+        for rows in effects.values():
+            if level := _logs(self._left(rows), self.starters).mean():
+                fitted |= {label: level.mean + effect for label, effect in rows.items()}
+        return fitted
+
+    def _left(self, logs: Mapping[str, float]) -> Rounds:
+        """What is left of each round without these logs of rows: the median of its clean samples, a step of Tukey's
+        median polish.
+        """
+        left: dict[tuple[int, int], list[float]] = defaultdict(list)
+        for label, log in logs.items():
+            for worker, made in self.rounds[label].items():
+                for number, timed in made.items():
+                    left[worker, number] += [math.log(timed.seconds) - log] if timed.clean else []
+        rounds: Rounds = defaultdict(dict)
+        for (worker, number), found in left.items():
+            rounds[worker][number] = Timed(math.exp(median(found or [0.0])), bool(found))
+        return rounds
 
     def without_quiet(self) -> list[str]:
         """The rows that were measured, and of which no worker has enough clean rounds."""
@@ -215,6 +262,14 @@ def paired(rounds: Rounds, others: Rounds, starters: Mapping[int, int]) -> Row:
         if worker in others
     }
     return _row(points, starters)
+
+
+def _logs(rounds: Rounds, starters: Mapping[int, int]) -> Row:
+    """log(seconds)."""
+    logs = {
+        worker: [(timed.clean, math.log(timed.seconds)) for timed in made.values()] for worker, made in rounds.items()
+    }
+    return _row(logs, starters)
 
 
 def _row(points: dict[int, list[tuple[bool, float]]], starters: Mapping[int, int]) -> Row:

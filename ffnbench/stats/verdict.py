@@ -99,7 +99,9 @@ def verdicts(means: Mapping[K, Mean], slack: float, looks: int = 1) -> dict[K, t
 
 
 def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], tuple[Note, ...]]:
-    """Estimates, comparisons with the reference, and what a reader should be warned of. Failed cases have none."""
+    """Estimates, comparisons with the reference, and what a reader should be warned of. Failed cases have none; busy
+    ones have no seconds.
+    """
     failed = {failure.case for failure in run.failures}
     doubts = unjudged(run.judged) | {
         failure.case: f"the reference {failure.case} is suspect"
@@ -111,17 +113,17 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
     comparisons = _comparisons(table, labels, doubts) if "latency" in run.plan.metrics else ()
     busy = {c.case for c in comparisons if c.verdict is Verdict.BUSY}
     measured = [
-        found
+        Measured(case=label, metric=metric, estimate=estimate)
         for metric in (LATENCY, *BESIDE)
         for label in labels
-        if (found := _seconds(table_of(run, metric), label, label in busy))
+        if label not in busy and (estimate := table_of(run, metric).seconds(label).estimate())
     ]
     measured += [
         Measured(case=s.case, metric=s.metric, estimate=Estimate(value=s.value))
         for s in run.samples
         if s.metric not in TIMED and s.case not in failed
     ]
-    measured += _once(run, labels)
+    measured += _once(run, [label for label in labels if label not in busy])
     return tuple(measured), comparisons, tuple(_notes(run, measured, comparisons))
 
 
@@ -129,7 +131,8 @@ def with_figures(report: R) -> R:
     """With every figure, and every note that is made of samples, computed anew."""
     measured, comparisons, notes = summarise(report)
     told = (*(note for note in report.warnings if note.kind not in COMPUTED), *notes)
-    shares = shares_of(report, report.costs)
+    timed = {one.case for one in measured if one.metric == LATENCY}
+    shares = tuple(share for share in shares_of(report, report.costs) if share.case in timed)
     return replace(report, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
 
 
@@ -142,15 +145,6 @@ def with_suspects(report: R, other: Report) -> R:
         if found.kind is FailureKind.SUSPECT and found.case in known and not report.suspect(found.case)
     )
     return with_figures(replace(report, failures=(*report.failures, *more))) if more else report
-
-
-def _seconds(table: Table, label: str, busy: bool) -> Measured | None:
-    """Seconds over the clean rounds; over all of them, and marked, where these are too few or the row is busy."""
-    row = table.seconds(label)
-    disturbed = row.clean_rounds < row.rounds and (busy or len(row.clean) < min(2, len(row.every)))
-    if (estimate := row.estimate(every=disturbed)) is None:
-        return None
-    return Measured(case=label, metric=table.metric, estimate=replace(estimate, disturbed=disturbed))
 
 
 def _once(run: Run, labels: list[str]) -> list[Measured]:
@@ -178,7 +172,9 @@ def _comparisons(table: Table, labels: list[str], doubts: dict[str, str]) -> tup
     found = []
     for label in measured:
         reference = plan.reference_of(label)
-        if plan.is_reference(label):
+        if (seconds := table.seconds(label)).lacks_clean:
+            found.append(_busy(table, label, seconds))
+        elif plan.is_reference(label):
             one = Estimate(value=1.0, low=1.0, high=1.0, workers=len(table.rounds[label]))
             found.append(_comparison(plan, label, one, Verdict.REFERENCE))
         elif doubt := doubts.get(label) or doubts.get(reference):
@@ -187,8 +183,7 @@ def _comparisons(table: Table, labels: list[str], doubts: dict[str, str]) -> tup
             why = f"the reference {reference} was not measured"
             found.append(_comparison(plan, label, None, Verdict.UNCLEAR, why))
         elif label not in decided or (decided[label][0] is Verdict.UNCLEAR and row.disturbed):
-            held = any(timed.held for made in table.rounds[label].values() for timed in made.values())
-            found.append(_busy(plan, label, row, held=held))
+            found.append(_busy(table, label, row))
         else:
             one_of = _comparison(plan, label, row.estimate(), *decided[label])
             if label != CONTROL and means[label].freedom > 0:
@@ -198,12 +193,11 @@ def _comparisons(table: Table, labels: list[str], doubts: dict[str, str]) -> tup
     return tuple(found)
 
 
-def _busy(plan: Plan, label: str, row: Row, *, held: bool) -> Comparison:
-    """The ratio over all rounds, without an interval: disturbed rounds of two forms differ by more than chance."""
-    found = row.estimate(every=True)
-    ratio = replace(found, low=None, high=None, disturbed=True) if found else None
+def _busy(table: Table, label: str, row: Row) -> Comparison:
+    """No ratio: disturbed rounds of two forms differ by more than chance."""
+    held = any(timed.held for made in table.rounds[label].values() for timed in made.values())
     reason = f"{row.clean_rounds} of {row.rounds} rounds were undisturbed: {CLOCKS_HELD if held else CPUS_TAKEN}"
-    return _comparison(plan, label, ratio, Verdict.BUSY, reason)
+    return _comparison(table.plan, label, None, Verdict.BUSY, reason)
 
 
 def control_slack(report: Report) -> float:
@@ -255,10 +249,7 @@ def launch_bound(report: Report, label: str) -> bool | None:
 def _notes(run: Run, measured: list[Measured], comparisons: tuple[Comparison, ...]) -> list[Note]:
     """Every warning that can be read off a run's samples and estimates."""
     notes = [*_overhead(run, measured), *_untrusted(comparisons)]
-    shown = [m for m in measured if m.metric == LATENCY and m.case != CONTROL]
-    if any(c.verdict is Verdict.BUSY and c.case != CONTROL for c in comparisons) or any(
-        m.estimate.disturbed for m in shown
-    ):
+    if any(c.verdict is Verdict.BUSY and c.case != CONTROL for c in comparisons):
         return [*notes, Note(text=busy_text(run), kind=NoteKind.BUSY)]
     told = ((left_out, NoteKind.NOISE), (device_others, NoteKind.NOISE), (device_clocks, NoteKind.MOVES))
     return [*notes, *(Note(text=text, kind=kind) for tell, kind in told if (text := tell(run)))]

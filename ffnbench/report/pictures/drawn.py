@@ -20,7 +20,7 @@ from ffnbench.report.records import Record
 from ffnbench.report.tables.compare import HEADINGS, Heading, compare_table
 from ffnbench.report.tables.groups import heading
 from ffnbench.report.tables.words import verdict_text
-from ffnbench.result import Report, Verdict
+from ffnbench.result import Report
 from ffnbench.stats.curves import Axis, axes_of, variant_of
 from ffnbench.stats.pairs import is_told
 from ffnbench.units import SI, TIME, quantity, scale
@@ -148,10 +148,8 @@ class Drawn:
         at = self.texts.index(str(x)) if self.texts else x / self.units[self.x][0]
         order = at if self.along == self.x else group.values.get(self.along, at)
         dot = DrawnRow(record, at, order, group.values.get(self.held))
-        busy = self.y == RATIO and record["verdict"] == Verdict.BUSY.value
-        if value is None or busy or (self.y in TIMED and not is_told(self.report, record["label"])):
-            word, verdict = verdict_text(self.report, record["label"])
-            return replace(dot, why="busy" if verdict is Verdict.REFERENCE else word or "not known")
+        if value is None or (self.y in TIMED and not is_told(self.report, record["label"])):
+            return replace(dot, why=verdict_text(self.report, record["label"])[0] or "not known")
         ends = (record.get(f"{self.y.removesuffix(unit)}{end}{unit}") for end in ("_low", "_high"))
         low, high = ((value if end is None else end) / self.units[self.y][0] for end in ends)
         return replace(dot, value=value / self.units[self.y][0], low=low, high=high)

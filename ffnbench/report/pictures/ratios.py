@@ -69,7 +69,7 @@ def ratio_figure(report: Report) -> Figure:
     amounts = {record["label"]: record for record in case_records(report, ["label", *PANELS])}
     keys = [key for key in PANELS if any(amounts[label][key] for label in places)]
     keys = [key for key in keys if not operations or key == "latency_s"]
-    rows = [label for label in places if not report.plan.is_reference(label) or report.failure(label)]
+    rows = [label for label in places if verdict_text(report, label)[1] is not Verdict.REFERENCE]
     compared = bool(rows and report.environment and LATENCY in report.plan.metrics) or not keys
     row = FOLDED if any("\n" in name for name in names) else ROW
     size = WIDTH, AROUND + row * len(places) + HEADING * len(headings)

@@ -23,7 +23,8 @@ from ffnbench.plan import Case
 from ffnbench.report.pictures.canvas import BLACK, drawing, ended, literal, pens, shortened
 from ffnbench.report.tables.ceilings import no_ceilings
 from ffnbench.report.tables.details import workload_line
-from ffnbench.result import Bound, Report, Roof
+from ffnbench.report.tables.words import verdict_text
+from ffnbench.result import Bound, Report, Roof, Verdict
 from ffnbench.stats.ceilings import Ceiling, ceilings_of, needed_by, read_bytes
 from ffnbench.streams import visible
 from ffnbench.units import IEC, SI, quantity
@@ -52,7 +53,6 @@ class Dot:
     rate: float
     low: float
     high: float
-    busy: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ def _dot(report: Report, case: Case) -> Dot | None:
     if latency is None or report.failure(case.label) or not needed.flops:
         return None
     rate, low, high = (needed.flops / (s or latency.value) for s in (latency.value, latency.high, latency.low))
-    return Dot(case=case, intensity=needed.flops / needed.bytes, rate=rate, low=low, high=high, busy=latency.disturbed)
+    return Dot(case=case, intensity=needed.flops / needed.bytes, rate=rate, low=low, high=high)
 
 
 def _apart(lines: Iterable[Ceiling]) -> tuple[Ceiling, ...]:
@@ -113,14 +113,14 @@ def _apart(lines: Iterable[Ceiling]) -> tuple[Ceiling, ...]:
 
 
 def roofline_figure(report: Report) -> Figure:
-    """The cases under their ceilings; raises FfnbenchError where the run has no ceilings."""
+    """The cases under their ceilings, of busy ones the names; raises FfnbenchError where the run has no ceilings."""
     found = roofline(report)
     with drawing(**FONTS):
         figure = Figure(dpi=DPI, layout="constrained")
         axes = figure.subplots()
         _frame(axes, found)
         _lines(axes, found)
-        names = [shortened(dot.case.label, LONGEST) + " (busy)" * dot.busy for dot in found.dots]
+        names = [shortened(dot.case.label, LONGEST) for dot in found.dots]
         looks = pens(dot.case.label for dot in found.dots)
         for dot, name, look in zip(found.dots, names, looks, strict=True):
             x, y = dot.intensity, dot.rate / GIGA
@@ -129,6 +129,10 @@ def roofline_figure(report: Report) -> Figure:
                 [x], [y], linestyle="", markersize=MARKER, markeredgewidth=0.8, zorder=3, gid=visible(dot.case.label),
                 label=literal(name), **look,
             )  # fmt: skip
+        for case in report.plan.shown:
+            if verdict_text(report, case.label)[1] is Verdict.BUSY:
+                names.append(f"{shortened(case.label, LONGEST)} (busy)")
+                axes.plot([], [], linestyle="", label=literal(names[-1]))
         columns = max(1, min(3, len(names), LETTERS_ACROSS // (max(map(len, names)) + LETTERS_OF_KEY)))
         figure.set_size_inches(WIDTH, HEIGHT + LEGEND_ROW * ceil(len(names) / columns) + LEGEND_AROUND)
         figure.legend(loc="outside lower center", ncols=columns, fontsize=SMALL, borderpad=0,

@@ -73,7 +73,7 @@ def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list
     for group in found:
         for case in group.cases:
             comparison = report.comparison(case.label)
-            if comparison and comparison.verdict is not Verdict.REFERENCE:
+            if comparison and case.label != group.reference:
                 rows_of.setdefault(_name(report, case), []).append(comparison)
     names: dict[str, list[str]] = {}
     for name, of_row in rows_of.items():
@@ -105,7 +105,8 @@ def _name(report: Report, case: Case) -> str:
 def _in_one(reference: str, rows: dict[str, Comparison]) -> list[str]:
     by: dict[Verdict, dict[str, Comparison]] = {}
     for name, row in rows.items():
-        by.setdefault(row.verdict, {})[name] = row
+        if row.case != row.reference:
+            by.setdefault(row.verdict, {})[name] = row
     told = []
     if same := by.get(Verdict.SAME):
         told.append(f"{listed(same)} {'are' if len(same) > 1 else 'is'} as fast as {reference} (within {WITHIN})")

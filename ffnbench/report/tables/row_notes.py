@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.metrics import HIT, LATENCY, LOAD
+from ffnbench.metrics import HIT, LOAD
 from ffnbench.plan import Mode, NoteKind
 from ffnbench.report.tables.words import labelled
 from ffnbench.result import Against, Report, Verdict, unjudged
@@ -36,8 +36,6 @@ def case_notes(report: Report, label: str) -> list[str]:
         notes.append("the peak is that of forward and backward together")
     notes += _routing(report, label)
     notes += judging_notes(report, label)
-    if (latency := report.estimate(label, LATENCY)) and latency.disturbed:
-        notes.append("latency includes disturbed rounds")
     if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
         notes.append(comparison.reason)
     return notes + [note.text for note in report.notes(label) if note.kind is NoteKind.SHORT]

@@ -200,9 +200,13 @@ def timed_fields(report: Report, label: Callable[[Any], str], reference: str) ->
 
 
 def latency_cell(report: Report, label: str | None, size: float) -> Cell:
-    """Seconds in units of `size`, in the digits that their interval supports."""
-    estimate = report.estimate(label, LATENCY) if label and not report.failure(label) else None
-    return estimated(estimate, lambda found: seconds_text(found, size))
+    """Seconds in units of `size`, in the digits that their interval supports; of a busy row the word."""
+    if label is None:
+        return Cell(text=UNKNOWN)
+    word, verdict = verdict_text(report, label)
+    if verdict is Verdict.BUSY:
+        return Cell(text=word, style=STYLES[verdict])
+    return estimated(report.estimate(label, LATENCY), lambda found: seconds_text(found, size))
 
 
 def _spread_cell(report: Report, label: str) -> Cell:
@@ -211,9 +215,9 @@ def _spread_cell(report: Report, label: str) -> Cell:
 
 
 def ratio_cell(report: Report, label: str | None) -> Cell:
-    """The ratio to the reference with its interval; nothing of a busy row, which has none that holds."""
+    """The ratio to the reference with its interval."""
     comparison = report.comparison(label) if label else None
-    if comparison is None or comparison.ratio is None or comparison.verdict is Verdict.BUSY:
+    if comparison is None or comparison.ratio is None:
         return Cell(text=UNKNOWN)
     if comparison.verdict is Verdict.REFERENCE:
         return Cell(text="1", value=1.0)

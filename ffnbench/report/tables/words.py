@@ -36,11 +36,11 @@ def verdict_text(report: Report, label: str) -> tuple[str, Verdict | None]:
 
 
 def seconds_text(estimate: Estimate, size: float) -> str:
-    """`24.5` in units of `size` seconds, in the digits that its interval supports."""
-    spread = half_width(estimate)
-    if spread is None or spread > WIDEST:
-        return digits(estimate.value / size, 2 if spread else 3)
-    return supported(estimate.value / size, spread * estimate.value / size, most=4)
+    """`24.5` in units of `size` seconds, in the digits that its interval supports: three at least, for a ratio stands
+    beside it that is known better than its seconds.
+    """
+    value, spread = estimate.value / size, half_width(estimate)
+    return digits(value) if spread is None else supported(value, spread * value, least=3, most=4)
 
 
 def interval_text(ratio: Estimate) -> str:
