@@ -242,5 +242,6 @@ def test_a_real_run_measures_checks_and_compares() -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     for row in csv.DictReader(io.StringIO(done.stdout)):
-        assert 0 < float(row["ffn_share_latency"]) < 1
+        share = row["ffn_share_latency"]  # none on a busy machine
+        assert not share or 0 < float(share) < 1
         assert int(row["textbook_peak_bytes"]) > 0

@@ -305,7 +305,8 @@ def runs_for_real(names: list[str], folder: Path) -> None:
     rows = list(csv.DictReader(csv_of(report).splitlines()))
     assert len(rows) == len(names)
     assert [row["failure"] for row in rows] == [""] * len(rows)
-    assert all(float(row["latency_s"]) > 0 and int(row["peak_bytes"]) > 0 for row in rows)
+    assert all(row["verdict"] == "busy" or float(row["latency_s"]) > 0 for row in rows)
+    assert all(int(row["peak_bytes"]) > 0 for row in rows)
     data = json.loads((folder / "compare.json").read_text())
     assert len([s for s in data["samples"] if s["metric"] == "latency"]) == len(rows) * 3 * 2
     assert data["environment"]["torch"]

@@ -15,16 +15,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from conftest import ROOT, FakeLaunch
 from exam.machine import ENVIRONMENT
 from test_busy import QUIET, WAITS, priced, ten_rounds, with_waits
+from test_roofline import drawn
+from test_roofline import report_of as under_ceilings
 from test_stats import plan_of, run_of
 
+from ffnbench import api
 from ffnbench.gate.looks import report_of
+from ffnbench.report.pictures.drawn import drawn_of
 from ffnbench.report.pictures.ratios import ratio_figure
+from ffnbench.report.pictures.roofline import roofline_figure
 from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.report.tables.text import plain
-from ffnbench.result import Run
+from ffnbench.request import BlockRequest, CompareRequest
+from ffnbench.result import Report, Run
 from ffnbench.stats.verdict import summarise, with_figures
 
 RUNS = sorted(ROOT.glob("results/**/*.json"))
@@ -201,3 +207,32 @@ def test_the_picture_of_a_disturbed_row_has_the_word_and_no_bar_of_its_time(alon
     assert ("latency" in panels) is not alone
     if not alone:
         assert [bar.get_gid() for bar in panels["latency"].patches] == ["a"]
+
+
+def with_busy(report: Report, label: str) -> Report:
+    """The report where each sample of this row waited."""
+    samples = tuple(replace(s, waited=WAITS if s.case == label else QUIET) for s in report.samples)
+    return with_figures(replace(report, samples=samples))
+
+
+def test_under_ceilings_a_disturbed_row_has_neither_dot_nor_share_and_the_word() -> None:
+    report = with_busy(under_ceilings("relu,swiglu", lambda *_: 0.02), "swiglu")
+    assert [share.case for share in report.shares] == ["relu"]
+    figure = roofline_figure(report)
+    assert "swiglu" not in drawn(figure)
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["relu", "swiglu (busy)"]
+
+
+def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time() -> None:
+    asked = BlockRequest(d_model=64, seq_len="16,32", threads=1, workers=3, rounds=6)
+    block = with_busy(api.measure(api.prepare(asked), launch=FakeLaunch()), "attention@16")
+    table = as_shown(block).table
+    rows = {row[0].text: [cell.text for cell in row] for row in table.rows}
+    shown = [(column.title, text) for column, text in zip(table.columns, rows["16"], strict=True)]
+    assert [text for title, text in shown if title == "attention"] == ["busy", "-"]
+    assert dict(shown)["FFN's share"] == "-"
+    assert "busy" not in rows["32"]
+    asked = CompareRequest(variants="relu,swiglu", d_model="64,128", threads=1, workers=3, rounds=6)
+    sweep = with_busy(api.measure(api.prepare(asked), launch=FakeLaunch()), "swiglu@d_model=64")
+    assert re.search(r"^ +64 .* busy *$", plain(as_shown(sweep).table, 80), re.MULTILINE)
+    assert [dot.why for dot in drawn_of(sweep, y="latency").dots] == ["", "", "busy", ""]

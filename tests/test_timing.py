@@ -59,7 +59,7 @@ def test_timing_for_real_is_one_run_of_operations(tmp_path: Path) -> None:
     assert [(r["activation"], r["mode"]) for r in rows] == [
         (name, mode) for mode in ("forward", "backward") for name in ("relu", "telu")
     ]
-    assert all(float(r["latency_s"]) > 0 and r["failure"] == "" for r in rows)
+    assert all((r["verdict"] == "busy" or float(r["latency_s"]) > 0) and r["failure"] == "" for r in rows)
 
 
 @pytest.mark.parametrize(

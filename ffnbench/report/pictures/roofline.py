@@ -71,14 +71,14 @@ def roofline(report: Report) -> Roofline:
     """
     if not report.roofs:
         raise no_ceilings()
+    dots = tuple(dot for case in report.plan.shown if (dot := _dot(report, case)))
+    if not dots:
+        raise FfnbenchError("no case of this run has a latency and a number of FLOPs", "the table says why")
     found = ceilings_of(report, report.costs)
     if not any({Bound.PRODUCTS, Bound.BYTES} & bounds.keys() for bounds in found.values()):
         raise FfnbenchError(
             "other work disturbed every ceiling of this run", "measure again while the machine is quiet"
         )
-    dots = tuple(dot for case in report.plan.shown if (dot := _dot(report, case)))
-    if not dots:
-        raise FfnbenchError("no case of this run has a latency and a number of FLOPs", "the table says why")
     drawn = [dot.case.label for dot in dots]
     reading = {label: found[label][Bound.BYTES] for label in drawn if Bound.BYTES in found.get(label, {})}
     held = [line for label, line in reading.items() if (share := report.share(label)) and share.bound is Bound.BYTES]
