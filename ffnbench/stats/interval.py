@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from statistics import median
 
 CONFIDENCE = 0.95  # of every interval, as stated
 MEDIAN_COST = math.pi / 2  # variance of a median against that of a mean
@@ -135,6 +136,19 @@ def _between(groups: Sequence[Sequence[float]], mean: float, within: float) -> P
         found = max(0.0, (apart - within) / size)
     freedom = STARTERS_FREEDOM + more
     return Part((STARTERS_FREEDOM * STARTERS_SD**2 + more * found) / freedom, freedom)
+
+
+def midmean(values: Sequence[float]) -> float:
+    """The mean of the middle half (Tukey 1977), a value that lies across its border by its part; the median of fewer
+    than four values, of which the middle half would leave out none.
+    """
+    if len(values) < 4:
+        return median(values)
+    ranked, cut = sorted(values), len(values) / 4
+    whole_cut = int(cut)
+    middle = ranked[whole_cut : len(ranked) - whole_cut]
+    part = cut - whole_cut
+    return (math.fsum(middle) - part * (middle[0] + middle[-1])) / (len(ranked) - 2 * cut)
 
 
 def variance(values: Sequence[float]) -> float:

@@ -9,22 +9,25 @@ its reference's are. These alone say so, never how long a sample took.
 from __future__ import annotations
 
 import math
-from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 from typing import TypeVar
 
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import Plan
+from ffnbench.plan import CONTROL, Plan
 from ffnbench.result import POWER_CAP, Estimate, Report, Run, Sample
-from ffnbench.stats.interval import CONFIDENCE, Mean, Value, mean_of
+from ffnbench.stats.interval import CONFIDENCE, Mean, Value, mean_of, midmean
 
 CPUS_TAKEN, CLOCKS_HELD = "threads waited for a CPU", "the device's clocks were throttled"
 WAITED = 0.03  # quiet samples wait 0.3 % (median), those beside a spinner 77 %; 1 % gives the same rows
 FEWEST_CLEAN = 4  # a worker with fewer clean rounds says nothing
 ENOUGH_CLEAN = 0.5  # of a row's rounds: with fewer, what is not decided is not for want of rounds
+# of the values of a worker's rounds the middle half is averaged where so few cases share a round; with more of them two
+# samples of a round lie further apart in time, the tails are heavier, and the median scatters less
+FEW_CASES = 3
 KEPT = 16  # tables that are asked for again
 R = TypeVar("R", bound=Run)
 
@@ -71,6 +74,7 @@ class Row:
     every: dict[int, list[float]]
     clean_rounds: int
     starters: Mapping[int, int]
+    centre: Callable[[Sequence[float]], float] = median
     fitted: float | None = None
 
     @property
@@ -92,11 +96,11 @@ class Row:
         return len(self.clean) < min(2, len(self.every))
 
     def mean(self, *, every: bool = False) -> Mean | None:
-        """Over workers, each of which says the median of its rounds; None where there are none."""
+        """Over workers, each of which says the centre of its rounds; None where there are none."""
         workers = self.every if every else self.clean
         if not workers:
             return None
-        values = (Value(median(logs), self.starters.get(worker, worker)) for worker, logs in workers.items())
+        values = (Value(self.centre(logs), self.starters.get(worker, worker)) for worker, logs in workers.items())
         mean = mean_of(values)
         return mean if self.fitted is None else replace(mean, mean=self.fitted)
 
@@ -133,6 +137,9 @@ class Table:
                 timed = Timed(sample.value, is_clean(sample), bool(held_down(sample)))
                 found[sample.case][sample.worker][sample.round] = timed
                 self.starters[sample.worker] = sample.worker if sample.starter is None else sample.starter
+        self._sharing = Counter(
+            plan.reference_of(case.label) for case in plan.shown
+        )  # a group's cases share its rounds
         protocol = plan.protocol
         fewest = protocol.rounds // 2 + 1 if protocol.precision is None else protocol.rounds
         self.rounds: dict[str, Rounds] = {
@@ -156,12 +163,28 @@ class Table:
         return self.seconds(label) if alone else self.ratio(label, self.plan.reference_of(label))
 
     def ratio(self, label: str, other: str) -> Row:
-        """log(case / other) of the same rounds."""
-        return paired(self.rounds.get(label, {}), self.rounds.get(other, {}), self.starters)
+        """log(case / other) of the same rounds. A reference that was measured once more, as the control, is the mean of
+        the two, but for the control itself.
+        """
+        alone = CONTROL in (label, other)
+        own, others = (self.rounds.get(name, {}) if alone else self._all_of(name) for name in (label, other))
+        return replace(paired(own, others, self.starters), centre=self._centre(label))
+
+    def _all_of(self, label: str) -> Rounds:
+        """The rounds of a case, those of the control with the reference's."""
+        rounds = self.rounds.get(label, {})
+        return both(rounds, self.rounds.get(CONTROL, {})) if label == self.plan.reference else rounds
 
     def seconds(self, label: str) -> Row:
         """log(seconds) of a case, the mean fitted: those of two rows differ by their ratio."""
-        return replace(_logs(self.rounds.get(label, {}), self.starters), fitted=self._fitted.get(label))
+        row = _logs(self.rounds.get(label, {}), self.starters)
+        return replace(row, centre=self._centre(label), fitted=self._fitted.get(label))
+
+    def _centre(self, label: str) -> Callable[[Sequence[float]], float]:
+        """How a case's rounds become the value of a worker: by how many cases share them, the control left out, so that
+        a check and its baseline do it alike.
+        """
+        return midmean if self._sharing[self.plan.reference_of(label)] <= FEW_CASES else median
 
     @cached_property
     def common(self) -> Rounds:
@@ -248,6 +271,24 @@ def held_down(sample: Sample) -> list[str]:
 def _whole(rounds: Rounds, fewest: int) -> Rounds:
     whole = {worker: made for worker, made in rounds.items() if len(made) >= fewest}
     return whole if len(whole) >= 2 else rounds
+
+
+def both(rounds: Rounds, again: Rounds) -> Rounds:
+    """A case that was measured twice in each round: the geometric mean of the two, or the only one of them that nothing
+    disturbed.
+    """
+    return {
+        worker: {number: _mean_of_two(timed, again.get(worker, {}).get(number)) for number, timed in made.items()}
+        for worker, made in rounds.items()
+    }
+
+
+def _mean_of_two(first: Timed, second: Timed | None) -> Timed:
+    if second is None or first.clean > second.clean:
+        return first
+    if second.clean > first.clean:
+        return second
+    return replace(first, seconds=math.sqrt(first.seconds * second.seconds))
 
 
 def paired(rounds: Rounds, others: Rounds, starters: Mapping[int, int]) -> Row:
