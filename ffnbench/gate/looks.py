@@ -5,9 +5,12 @@ Pure but for the `measure` that it is handed: a real check measures in processes
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 
 from ffnbench.gate.decision import (
     DEFAULT_LATENCY,
@@ -23,14 +26,17 @@ from ffnbench.planning.effort import FINEST, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.result import Report, Run, raw_of
 from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.rounds import Table, table_of
-from ffnbench.stats.stopping import FIRST_LOOK, Answered, Pace, hoped_for, scatter
+from ffnbench.stats.stopping import FIRST_LOOK, Answered, Pace, hoped_for, looks, scatter
 from ffnbench.stats.verdict import summarise
 
 # A run that stops when each row is decided stops too often on a value that is off by chance, most of all where the true
-# change is the tolerance. The first look takes the first of these levels for the stated CONFIDENCE, each later one the
-# second, and a run that ends undecided the third: the interval at the end then covers in 94-97.6 % over changes from 0
-# to three times the tolerance, tolerances of 0.3 to 10 sd of a worker, and up to 48 workers (tests/test_looks.py).
-FIRST, LATER, LAST = 0.96, 0.998, 0.985
+# change is the tolerance. So each look takes a stricter level for the stated CONFIDENCE, and all of them together spend
+# its error (Lan and DeMets 1983): by the workers that a run will have, the level after 6, 7, 8, 10, ... of them.
+# benchmarks/spending.py reckons the levels and writes this file.
+LEVELS = Path(__file__).with_name("look_levels.json")
+# A row that a look has decided needs no interval as wide as that which decided it: with this level it covers the truth
+# in 93.5-98 % over changes from 0 to three times the tolerance (tests/test_looks.py), with the look's own in 99.7 %.
+REPORTED = 0.975
 RESOLVED = 1.1  # half-width of a change, in tolerances
 FINEST_PART = 3  # rounds are chosen for a precision of this part of the smallest tolerance
 DECIDED = "decided"
@@ -60,28 +66,44 @@ def look_back(before: Report, policy: Policy, budget: float, measure: Measure) -
 def look(plan: Plan, find: Find, policy: Policy, budget: float, measure: Measure) -> Look:
     """Measure a plan's rows, whatever they are held against: `find` says what a run of it shows."""
 
-    def answered(table: Table) -> str:
+    level = CONFIDENCE  # of the last look
+
+    def answered(table: Table, expected: int) -> str:
+        nonlocal level
+        level = level_of_look(table.whole_workers, expected)
         so_far = Run(plan=table.plan, samples=tuple(table.samples))
-        return decided(find(report_of(so_far), level_after(table.whole_workers)))
+        return decided(find(report_of(so_far), level))
 
     now = measure(plan_of_check(plan, policy, budget), answered)
-    return Look(findings=tuple(find(now, level_at_end(now))), now=now)
+    ended = min(level, REPORTED) if now.limit == DECIDED else level_at_end(table_of(now).whole_workers)
+    return Look(findings=tuple(find(now, ended)), now=now)
 
 
-def level_after(workers: int) -> float:
-    """The level that a look after so many workers takes for the stated CONFIDENCE."""
-    return FIRST if workers <= FIRST_LOOK else LATER
+@cache
+def look_levels() -> dict[int, list[float]]:
+    """The levels of the looks of a run, by the number of workers that it will have."""
+    rows = json.loads(LEVELS.read_text(encoding="utf-8"))
+    return {int(workers): levels for workers, levels in rows.items()}
+
+
+def level_of_look(workers: int, expected: int) -> float:
+    """The level that a look after so many workers takes for the stated CONFIDENCE, where that many are expected."""
+    rows = look_levels()
+    wanted = min(max(workers, expected), max(rows))
+    row = rows[min(planned for planned in rows if planned >= wanted)]
+    number = sum(at <= workers for at in looks())  # of this look
+    return row[min(max(number, 1), len(row)) - 1]
+
+
+def level_at_end(workers: int) -> float:
+    """The level of a run that ends undecided after so many workers: it spends what is left."""
+    rows = look_levels()
+    return rows[min((planned for planned in rows if planned >= workers), default=max(rows))][-1]
 
 
 def decided(found: Iterable[Finding]) -> str:
     """`decided` where no row is unclear."""
     return DECIDED if Status.UNCLEAR not in {finding.status for finding in found} else ""
-
-
-def level_at_end(run: Report) -> float:
-    """The level of a run that has ended: that of the look that decided it, or of the last one."""
-    level = level_after(table_of(run).whole_workers)
-    return level if run.limit == DECIDED or level == FIRST else LAST
 
 
 def plan_of_check(plan: Plan, policy: Policy, budget: float) -> Plan:
@@ -123,7 +145,8 @@ def foretell(before: Report, policy: Policy, budget: float) -> list[Foretold]:
     knows nothing is left out.
     """
     planned = plan_of_check(before.plan, policy, budget)
-    hoped = hoped_for(planned.protocol, scatter(table_of(before)), pace_of(before)).inflated(LAST)
+    hoped = hoped_for(planned.protocol, scatter(table_of(before)), pace_of(before))
+    hoped = hoped.inflated(level_at_end(max(FIRST_LOOK, int(hoped.freedom))))
     rows = past_of(before, replace(policy, absolute=False)).rows
     return [
         Foretold(

@@ -92,7 +92,15 @@ class Schedule:
         """Which limit is met, "" for none."""
         budget = self.protocol.budget_s
         fits = budget is None or self.elapsed_s + self.pace().seconds(self.rounds) + self._after <= budget
-        return limit_met(table, fits, answered)
+        return limit_met(table, fits, answered, self.expected)
+
+    @property
+    def expected(self) -> int:
+        """How many workers there will be when the budget ends, at the pace of those so far."""
+        budget, elapsed = self.protocol.budget_s, self.elapsed_s
+        if budget is None or not elapsed:
+            return self.protocol.workers
+        return max(self.whole, int(self.whole * budget / elapsed))
 
     def enough(self, made: int, clean: int) -> bool:
         """Whether a worker has made what it should: so many clean rounds, or as many as there is time for."""

@@ -35,7 +35,8 @@ SEVERAL = 8  # workers that a run should have: so long a worker may be, at most
 PRIOR_BETWEEN, PRIOR_WEIGHT = 0.02**2, 2
 # starters at a time, and for how long: what they differ by is a part of the error, so a longer run has more of them
 STARTERS, SERVES_S = 2, 20.0
-Answered = Callable[[Table], str]  # whether the question is answered, in a word
+# whether the question is answered, in a word, in a run that will have so many workers by its budget's end
+Answered = Callable[[Table, int], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +97,11 @@ def rounds_wanted(protocol: Protocol, found: Scatter, pace: Pace, left_s: float)
     return int(max(protocol.rounds, min(best, room, MOST_ROUNDS)))
 
 
-def limit_met(table: Table, fits: bool, answered: Answered | None = None) -> str:
+def limit_met(table: Table, fits: bool, answered: Answered | None = None, expected: int = MOST_WORKERS) -> str:
     """Which limit a run has met after whole workers: budget, workers, or what `answered` says; else nothing.
 
-    The table is of the cases that have not failed, `fits` says whether a further worker would end within the budget.
+    The table is of the cases that have not failed, `fits` says whether a further worker would end within the budget,
+    `expected` how many workers the budget has room for.
     Never before the protocol's fewest workers.
     """
     workers, protocol = table.whole_workers, table.plan.protocol
@@ -107,15 +109,15 @@ def limit_met(table: Table, fits: bool, answered: Answered | None = None) -> str
         return "workers" if workers >= protocol.workers else ""
     if workers < protocol.workers:
         return ""
-    if workers in looks() and (word := (answered or precise)(table)):
+    if workers in looks() and (word := (answered or precise)(table, expected)):
         return word
     if not fits:
         return "budget"
     return "workers" if workers >= MOST_WORKERS else ""
 
 
-def precise(table: Table) -> str:
-    """`precision` where every ratio is known to the protocol's, by half its interval."""
+def precise(table: Table, expected: int) -> str:
+    """`precision` where every ratio is known to the protocol's, by half its interval, however many are expected."""
     halves = [mean.half(CONFIDENCE) if (mean := row.mean()) else math.inf for row in _rows(table)]
     widest = max((math.expm1(half) if half < UNKNOWN else math.inf for half in halves), default=0.0)
     assert table.plan.protocol.precision is not None
