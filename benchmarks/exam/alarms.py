@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import log, sqrt
 
@@ -101,6 +101,7 @@ class Counts:
     refused: int
     seconds: float  # mean
     error: float | None  # rms error of the log of the change, over all rows
+    covered: float | None  # share of the intervals, over all rows, that hold the true change
 
     @property
     def asked(self) -> int:
@@ -116,6 +117,7 @@ def counts(alarms: list[Alarm], condition: str | None, injected: float) -> Count
         return len({(a.condition, a.repeat) for a in rows if a.status in wanted})
 
     errors = [log(a.change / a.truth) ** 2 for a in of if a.change]
+    covered = [a.low <= a.truth <= a.high for a in of if a.low and a.high]
     regressed = (Status.REGRESSED.value,)
     return Counts(
         checks=len({(a.condition, a.repeat) for a in of}),
@@ -126,6 +128,7 @@ def counts(alarms: list[Alarm], condition: str | None, injected: float) -> Count
         refused=checks_with((REFUSED,), of),
         seconds=sum(a.seconds for a in of) / len(of) if of else 0.0,
         error=sqrt(sum(errors) / len(errors)) if errors else None,
+        covered=sum(covered) / len(covered) if covered else None,
     )
 
 
@@ -142,10 +145,13 @@ def report(alarms: list[Alarm], tolerance: float) -> str:
     rows = [_row(name, alarms, name) for name in named] + [_row("all", alarms, None)] * (len(named) > 1)
     beside = [a for a in alarms if a.injected and a.row != ROW and a.change is not None]
     accused = sum(a.status == Status.REGRESSED.value for a in beside)
+    held = {f"+{share:.0%}": counts(alarms, None, share).covered for share in sorted({a.injected for a in alarms})}
     notes = (
-        f"ffnbench check at a tolerance of {percent(tolerance)}, on unchanged code and on code whose {ROW} is slower",
+        f"a tolerance of {percent(tolerance)}, unchanged code, and code whose {ROW} is slower",
         "false alarms, unclear: checks of unchanged code that end so; finds: checks that accuse the slowed row",
         f"of {len(beside)} unchanged rows beside the slowed one, {accused} were accused",
+        "intervals that hold the true change: "
+        + ", ".join(f"{percent(of)} at {name}" for name, of in held.items() if of),
     )
     return "\n".join((table(head, rows), "", *notes))
 
@@ -166,14 +172,14 @@ def _row(name: str, alarms: list[Alarm], condition: str | None) -> tuple[str, ..
     )  # fmt: skip
 
 
-def broken_promises(alarms: list[Alarm]) -> list[str]:
+def broken_promises(alarms: list[Alarm], found_at_least: Mapping[str, float] = FOUND_AT_LEAST) -> list[str]:
     """Which promises were not kept: hardly a false alarm, and what was not refused found often enough."""
     of_all = [counts(alarms, None, share) for share in (0.0, *slowed_by(alarms).values())]
     wrong, asked = sum(of.false_alarms for of in of_all), sum(of.asked for of in of_all)
     broken = [f"{wrong} false alarms"] if wrong > int(FALSE_AT_MOST * asked) else []
     for name, share in slowed_by(alarms).items():
         of = counts(alarms, None, share)
-        if of.found < _at_least(FOUND_AT_LEAST.get(name, 0.0), of.asked):
+        if of.found < _at_least(found_at_least.get(name, 0.0), of.asked):
             broken.append(f"{name} was found in {of.found} of {of.asked} checks")
     return broken
 

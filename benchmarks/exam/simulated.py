@@ -9,14 +9,15 @@ from exam.alarms import Alarm, alarms_of, check_policy, refused, slowed
 from exam.machine import WORLDS, Machine, World
 from exam.processes import each
 from ffnbench.exam import Told, comparison_plan, told_by
-from ffnbench.gate.looks import foretell, look_back, report_of, unresolved
+from ffnbench.gate.decision import Finding, paired_findings
+from ffnbench.gate.looks import foretell, look, look_back, report_of, unresolved
 from ffnbench.plan import Plan
 from ffnbench.request import DEFAULT_BUDGET_S
 from ffnbench.result import Report
 from ffnbench.run.runner import run
 from ffnbench.stats.stopping import Answered
 
-BASELINE_RUNS, BUDGET_S = 3, DEFAULT_BUDGET_S
+BASELINE_RUNS = 3
 AGES = 10**6  # between the seeds of a baseline and of its checks
 
 
@@ -44,17 +45,18 @@ def simulate_checks(
     worlds: Iterable[World],
     *,
     runs: int = BASELINE_RUNS,
+    budget: float = DEFAULT_BUDGET_S,
     seed: int = 0,
     processes: int | None = None,
 ) -> list[Alarm]:
     """`repeats` baselines of so many runs in every world, each with a check of code that is slower by each share."""
     tasks = [(world, seed + number) for world in worlds for number in range(repeats)]
-    work = partial(_of_baseline, plan, tolerance, tuple(shares), runs)
+    work = partial(_of_baseline, plan, tolerance, tuple(shares), runs, budget)
     return [alarm for alarms in each(work, tasks, processes) for alarm in alarms]
 
 
 def _of_baseline(
-    plan: Plan, tolerance: float, shares: tuple[float, ...], runs: int, task: tuple[World, int]
+    plan: Plan, tolerance: float, shares: tuple[float, ...], runs: int, budget: float, task: tuple[World, int]
 ) -> list[Alarm]:
     (world, seed), policy = task, check_policy(tolerance)
     machine = Machine(world, plan, seed)
@@ -62,18 +64,56 @@ def _of_baseline(
         lambda first, later: first.with_repeat(later),
         [report_of(machine.run(run)) for _ in range(runs)],
     )
-    if blind := unresolved(foretell(before, policy, BUDGET_S)):
+    if blind := unresolved(foretell(before, policy, budget)):
         return [refused(blind.case, condition=world.name, repeat=seed, injected=share) for share in shares]
-    return [alarm for share in shares for alarm in _check(before, machine, share, seed, tolerance)]
+    return [alarm for share in shares for alarm in _check(before, machine, share, seed, tolerance, budget)]
 
 
-def _check(before: Report, machine: Machine, injected: float, seed: int, tolerance: float) -> list[Alarm]:
+def _check(
+    before: Report, machine: Machine, injected: float, seed: int, tolerance: float, budget: float
+) -> list[Alarm]:
     now = Machine(machine.world, slowed(machine.plan, injected), seed + AGES)
 
     def measured(asked: Plan, answered: Answered) -> Report:
         return report_of(now.measure(asked, run, answered))
 
-    looks = look_back(before, check_policy(tolerance), BUDGET_S, measured)
+    looks = look_back(before, check_policy(tolerance), budget, measured)
     return alarms_of(
         looks.findings, condition=machine.world.name, repeat=seed, injected=injected, seconds=now.clock_s,
     )  # fmt: skip
+
+
+def simulate_sides(
+    plan: Plan,
+    tolerance: float,
+    shares: Iterable[float],
+    repeats: int,
+    worlds: Iterable[World],
+    *,
+    budget: float = DEFAULT_BUDGET_S,
+    seed: int = 0,
+    processes: int | None = None,
+) -> list[Alarm]:
+    """`repeats` runs of `ab` in every world for each share; the plan's reference is the base, its ROW the head."""
+    tasks = [(world, seed + number) for world in worlds for number in range(repeats)]
+    work = partial(_of_sides, plan, tolerance, tuple(shares), budget)
+    return [alarm for alarms in each(work, tasks, processes) for alarm in alarms]
+
+
+def _of_sides(
+    plan: Plan, tolerance: float, shares: tuple[float, ...], budget: float, task: tuple[World, int]
+) -> list[Alarm]:
+    (world, seed), policy, alarms = task, check_policy(tolerance), []
+
+    def find(now: Report, confidence: float) -> list[Finding]:
+        return paired_findings(now, policy, confidence)
+
+    for share in shares:
+        machine = Machine(world, slowed(plan, share), seed)
+
+        def measured(asked: Plan, answered: Answered, machine: Machine = machine) -> Report:
+            return report_of(machine.measure(asked, run, answered))
+
+        looks = look(plan, find, policy, budget, measured)
+        alarms += alarms_of(looks.findings, condition=world.name, repeat=seed, injected=share, seconds=machine.clock_s)
+    return alarms
