@@ -84,13 +84,19 @@ class Checked:
 
     @property
     def smallest(self) -> float | None:
-        """The smallest change that every latency row could have been caught at."""
+        """The smallest slowdown that would have been caught in every latency row that could not be decided."""
         sizes = [
             math.sqrt(f.change.high / f.change.low) * (1 + f.tolerance) - 1
             for f in self.findings
-            if f.metric == LATENCY and f.change and f.change.low and f.change.high
+            if f.metric == LATENCY and f.status is Status.UNCLEAR and f.change and f.change.low and f.change.high
         ]
         return max(sizes, default=None)
+
+    @property
+    def excluded(self) -> float | None:
+        """The slowdown that every latency row excludes which is OK or faster; None where none is."""
+        passed = [f for f in self.findings if f.metric == LATENCY and f.status in (Status.OK, Status.IMPROVED)]
+        return max((f.tolerance for f in passed), default=None)
 
     @property
     def interrupted(self) -> bool:

@@ -91,7 +91,7 @@ def difference(stored: Report, fresh: Report) -> str:
     if stored.plan.protocol.method != METHOD:
         old = stored.plan.protocol.method
         return f"measured with method {old}, now it is {METHOD}: the figures are computed again from the samples"
-    return f"the figures stored in the file (by ffnbench {stored.version}) do not follow from its samples"
+    return f"the figures are computed again from the samples: those in the file, by ffnbench {stored.version}, differ"
 
 
 def _figures(found: Report) -> list[tuple[str, str, str, str]]:

@@ -137,7 +137,7 @@ def findings_table(checked: Checked) -> TextTable:
 
     def limit(f: Finding) -> Cell:
         if f.metric in TIMED:
-            return Cell(text=f"{1 + f.tolerance:.4g}")
+            return Cell(text=f"+{percent(f.tolerance)}")
         if f.metric == OUTPUT:
             return Cell(text=_value(f, f.tolerance))
         return Cell(text=f"+{percent(f.tolerance)}" if f.tolerance else UNKNOWN if f.metric == JUDGED else "equal")
@@ -199,9 +199,12 @@ def _summary(checked: Checked, equal: int) -> list[str]:
         lines.append(f"every row improved: has {references}, the reference, become slower?")
     untimed = "; latency was not compared" * (not timed)
     told = [f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal{untimed}"] if equal else []
+    if now.wall_s and any(f.change for f in timed):
+        told.append(f"measured in {now.wall_s:.0f} s")
     if checked.smallest is not None:
-        wall = f"measured in {now.wall_s:.0f} s: " if now.wall_s else ""
-        told.append(f"{wall}slowdowns below {percent(checked.smallest)} may go unnoticed")
+        told.append(f"undecided rows would show a slowdown from {percent(checked.smallest)} on")
+    elif checked.excluded is not None:
+        told.append(f"OK excludes slowdowns above {percent(checked.excluded)}")
     ended = [] if any(NoteKind.BUSY is note.kind for note in now.notes("")) else machine_line(now)
     known = {finding.reason for finding in findings}
     general = [line for line in general_line(now) if line not in known]
@@ -217,8 +220,8 @@ def _change(finding: Finding) -> str:
 
 
 def _value(finding: Finding, value: float | None) -> str:
-    if value is None:
+    if value is None or finding.metric in TIMED:  # a time's change says it, in the unit of its limit
         return UNKNOWN
     if finding.metric == OUTPUT:
         return f"{value:.1e}" if value else "0"
-    return f"{value:.3f}" if finding.change is not None else f"{value:,.0f}"
+    return f"{value:,.0f}"
