@@ -43,12 +43,13 @@ def training_figure(report: Report) -> Figure:
         curves: Any = above.subplots(1, 3, sharey=True)
         for name, one in found.items():
             row, look = rows[name], looks[name]
+            of_marker = 3 if one.held_out else 0  # a curve of ten points has room for them
             late = [point for point in one.held_out or one.curve if point[0] >= LATE * steps]
             for axes, whole in zip(curves, (steps, row["training_flops"], row["training_s"]), strict=True):
                 if whole:
                     places = [step / steps * whole for step, _ in late]
                     losses = [loss for _, loss in late]
-                    axes.plot(places, losses, label=literal(name), markersize=3, **look | {"linewidth": 1.0})
+                    axes.plot(places, losses, label=literal(name), markersize=of_marker, **look | {"linewidth": 1.0})
             if late and row["training_s"]:
                 ends = row["training_low_s"], row["training_high_s"]
                 curves[2].plot(ends, [late[-1][1]] * 2, color=look["color"], **BAR)
