@@ -110,6 +110,16 @@ def test_variants_share_all_but_the_ffn_and_the_bytes(text: str) -> None:
     assert torch.equal(one._batch(), other._batch())
 
 
+def test_seeds_share_no_batch(text: str) -> None:
+    trainees = [Trainee(case, None) for case in runs(text, variants="relu", seeds=3)]
+    seen = []
+    for trainee in trainees:
+        for step in range(6):
+            trainee.step = step
+            seen.append(trainee._batch().numpy().tobytes())
+    assert len(set(seen)) == len(seen)
+
+
 def test_a_step_is_that_of_a_loop_written_by_hand(text: str) -> None:
     """Cross entropy by its definition, AdamW of torch, the schedule as docs/training.md has it."""
     case = runs(text, steps=40, seeds=1)[0]
