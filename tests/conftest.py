@@ -95,8 +95,9 @@ class FakeWorker:
         if request["do"] == "roof":
             return self.roof(request["roof"], self.index)
         if request["do"] == "train":
-            return {"step": 6, "curve": [[3, 2.9, 0.1], [3, 1.9, 0.2]], "seconds": 0.2, "diverged": None, "saved": "",
-                    "loss": 1.9, "choosing": 1.9}  # fmt: skip
+            curve = [["training_loss", 3, 2.9], ["training_loss", 3, 1.9]]
+            return {"step": 6, "curve": curve, "seconds": 0.2, "diverged": None, "saved": "", "loss": 1.9,
+                    "choosing": 1.9}  # fmt: skip
         if request["do"] == "memory":
             return {"peak_bytes": 4096, "saved_bytes": None}
         if request["do"] == "sparsity":

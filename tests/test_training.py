@@ -7,6 +7,7 @@ import math
 import random
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -17,15 +18,20 @@ from scipy import stats
 from torch.utils.flop_counter import FlopCounterMode
 
 from ffnbench import api
+from ffnbench.api import training as lessons
+from ffnbench.api import world
 from ffnbench.backends.building import build
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.training import plan_train
 from ffnbench.report.files.store import load
+from ffnbench.report.pictures.training import training_figure
 from ffnbench.report.tables.text import plain
-from ffnbench.report.tables.training import training_table
+from ffnbench.report.tables.training import training_records, training_table
 from ffnbench.request import TrainRequest
 from ffnbench.result import Sample, Verdict
+from ffnbench.run.runner import run
+from ffnbench.run.what_fits import memory_needed
 from ffnbench.stats import training as learning
 from ffnbench.stats.cells import cells_of
 from ffnbench.stats.pairs import Pair
@@ -104,6 +110,16 @@ def test_variants_share_all_but_the_ffn_and_the_bytes(text: str) -> None:
     assert torch.equal(one._batch(), other._batch())
 
 
+def test_seeds_share_no_batch(text: str) -> None:
+    trainees = [Trainee(case, None) for case in runs(text, variants="relu", seeds=3)]
+    seen = []
+    for trainee in trainees:
+        for step in range(6):
+            trainee.step = step
+            seen.append(trainee._batch().numpy().tobytes())
+    assert len(set(seen)) == len(seen)
+
+
 def test_a_step_is_that_of_a_loop_written_by_hand(text: str) -> None:
     """Cross entropy by its definition, AdamW of torch, the schedule as docs/training.md has it."""
     case = runs(text, steps=40, seeds=1)[0]
@@ -122,7 +138,7 @@ def test_a_step_is_that_of_a_loop_written_by_hand(text: str) -> None:
         loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))
-    assert [loss for _, loss, _ in trainee.curve] == pytest.approx(losses, rel=1e-4)
+    assert [loss for name, _, loss in trainee.curve if name == "training_loss"] == pytest.approx(losses, rel=1e-4)
     assert losses[-1] < 0.9 * losses[0]  # it learns
 
 
@@ -138,7 +154,7 @@ def test_from_a_checkpoint_it_goes_on_to_the_same_loss_to_the_bit(text: str, tmp
             break
     assert parts[:3] == [1, 2, 3]
     assert told["loss"] == whole["loss"]
-    assert [point[:2] for point in told["curve"]] == [point[:2] for point in whole["curve"]]
+    assert told["curve"] == whole["curve"]
     assert whole["loss"] == Trainee(case, None).go(1e9)["loss"]
     assert whole["loss"] != Trainee(runs(text, steps=90, seeds=2)[-1], None).go(1e9)["loss"]
 
@@ -149,6 +165,47 @@ def test_a_full_disk_loses_no_run(text: str, tmp_path: Path) -> None:
     trainee.go(1e-9)
     assert "no checkpoint is kept" in trainee.go(1e-9)["saved"]
     assert "loss" in trainee.go(1e9)
+
+
+def test_what_is_held_out_is_looked_at_after_every_tenth_of_the_steps(text: str) -> None:
+    case = runs(text, steps=25, seeds=1)[0]
+    told, other = Trainee(case, None).go(1e9), Trainee(case, None)
+    found = {steps: loss for name, steps, loss in told["curve"] if name == "held_out_loss"}
+    assert list(found) == [3, 5, 8, 10, 13, 15, 18, 20, 23, 25]
+    assert found[25] == told["loss"]
+    while other.step < 10:
+        other.go(0.0)
+    _, parts = read_text(text, 1)
+    places = numpy.linspace(0, len(parts.held_out) - 17, len(parts.held_out) // 17).astype(int)
+    sequences = torch.tensor([list(parts.held_out[place : place + 17]) for place in places])
+    with torch.no_grad():
+        logits = other.model.eval()(sequences[:, :-1])
+    loss = -F.log_softmax(logits, dim=-1).gather(-1, sequences[:, 1:, None]).mean()
+    assert found[10] == pytest.approx(float(loss), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda state: state.pop("step"),
+        lambda state: state.update(step=10**9),
+        lambda state: state.update(step=state["step"] + 1),
+        lambda state: state.update(step="3"),
+        lambda state: state.update(curve="x"),
+        lambda state: state.update(curve=[("training_loss", 7, 1.0)], step=7, window=[]),
+        lambda state: state.update(elapsed=math.nan),
+        lambda state: state.update(random=torch.zeros(3)),
+    ],
+)
+def test_an_edited_checkpoint_begins_anew(text: str, tmp_path: Path, edit) -> None:
+    case, kept = runs(text)[0], tmp_path / "run.pt"
+    Trainee(case, kept).go(1e-9)
+    state = torch.load(kept)
+    edit(state)
+    torch.save(state, kept)
+    trainee = Trainee(case, kept)
+    assert trainee.step == 0
+    assert trainee.go(1e9)["loss"] == Trainee(case, None).go(1e9)["loss"]
 
 
 def test_a_checkpoint_that_is_cut_off_begins_anew(text: str, tmp_path: Path) -> None:
@@ -197,9 +254,36 @@ def test_parts_of_a_text_share_no_file(text: str, tmp_path: Path) -> None:
     assert told.printable == pytest.approx((95 + 3 + 128) / 256)
 
 
+def test_files_too_few_for_a_part_are_cut_by_place(tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"{number}.txt").write_text("short")
+    (tmp_path / "long.txt").write_text("a long book " * 500)
+    _, parts = read_text(str(tmp_path), 300)
+    assert (tmp_path / "long.txt").read_bytes().endswith(parts.held_out)
+    notes = planned(str(tmp_path)).notes
+    assert any("at the end of 41 files are held out" in note.text for note in notes)
+
+
+@pytest.mark.parametrize("layers", [10**12, 10**6])
+def test_what_memory_does_not_hold_fails_before_anything_is_built(text: str, on_machine, monkeypatch, layers) -> None:
+    launch = FakeLaunch()
+    on_machine(launch)
+    monkeypatch.setattr(world, "MACHINE", replace(world.MACHINE, memory=lambda: 10**10))
+    report = api.train(replace(ASKED, text=text, layers=layers))
+    assert all("of memory, and 9.31 GiB are available" in row["failure"] for row in report.rows())
+    assert not [do for _, do, _ in launch.log if do in ("open", "train")]
+
+
+def test_memory_to_train_with_is_that_of_four_copies_of_all_weights(text: str) -> None:
+    case = runs(text, d_model=64, layers=3)[0]
+    state = sum(4 * p.numel() * p.element_size() for p in Trainee(case, None).model.decoder.parameters())
+    assert memory_needed([case]) == pytest.approx(state, rel=0.01)  # without norms
+
+
 @pytest.mark.parametrize(
     ("asked", "error", "hint"),
     [
+        ({"text": "~nosuchuser/x"}, "home of a user that is not there", "path"),
         ({"context": 4000, "batch": 400}, "too short", "--batch"),
         ({"text": "/nowhere"}, "is no file and no folder", "path"),
         ({"d_model": 100}, "--d-model 100 can't be cut into heads of 32", "--d-model 96"),
@@ -305,21 +389,22 @@ def test_a_rate_is_chosen_where_it_is_not_reported(text: str) -> None:
     assert (found["swiglu"].rate, found["swiglu"].loss.mean) == (2e-3, 1.8)
 
 
-def test_what_none_beats_is_better_in_one_and_not_worse_in_the_other(text: str, monkeypatch) -> None:
-    names = ["relu", "gelu", "swiglu", "glu"]
-    level = {"relu": 2.0, "gelu": 1.9, "swiglu": 1.8, "glu": 1.85}
-    time = {"relu": 1.0, "gelu": 1.0, "swiglu": 1.3, "glu": 1.5}
-    losses = {(name, s): level[name] + 0.001 * ((s * 7 + len(name)) % 5) for name in names for s in range(5)}
-    report = report_of(text, losses, variants=",".join(names), seeds=5)
+def test_on_the_front_is_what_is_nowhere_worse_without_being_better_elsewhere(text: str, monkeypatch) -> None:
+    """Loss 1 is decided worse than 0 for all; the sides of the times are given, 0 where nothing is decided."""
+    better, worse = ["swiglu", "geglu"], ["relu", "gelu", "silu"]
+    slower = {"swiglu": ["gelu", "geglu"], "geglu": ["gelu"]}  # relu: faster for all that is seen, and not decided
+    losses = {(n, s): (n in worse) + 0.001 * ((s * 7 + len(n)) % 5) for n in better + worse for s in range(5)}
+    report = report_of(text, losses, variants=",".join(better + worse), seeds=5)
 
     def pairs(found):
-        labels = {name: f"{name}@of=step" for name in names}
-        sides = {1: Verdict.SLOWER, 0: Verdict.SAME, -1: Verdict.FASTER}
-        return {(labels[a], labels[b]): Pair(None, sides[(time[a] > time[b]) - (time[a] < time[b])])
-                for a in names for b in names if a != b}  # fmt: skip
+        sides = {1: Verdict.SLOWER, 0: Verdict.UNCLEAR, -1: Verdict.FASTER}
+        return {
+            (f"{a}@of=step", f"{b}@of=step"): Pair(None, sides[(b in slower.get(a, [])) - (a in slower.get(b, []))])
+            for a in better + worse for b in better + worse if a != b
+        }  # fmt: skip
 
     monkeypatch.setattr(learning, "pairs_of", pairs)
-    assert learning.unbeaten(report, learnt(report), "step") == {"gelu", "swiglu"}
+    assert learning.pareto_front(report, learnt(report), "step") == {"gelu", "geglu"}
 
 
 def test_order_of_losses_is_held_against_published_ones(text: str) -> None:
@@ -335,7 +420,8 @@ def test_order_of_losses_is_held_against_published_ones(text: str) -> None:
 
 
 def learning_of(loss: float) -> dict:
-    curve = [[3, loss + 1, 0.1], [3, loss, 0.2]]
+    curve = [["training_loss", 3, loss + 1], ["held_out_loss", 3, loss + 1.1], ["training_loss", 3, loss],
+             ["held_out_loss", 6, loss]]  # fmt: skip
     return {"step": 6, "curve": curve, "seconds": 0.2, "diverged": None, "saved": "", "loss": loss, "choosing": loss}
 
 
@@ -362,11 +448,101 @@ def test_the_journey_gives_a_row_a_variant_and_reads_back(text: str, on_machine,
     assert relu["loss"] == pytest.approx(1.91)
     assert relu["step_s"] == pytest.approx(0.01)
     assert learnt(again)["swiglu"].losses == pytest.approx({0: 1.8, 1: 1.81, 2: 1.82})
-    assert "swiglu learns better than relu" in str(report)
+    assert training_table(report).summary[0].startswith("best (nats/byte from relu): swiglu -0.100 [")
     assert "a probe" in str(report)
     assert len(cells_of(report.plan)) == 2 + 2 * 3
     for suffix in ("png", "svg", "html", "csv", "md"):
         assert report.save(tmp_path / f"run.{suffix}").stat().st_size
+
+
+def test_seconds_are_steps_by_the_paired_time_of_a_step(text: str, on_machine) -> None:
+    def seconds(label: str, worker: int, number: int) -> float:
+        pace = 1 + 0.5 * worker  # of the machine, which the ratio does not see
+        return pace * (0.02 if label == "swiglu@of=step" else 0.01)
+
+    plan = planned(text)
+    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if case.training}
+    on_machine(FakeLaunch(seconds, answers))
+    report = api.train(replace(ASKED, text=text))
+    relu, swiglu = report.rows()
+    assert relu["training_s"] == pytest.approx(6 * relu["step_s"])
+    assert swiglu["training_s"] == pytest.approx(2 * relu["training_s"])
+    assert swiglu["training_low_s"] <= swiglu["training_s"] <= swiglu["training_high_s"]
+    assert swiglu["tokens_per_s"] == pytest.approx(6 * 4 * 16 / swiglu["training_s"])
+    curves = training_figure(report).axes[:3]
+    ends = {line.get_label(): line.get_xdata()[-1] for line in curves[2].lines if len(line.get_xdata()) == 2}
+    assert ends["swiglu"] == pytest.approx(2 * ends["relu"])
+    assert curves[0].get_ylabel() == "held-out loss, nats per byte"
+    assert list(curves[0].lines[0].get_xdata()) == [3, 6]
+
+
+def test_the_rate_that_was_chosen_stands_in_the_table_and_the_edge_of_the_list_is_told(text: str) -> None:
+    losses = {("relu", rate, 0): 2.0 for rate in (1e-3, 2e-3, 4e-3)} | {
+        ("swiglu", 1e-3, 0): 1.9,
+        ("swiglu", 2e-3, 0): 1.8,
+    }
+    shown = plain(training_table(report_of(text, losses, losses, lr="1e-3,2e-3", seeds=1)), 80)
+    assert [line.split()[:2] for line in shown.splitlines() if line[:5] in ("relu ", "swigl")] == [
+        ["relu", ".001"], ["swiglu", ".002"],
+    ]  # fmt: skip
+    assert "best rate is the last of the list for relu and swiglu: --lr 0.0005,0.001,0.002,0.004" in " ".join(
+        shown.split()
+    )
+    losses[("relu", 2e-3, 0)] = 1.9
+    inside = plain(training_table(report_of(text, losses, losses, lr="1e-3,2e-3,4e-3", seeds=1)), 80)
+    assert "warning" not in inside
+    assert "warning" not in plain(training_table(report_of(text, losses, losses, lr="2e-3", seeds=1)), 80)
+
+
+def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str, on_machine, monkeypatch) -> None:
+    """20 s, of which a chunk takes 3: training ends within the first run, and steps and tokens have a time as well."""
+    clock = [0.0]
+
+    def chunk(worker):
+        clock[0] += 3
+        return {"step": 1, "curve": [], "seconds": 3.0, "diverged": None, "saved": ""}
+
+    plan = planned(text)
+    launch = FakeLaunch(trouble={("train", case.label): chunk for case in plan.cases if case.training})
+    on_machine(launch)
+    monkeypatch.setattr(lessons, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    report = api.train(replace(ASKED, text=text, budget=20.0))
+    asked = [do for _, do, _ in launch.log if do in ("train", "sample")]
+    trained = asked.count("train")
+    assert 4 <= trained <= 6
+    assert asked[:trained] == ["train"] * trained
+    assert all(row["step_s"] and row["token_s"] and row["loss"] is None for row in report.rows())
+    assert "--resume" in report.stopped
+
+
+@pytest.mark.parametrize(("budget", "workers", "rounds"), [(None, 5, 8), (1000.0, 5, 8), (5.0, 3, 2), (60.0, 4, 8)])
+def test_a_budget_cuts_what_is_timed_to_what_gives_a_time(text: str, budget, workers: int, rounds: int) -> None:
+    """A sample takes a second, so a worker of 2 rows, a practice and 8 rounds takes 18."""
+    clock = [0.0]
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        clock[0] += 1
+        return 1.0
+
+    cell = cells_of(planned(text))[-1]
+    cell = replace(cell, protocol=replace(cell.protocol, budget_s=budget))
+    found = run(cell, launch=FakeLaunch(seconds), now=lambda: clock[0])
+    made = {(one.worker, one.round) for one in found.samples if one.metric == "latency"}
+    assert len({worker for worker, _ in made}) == workers
+    assert max(number for _, number in made) + 1 == rounds
+
+
+def test_the_committed_run_of_an_earlier_version_agrees_with_itself() -> None:
+    report = load(Path(__file__).parent.parent / "results/amd-epyc-2cpu/training/six-forms.json")
+    rows = training_records(report)
+    for row in rows:
+        assert row["training_s"] == pytest.approx(800 * rows[0]["step_s"] * row["step_ratio"])
+    assert {row["variant"] for row in rows if row["pareto_front_step"]} == {"swiglu", "geglu", "bilinear"}
+    curves = training_figure(report).axes[:3]
+    assert curves[0].get_ylabel() == "training loss, nats per byte"
+    order = sorted(rows, key=lambda row: row["step_ratio"])
+    ends = {line.get_label(): line.get_xdata()[-1] for line in curves[2].lines}
+    assert sorted((row["variant"] for row in rows), key=ends.get) == [row["variant"] for row in order]
 
 
 def test_experts_are_trained_beside_a_dense_form(text: str, on_machine, tmp_path: Path) -> None:
@@ -402,7 +578,7 @@ def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
     code, out, err = in_process(*asked)
     assert code == 0, err
     assert "1.900" in out
-    for cut in (kept[0], kept[0][: kept[0].index(b"@of=run@lr=0.003@seed=0", len(kept[0]) // 3)]):
+    for cut in (kept[0], kept[0][: kept[0].rindex(b"\n", 0, len(kept[0]) - 1)]):
         journal.write_bytes(cut)
         code, out, err = in_process("report", journal)
         assert code == 0, err
@@ -431,18 +607,52 @@ def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_proc
     on_machine(FakeLaunch(trouble=answers | stop))
     code, out, _ = in_process(*asked)
     assert code == 130
-    assert "interrupted: 4 of 8 groups are done" in " ".join(out.split())
+    assert "interrupted: 2 of 8 groups are done" in " ".join(out.split())
     launch = FakeLaunch(trouble=answers)
     on_machine(launch)
     code, out, err = in_process(*asked, "--resume")
     assert code == 0, err
     done = [label for _, do, label in launch.log if do == "train"]
     assert done == [f"{name}@of=run@lr=0.003@seed={seed}" for seed in (1, 2) for name in ("relu", "swiglu")]
-    assert not [label for _, do, label in launch.log if do == "sample"]
+    assert {label for _, do, label in launch.log if do == "sample"} == {
+        "relu@of=step", "swiglu@of=step", "relu@of=token", "swiglu@of=token",
+    }  # fmt: skip
     assert len(json.loads((tmp_path / "run.json").read_text())["plan"]["cases"]) == 10
     code, _, err = in_process(*asked, "--resume", "--lr", "1e-3")
     assert code == 2
     assert "another plan" in err
+
+
+def test_a_journal_of_a_run_that_was_gone_on_with_and_killed_is_gone_on_with(text, on_machine, in_process, tmp_path):
+    journal = tmp_path / "run.json.journal"
+    answers = {("train", case.label): learning_of(1.9) for case in planned(text).cases if case.training}
+    asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
+             "--text", text, "--device=cpu", "-o", tmp_path / "run.json", "-q")  # fmt: skip
+
+    def killed_at(seed: int, *more: str) -> bytes:
+        kept = []
+
+        def kill(worker):
+            kept.append(journal.read_bytes())
+            return learning_of(1.9)
+
+        on_machine(FakeLaunch(trouble=answers | {("train", f"swiglu@of=run@lr=0.003@seed={seed}"): kill}))
+        assert in_process(*asked, *more)[0] == 0
+        (tmp_path / "run.json").unlink()
+        return kept[0]
+
+    journal.write_bytes(killed_at(0))
+    journal.write_bytes(killed_at(1, "--resume"))
+    code, out, err = in_process("report", journal)
+    assert code == 0, err
+    assert out.count("1.900") == 2
+    launch = FakeLaunch(trouble=answers)
+    on_machine(launch)
+    code, _, err = in_process(*asked, "--resume")
+    assert code == 0, err
+    trained = [label for _, do, label in launch.log if do == "train"]
+    assert trained == [f"{name}@of=run@lr=0.003@seed={seed}" for name, seed in
+                       (("swiglu", 1), ("relu", 2), ("swiglu", 2))]  # fmt: skip
 
 
 @pytest.mark.slow

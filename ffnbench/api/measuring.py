@@ -113,6 +113,9 @@ def measured_once(
     lessons = _lessons(prepared.plan, sink)
 
     def visit(plan: Plan, sink: NullSink, on_found: Finder) -> ShownReport:
+        trains = plan.cases[0].training is not None
+        if lessons and not trains:
+            plan = lessons.with_rest(plan, sink.left)
         costs = prepared.costs_of(plan)
         keep = sink.journal(new_report(plan, costs))
 
@@ -120,7 +123,7 @@ def measured_once(
             on_found(found)
             keep(found)
 
-        if lessons and plan.cases[0].training:
+        if lessons and trains:
             return replace(new_report(plan, costs), **raw_of(lessons(plan, pool, sink, told)))
         with sink.progress() as listener:
             done = run(

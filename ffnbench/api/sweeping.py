@@ -85,16 +85,19 @@ class Sweep:
         return {case.label for part in self.parts for case in part.plan.cases}
 
     def _visit(self, cells: Sequence[Plan], seconds: float) -> bool:
-        """Measure these cells one after another; whether nothing ended that early."""
+        """Measure these cells one after another; whether nothing ended that early. Where the time for training is over,
+        what is timed still is.
+        """
         for number, cell in enumerate(cells, start=1):
             budget_s = None if cell.protocol.budget_s is None else max(LEAST_BUDGET_S, seconds)
             planned = replace(cell, protocol=replace(cell.protocol, budget_s=budget_s))
             assert self.visit is not None
             found = self.visit(planned, self.sink.within(number, len(cells), "group"), self._same_machine)
             self.parts.append(found)
-            if found.interrupted or found.stopped:
+            if found.interrupted or (found.stopped and not cell.cases[0].training):
                 return False
-            self.sink.journal(found)
+            if not found.stopped:
+                self.sink.journal(found)
         return True
 
     def _that_fit(self, cells: Sequence[Plan]) -> list[Plan]:

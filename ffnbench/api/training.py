@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ffnbench import jsonable
 from ffnbench.plan import Plan
@@ -14,26 +14,42 @@ from ffnbench.report.progress import duration
 from ffnbench.request import TrainRequest
 from ffnbench.result import Progress, Run
 from ffnbench.run.log import Finder
-from ffnbench.run.training import train
+from ffnbench.run.training import OVER, train
 from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.units import counted
+
+TIMED, TIMED_S = 0.2, 60.0  # of a budget is kept for the cells that are timed behind the runs, at most so many seconds
+LEAST_TIMED_S = 1.0  # of a cell: then it makes the fewest workers and rounds that give a time
 
 
 @dataclass(slots=True)
 class Lessons:
-    """The runs of a plan. Its budget begins now."""
+    """The runs of a plan. Its budget begins now: most of it is for training, and what is timed has what is left."""
 
     plan: Plan
+    end: float = field(init=False)
     until: float = field(init=False)
     told: bool = False
 
     def __post_init__(self) -> None:
         asked = self.plan.request
         budget_s = asked.budget if isinstance(asked, TrainRequest) else None
-        self.until = math.inf if budget_s is None else time.monotonic() + budget_s
+        self.end = math.inf if budget_s is None else time.monotonic() + budget_s
+        self.until = self.end
+        if budget_s is not None and not all(case.training for case in self.plan.cases):
+            self.until -= min(TIMED * budget_s, TIMED_S)
+
+    def with_rest(self, cell: Plan, left: int) -> Plan:
+        """A cell that is timed, with its share of what is left of the budget, before so many others."""
+        if self.end == math.inf:
+            return cell
+        seconds = max(LEAST_TIMED_S, (self.end - time.monotonic()) / (left + 1))
+        return replace(cell, protocol=replace(cell.protocol, budget_s=seconds))
 
     def __call__(self, plan: Plan, pool: WorkerPool, sink: NullSink, on_found: Finder) -> Run:
         """Train the one case of a cell; it goes on from its checkpoint, if there is one."""
+        if time.monotonic() >= self.until:
+            return Run(plan=plan, stopped=OVER)
         name = hashlib.sha256(jsonable.text_of(jsonable.encode(plan.cases[0])).encode()).hexdigest()[:16]
         kept = sink.checkpoints and sink.checkpoints / f"{name}.pt"
 
@@ -47,4 +63,5 @@ class Lessons:
                     sink.tell(f"{counted(sink.left + 1, 'run')} will take about {duration(left_s)}")
                 listener(Progress(done=event.done, text=event.text, eta_s=left_s))
 
-            return train(plan, pool, on_progress=tell, on_found=on_found, checkpoint=kept or None, until=self.until)
+            return train(plan, pool, on_progress=tell, on_found=on_found, checkpoint=kept or None, until=self.until,
+                         now=time.monotonic)  # fmt: skip

@@ -1,7 +1,7 @@
 """What is trained, on which text: the flags of `train` -> a plan.
 
 Each run of a variant, at one rate and by one seed, is a case and a cell of its own, so that it can be gone on with, and
-be a job. Two cells more time the blocks: a step's forward and backward, and one token.
+be a job. Two cells behind them time the blocks: a step's forward and backward, and one token.
 """
 
 from __future__ import annotations
@@ -42,22 +42,23 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
     text, parts = read_text(request.text or "", LEAST_BATCHES * work.batch * (work.seq_len + 1))
     shared = [replace(case, ffn=DecoderSpec(around=case.ffn, layers=request.layers)) for case in found.cases]  # type: ignore[arg-type]
     one_token = replace(work, batch=1, seq_len=1, mode=Mode.FORWARD.value)
-    cases = [_at(case, ((OF, STEP),), found.reference) for case in shared]
-    cases += [_at(replace(case, workload=one_token), ((OF, TOKEN),), found.reference) for case in shared]
+    cases = []
     for seed in range(request.seed, request.seed + request.seeds):
         for rate in rates_of(request.lr):
             training = Training(text=text, steps=request.steps, rate=rate, seed=seed)
             point = ((OF, RUN), ("lr", rate), ("seed", seed))
             cases += [replace(_at(case, point), training=training) for case in shared]
-    labels = [case.label for case in cases if dict(case.point)[OF] == STEP]
-    of_step = dict(zip((case.label for case in shared), labels, strict=True))
+    first_run = {case.label: run.label for case, run in zip(shared, cases, strict=False)}
+    # what a budget leaves when all are trained
+    cases += [_at(case, ((OF, STEP),), found.reference) for case in shared]
+    cases += [_at(replace(case, workload=one_token), ((OF, TOKEN),), found.reference) for case in shared]
     return replace(
         found,
         cases=tuple(cases),
-        reference=of_step[found.reference],
+        reference=first_run[found.reference],
         kind=Kind.TRAIN.value,
         protocol=Protocol(workers=WORKERS, rounds=ROUNDS, seed=request.seed, timeout_s=request.timeout),
-        notes=(*(replace(note, label=of_step.get(note.label, "")) for note in found.notes),
+        notes=(*(replace(note, label=first_run.get(note.label, "")) for note in found.notes),
                *_notes(request, text, parts)),
         request=request,
     )  # fmt: skip
@@ -113,6 +114,6 @@ def _notes(request: TrainRequest, text: Text, parts: Parts) -> list[Note]:
     times = request.steps * request.batch * request.context / len(parts.train)
     if times > 1:
         said.append(f"each byte of the text is seen {times:.1f} times: a longer text would be learnt otherwise")
-    if text.files == 1:
-        said.append(f"{counted(text.held_out_bytes, 'byte')} at the end of the file are held out")
+    if parts.by_place:
+        said.append(f"{counted(text.held_out_bytes, 'byte')} at the end of {counted(text.files, 'file')} are held out")
     return [Note(text=one, kind=NoteKind.GENERAL) for one in said]

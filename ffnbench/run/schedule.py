@@ -10,7 +10,7 @@ from statistics import median
 from ffnbench.plan import Plan, Protocol
 from ffnbench.result import Progress
 from ffnbench.stats.rounds import Table
-from ffnbench.stats.stopping import Answered, Pace, limit_met, rounds_wanted, scatter
+from ffnbench.stats.stopping import FEWEST_ROUNDS, FEWEST_WORKERS, Answered, Pace, limit_met, rounds_wanted, scatter
 
 MADE_UP = 4  # times the rounds that a worker should make: then it waits for quiet no longer
 
@@ -82,7 +82,11 @@ class Schedule:
         for.
         """
         protocol, pace = self.protocol, self.pace()
-        if protocol.precision is None or protocol.budget_s is None or not pace.round_s:
+        if protocol.budget_s is None or not pace.round_s:
+            return
+        if protocol.precision is None:
+            share_s = (protocol.budget_s - self.elapsed_s) / max(1, FEWEST_WORKERS - self.whole) - pace.worker_s
+            self.rounds = max(FEWEST_ROUNDS, min(protocol.rounds, int(share_s / pace.round_s)))
             return
         self.rounds = rounds_wanted(protocol, scatter(table), pace, protocol.budget_s)
         room = int((protocol.budget_s - self.elapsed_s - self._after - pace.worker_s) / pace.round_s)
@@ -106,7 +110,7 @@ class Schedule:
         """Whether a worker has made what it should: so many clean rounds, or as many as there is time for."""
         protocol = self.protocol
         if protocol.precision is None or protocol.budget_s is None:
-            return made >= protocol.rounds
+            return made >= self.rounds
         if made < protocol.rounds:
             return False
         over = self.elapsed_s + self.pace().round_s + self._after > protocol.budget_s

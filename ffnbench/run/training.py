@@ -12,7 +12,7 @@ from typing import Any
 from ffnbench import jsonable
 from ffnbench.device.environment import describe
 from ffnbench.errors import termination_as_interruption
-from ffnbench.metrics import CHOOSING, CURVE, LOSS, SPENT
+from ffnbench.metrics import CHOOSING, LOSS
 from ffnbench.plan import Case, Plan
 from ffnbench.result import Environment, FailureKind, Progress, Run, Sample
 from ffnbench.run.log import Finder, Found
@@ -21,6 +21,7 @@ from ffnbench.run.what_fits import Devices
 from ffnbench.run.worker_pool import Worker, WorkerPool
 
 CHUNK_S = 2.0  # of training, between two looks
+OVER = "the budget is over: --resume goes on with what -o FILE has kept"
 STEPS_BETWEEN = 400  # a step that hangs is waited for as long as so many steps
 
 
@@ -83,17 +84,15 @@ def _steps(
     """All steps; why they ended early, where the time was over."""
     training = case.training
     assert training is not None
-    timeout_s, points = found.plan.protocol.timeout_s, 0
-    while now() < until:
-        asked = {"do": "train", "label": case.label, "seconds": CHUNK_S, "checkpoint": checkpoint}
+    timeout_s = found.plan.protocol.timeout_s
+    while (left_s := until - now()) > 0:
+        asked = {"do": "train", "label": case.label, "seconds": min(CHUNK_S, left_s), "checkpoint": checkpoint}
         answer = worker.ask(asked, timeout_s)
         if "failure" in answer:
             found.fail(case.label, answer["failure"], answer["message"])
             return ""
-        for steps, loss, seconds in answer["curve"]:
-            for metric, value in ((CURVE, loss), (SPENT, seconds)):
-                found.add(_sample(case, metric, points, value, steps))
-            points += 1
+        for metric, steps, loss in answer["curve"]:
+            found.add(_sample(case, metric, len(found.samples), loss, steps))
         if answer["saved"]:
             found.note("", answer["saved"])
         if answer["diverged"] is not None:
@@ -108,10 +107,10 @@ def _steps(
         step = answer["step"]
         left = answer["seconds"] / max(1, step) * (training.steps - step)
         timeout_s = max(timeout_s, STEPS_BETWEEN * answer["seconds"] / max(1, step))
-        loss = f", loss {answer['curve'][-1][1]:.3f}" if answer["curve"] else ""
+        loss = f", loss {answer['curve'][-1][-1]:.3f}" if answer["curve"] else ""
         name = f"{found.plan.name_of(case.label)}, seed {training.seed}"
         tell(Progress(done=step / training.steps, text=f"{name}  step {step}/{training.steps}{loss}", eta_s=left))
-    return "the budget is over"
+    return OVER
 
 
 def _sample(case: Case, metric: str, place: int, value: float, steps: int) -> Sample:

@@ -17,10 +17,10 @@ from itertools import combinations
 from statistics import correlation, fmean, median
 from typing import TypeVar
 
-from ffnbench.metrics import CHOOSING, CURVE, LOSS, SPENT
+from ffnbench.metrics import CHOOSING, CURVE, HELD_OUT, LOSS
 from ffnbench.plan import Case, Plan
 from ffnbench.planning.training import OF
-from ffnbench.result import Report, Verdict
+from ffnbench.result import Report
 from ffnbench.stats.cells import restricted
 from ffnbench.stats.interval import CONFIDENCE, Mean, Part, Value, mean_of
 from ffnbench.stats.pairs import pairs_of
@@ -56,7 +56,8 @@ class Learns(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
     """What is known of a variant at its best rate: its losses by seed, in nats per byte, and the difference to the
-    reference's. `curve` is (step, loss, seconds), the mean over seeds.
+    reference's. Curves are (step, loss), the mean over seeds: of the batches up to there, and of what is held out,
+    empty in files of earlier versions.
     """
 
     name: str
@@ -66,7 +67,8 @@ class Learnt:
     difference: Mean | None
     verdict: Learns
     failed: tuple[str, ...]
-    curve: tuple[tuple[int, float, float], ...]
+    curve: tuple[tuple[int, float], ...]
+    held_out: tuple[tuple[int, float], ...]
 
 
 def learnt(report: Report) -> dict[str, Learnt]:
@@ -164,10 +166,10 @@ def _at_best(report: Report, name: str, cases: list[Case]) -> Learnt:
     by_seed = {case.training.seed: losses[case.label] for case in runs if case.training}
     asked = [case for case in cases if best is None or (case.training and case.training.rate == best)]
     failed = tuple(dict.fromkeys(failure.message for case in asked if (failure := report.failure(case.label))))
-    curves = _curves(report, [case.label for case in runs])
+    labels = [case.label for case in runs]
     return Learnt(
         name=name, rate=best, losses=by_seed, loss=_mean(by_seed.values()), difference=None, verdict=Learns.UNCLEAR,
-        failed=failed, curve=curves,
+        failed=failed, curve=_curve(report, labels, CURVE), held_out=_curve(report, labels, HELD_OUT),
     )  # fmt: skip
 
 
@@ -175,19 +177,15 @@ def _values(report: Report, metric: str) -> dict[str, float]:
     return {sample.case: sample.value for sample in report.samples if sample.metric == metric}
 
 
-def _curves(report: Report, labels: list[str]) -> tuple[tuple[int, float, float], ...]:
-    """Steps, loss and seconds, the mean over these runs."""
-    of: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    steps: dict[str, list[int]] = defaultdict(list)
+def _curve(report: Report, labels: list[str], metric: str) -> tuple[tuple[int, float], ...]:
+    """Steps and loss, the mean over these runs. A loss is of the steps since the one before it, or held out by then."""
+    losses: dict[int, list[float]] = defaultdict(list)
+    steps = dict.fromkeys(labels, 0)
     for sample in report.samples:
-        if sample.case in labels and sample.metric in (CURVE, SPENT):
-            of[sample.case][sample.metric].append(sample.value)
-            if sample.metric == CURVE:
-                steps[sample.case].append(sample.calls + (steps[sample.case] or [0])[-1])
-    if not steps:
-        return ()
-    losses, seconds = (zip(*(of[label][metric] for label in steps), strict=False) for metric in (CURVE, SPENT))
-    return tuple(zip(next(iter(steps.values())), map(fmean, losses), map(fmean, seconds), strict=False))
+        if sample.case in steps and sample.metric == metric:
+            steps[sample.case] = sample.calls + (steps[sample.case] if metric == CURVE else 0)
+            losses[steps[sample.case]].append(sample.value)
+    return tuple((step, fmean(values)) for step, values in losses.items())
 
 
 def resolves(found: Mapping[str, Learnt]) -> float | None:
@@ -196,26 +194,26 @@ def resolves(found: Mapping[str, Learnt]) -> float | None:
     return median(halves) if halves else None
 
 
-def unbeaten(report: Report, found: Mapping[str, Learnt], of: str) -> set[str]:
-    """The variants that no other one beats on both loss and time: is decided better in one, and better or the same in
-    the other. `of` is the cell of the times.
+def pareto_front(report: Report, found: Mapping[str, Learnt], of: str) -> set[str]:
+    """The variants on the Pareto front of loss and time: beside no other one are they decided worse in one of the two
+    and not decided better in the other. `of` is the cell of the times; without a time a variant is not on it.
     """
-    plan = report.plan
-    cases = of_cell(plan, of)
-    labels = {name: case.label for name, case in cases.items()}
-    alone = replace(plan, cases=tuple(cases.values()), reference=next(iter(labels.values())))
-    times = pairs_of(restricted(report, alone))
+    labels = {name: case.label for name, case in of_cell(report.plan, of).items()}
+    if not labels:
+        return set()
+    cases = tuple(report.plan.case(label) for label in labels.values())
+    times = pairs_of(restricted(report, replace(report.plan, cases=cases, reference=cases[0].label)))
     losses = pairs_of_losses(found)
 
-    def beats(one: str, other: str) -> bool:
-        time, loss = times.get((labels[one], labels[other])), losses.get((one, other), Learns.UNCLEAR)
-        if time is None or time.verdict not in (Verdict.FASTER, Verdict.SAME):
-            return False
-        return loss is Learns.BETTER or (loss is Learns.SAME and time.verdict is Verdict.FASTER)
+    def is_beaten(name: str, other: str) -> bool:
+        time = times.get((labels[name], labels[other]))
+        slower = time.side if time else 0
+        loss = losses.get((name, other))
+        return (slower > 0 and loss is not Learns.BETTER) or (loss is Learns.WORSE and slower >= 0)
 
     timed = {label for pair in times for label in pair}
     known = [name for name, one in found.items() if one.losses and labels.get(name) in timed]
-    return {name for name in known if not any(beats(other, name) for other in known if other != name)}
+    return {name for name in known if not any(is_beaten(name, other) for other in known if other != name)}
 
 
 def pairs_of_losses(found: Mapping[str, Learnt]) -> dict[tuple[str, str], Learns]:

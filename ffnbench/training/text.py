@@ -38,21 +38,34 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The bytes to train on, to choose rates by, and to report."""
+    """The bytes to train on, to choose rates by, and to report. `by_place`: the last bytes are held out, whichever file
+    they are of.
+    """
 
     train: bytes
     choosing: bytes
     held_out: bytes
+    by_place: bool = False
+
+    @property
+    def shortest(self) -> int:
+        """Bytes of the smallest part."""
+        return min(len(self.train), len(self.choosing), len(self.held_out))
 
 
 def read_text(path: str, least_bytes: int) -> tuple[Text, Parts]:
     """The parts of a file or a folder, each with at least so many bytes; of the .py files of the standard library where
     none is named.
 
-    Files are split by the hash of their names; one, or a few, by place: the last bytes are held out. Raises
-    FfnbenchError where there is none, it can't be read, or is too short.
+    Files are split by the hash of their names; one, or so few that a part would be too short, by place: the last bytes
+    are held out. Raises FfnbenchError where there is none, it can't be read, or is too short.
     """
-    root = Path(path or sysconfig.get_path("stdlib")).expanduser()
+    try:
+        root = Path(path or sysconfig.get_path("stdlib")).expanduser()
+    except RuntimeError as problem:  # ~name of nobody
+        raise FfnbenchError(
+            f"--text {path!r} is in the home of a user that is not there", "is the path right?"
+        ) from problem
     try:
         names = [root] if root.is_file() else sorted(_files(root, library=not path))
         if sum(name.stat().st_size for name in names) > MOST_BYTES:
@@ -61,12 +74,11 @@ def read_text(path: str, least_bytes: int) -> tuple[Text, Parts]:
     except OSError as problem:
         raise FfnbenchError(f"--text {path!r} can't be read: {problem.strerror}", "is the path right?") from problem
     whole = b"".join(contents.values())
-    named = {str(name.relative_to(root)): content for name, content in contents.items()} if len(names) > 1 else {}
-    parts = _split(named) if named else _cut(whole)
-    if named and not (parts.choosing and parts.held_out):  # a few files
-        parts = _cut(whole)
-    shortest = min(map(len, (parts.train, parts.choosing, parts.held_out)))
-    if shortest < least_bytes:
+    parts = _cut(whole)
+    if len(names) > 1:
+        by_name = _split({str(name.relative_to(root)): content for name, content in contents.items()})
+        parts = by_name if by_name.shortest >= least_bytes else parts
+    if parts.shortest < least_bytes:
         raise FfnbenchError(
             f"--text {path!r} has {len(whole):,} bytes: too short for parts of {least_bytes:,}, "
             f"{LEAST_BATCHES} batches, to be held out",
@@ -90,7 +102,7 @@ def _files(root: Path, *, library: bool) -> Iterator[Path]:
 
 def _cut(whole: bytes) -> Parts:
     end, held = int(len(whole) * (1 - HELD_OUT - CHOOSING)), int(len(whole) * (1 - HELD_OUT))
-    return Parts(whole[:end], whole[end:held], whole[held:])
+    return Parts(whole[:end], whole[end:held], whole[held:], by_place=True)
 
 
 def _split(files: dict[str, bytes]) -> Parts:
@@ -100,7 +112,8 @@ def _split(files: dict[str, bytes]) -> Parts:
         place = int(hashlib.sha256(os.fsencode(name)).hexdigest()[:8], 16) / 2**32
         part = "held_out" if place < HELD_OUT else "choosing" if place < HELD_OUT + CHOOSING else "train"
         found[part].append(content)
-    return Parts(**{name: b"".join(contents) for name, contents in found.items()})
+    train, choosing, held_out = (b"".join(contents) for contents in found.values())
+    return Parts(train, choosing, held_out)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,14 +22,16 @@ from torch import Tensor, nn
 from ffnbench.backends.building import build, seed_all
 from ffnbench.device.accelerator import place_of
 from ffnbench.errors import FfnbenchError
+from ffnbench.metrics import CURVE, HELD_OUT
 from ffnbench.plan import Case
 from ffnbench.training.decoder import VOCABULARY, DecoderSpec
 from ffnbench.training.decoder_module import LanguageModel
-from ffnbench.training.text import LEAST_BATCHES, read_text
+from ffnbench.training.text import LEAST_BATCHES, Training, read_text
 
 WARM_UP, LAST = 0.05, 0.1  # of the steps, and of the rate
 POINTS = 40  # of a curve
 EVALUATED, AT_ONCE = 200_000, 4096  # bytes, at most; of a batch
+TENTHS, ON_THE_WAY = 10, 50_000  # points of the held-out curve; bytes of each before the last, at most
 DIVERGED = 2 * math.log(VOCABULARY)  # nats: twice what guessing costs
 SAVING = 0.05  # of the time, at most
 
@@ -44,16 +46,21 @@ class Trainee:
     optimizer: torch.optim.Optimizer = field(init=False)
     step: int = 0
     elapsed: float = 0.0
-    curve: list[tuple[int, float, float]] = field(default_factory=list)  # steps, their mean loss, seconds by then
+    curve: list[tuple[str, int, float]] = field(default_factory=list)  # CURVE: so many steps; HELD_OUT: after so many
     saved: str = ""  # why nothing is kept, where that failed
     _window: list[Tensor] = field(default_factory=list)
     _told: int = 0
     _saved_at: float = 0.0
     _text: Any = None
 
+    @property
+    def training(self) -> Training:
+        """How it is trained."""
+        assert self.case.training is not None
+        return self.case.training
+
     def __post_init__(self) -> None:
-        training, work, spec = self.case.training, self.case.workload, self.case.ffn
-        assert training is not None
+        training, work, spec = self.training, self.case.workload, self.case.ffn
         assert isinstance(spec, DecoderSpec)
         told, self._text = read_text(training.text.path, LEAST_BATCHES * work.batch * (work.seq_len + 1))
         if told.sha256 != training.text.sha256:
@@ -69,8 +76,7 @@ class Trainee:
         """Train for about so long, or to the end; tells what is new of the curve, and when it has ended the loss on
         what was held out, and on the part that rates are chosen by.
         """
-        assert self.case.training is not None
-        start, steps = perf_counter(), self.case.training.steps
+        start, steps = perf_counter(), self.training.steps
         diverged = None
         while self.step < steps and diverged is None:
             began = perf_counter()
@@ -81,16 +87,28 @@ class Trainee:
             self.elapsed += perf_counter() - began
             if closes:
                 diverged = self._close_window(losses)
+            if self.step < steps and self.step * TENTHS // steps > (self.step - 1) * TENTHS // steps:
+                self._held_out(ON_THE_WAY)
             if perf_counter() - start > seconds:
                 break
+        ended: dict[str, Any] = {}
+        if diverged is not None or self.step < steps:
+            self._keep()
+        else:
+            ended = {"loss": self._held_out(EVALUATED), "choosing": self._loss_of(self._text.choosing)}
+            if not all(map(math.isfinite, ended.values())):
+                ended = {"diverged": steps}
         new = self.curve[self._told :]
         self._told = len(self.curve)
         told = {"step": self.step, "curve": new, "seconds": self.elapsed, "diverged": diverged, "saved": self.saved}
-        if diverged is not None or self.step < steps:
-            self._keep()
-            return told
-        found = {"loss": self._loss_of(self._text.held_out), "choosing": self._loss_of(self._text.choosing)}
-        return told | (found if all(map(math.isfinite, found.values())) else {"diverged": steps})
+        return told | ended
+
+    def _held_out(self, most: int) -> float:
+        """The loss on what is held out, a point of the curve where it is a number."""
+        loss = self._loss_of(self._text.held_out, most)
+        if math.isfinite(loss):
+            self.curve.append((HELD_OUT, self.step, loss))
+        return loss
 
     def _close_window(self, losses: list[float]) -> int | None:
         """Its mean loss; the step at which it has diverged, if it has."""
@@ -99,7 +117,7 @@ class Trainee:
         for number, loss in enumerate(losses, start=first + 1):
             if not loss < DIVERGED:
                 return number
-        self.curve.append((len(losses), math.fsum(losses) / len(losses), self.elapsed))
+        self.curve.append((CURVE, len(losses), math.fsum(losses) / len(losses)))
         return None
 
     def _one_step(self) -> Tensor:
@@ -113,8 +131,7 @@ class Trainee:
 
     def _rate(self) -> float:
         """Linear warm-up, then a cosine down to LAST of it."""
-        training = self.case.training
-        assert training is not None
+        training = self.training
         warm = max(1, round(WARM_UP * training.steps))
         if self.step < warm:
             return training.rate * (self.step + 1) / warm
@@ -123,8 +140,7 @@ class Trainee:
 
     def _batch(self) -> Tensor:
         """Sequences from random places, the same for every variant: (batch, seq_len + 1)."""
-        work, training = self.case.workload, self.case.training
-        assert training is not None
+        work, training = self.case.workload, self.training
         generator = torch.Generator().manual_seed(training.seed * 1_000_003 + self.step)
         places = torch.randint(len(self._text.train) - work.seq_len, (work.batch,), generator=generator).tolist()
         return self._sequences(self._text.train, places)
@@ -142,10 +158,10 @@ class Trainee:
             logits = self.model(batch[:, :-1])
         return F.cross_entropy(logits.flatten(0, 1).float(), batch[:, 1:].flatten())
 
-    def _loss_of(self, part: bytes) -> float:
-        """Over evenly spread sequences of a part, in batches."""
+    def _loss_of(self, part: bytes, most: int = EVALUATED) -> float:
+        """Over evenly spread sequences of a part, at most so many bytes, in batches."""
         work = self.case.workload
-        count = min(EVALUATED, len(part)) // (work.seq_len + 1)
+        count = max(1, min(most, len(part)) // (work.seq_len + 1))
         places = [number * (len(part) - work.seq_len - 1) // max(1, count - 1) for number in range(count)]
         at_once = max(work.batch, AT_ONCE // work.seq_len)
         self.model.eval()
@@ -180,12 +196,16 @@ class Trainee:
             state = torch.load(self.checkpoint, weights_only=True)
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
-        except Exception:  # cut off, or of code of the user's that has changed
+            torch.set_rng_state(state["random"])
+            made = sum(steps for metric, steps, _ in state["curve"] if metric == CURVE) + len(state["window"])
+            numbers = [state["elapsed"], *(loss for _, _, loss in state["curve"]), *map(float, state["window"])]
+            if not (state["step"] == made <= self.training.steps and math.isfinite(math.fsum(numbers))):
+                raise ValueError("its step is not where its curve ends")
+        except Exception:  # cut off, edited, of an earlier version, or of code of the user's that has changed
             self.checkpoint.unlink()
             return self.__post_init__()
         self.step, self.elapsed, self.curve = state["step"], state["elapsed"], state["curve"]
         self._window = state["window"]
-        torch.set_rng_state(state["random"])
         return None
 
 

@@ -163,7 +163,7 @@ def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
     for turn in turns:
         done = [run for run in turn if not run.interrupted]
         if turn and turn[0].plan.kind == Kind.TRAIN.value:  # its table is of all runs together
-            yield joined([turn[0], *done, *(run for run in turn[-1:] if run.interrupted)], turn[0].plan)
+            yield joined([turn[0], *done, *(run for run in turn[-1:] if run.interrupted)])
             continue
         yield from [joined([*done, *(run for run in turn[-1:] if run.interrupted)])] if done else turn
 

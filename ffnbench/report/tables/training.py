@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import Case
-from ffnbench.planning.training import STEP, TOKEN
+from ffnbench.plan import group_suffix
+from ffnbench.planning.training import OF, STEP, TOKEN
 from ffnbench.report.records import Record
 from ffnbench.report.tables.details import MATCHED
 from ffnbench.report.tables.lines_below import general_line, machine_line
@@ -22,11 +22,12 @@ from ffnbench.report.tables.table import (
     count_field,
     known,
     latency_cell,
+    number_field,
     ratio_cell,
     table_of_fields,
 )
 from ffnbench.report.tables.words import CERTAIN, INTERVALS, device_text, listed
-from ffnbench.result import Estimate, Report
+from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.training import (
     CITED,
@@ -35,17 +36,19 @@ from ffnbench.stats.training import (
     Learnt,
     agreement,
     learnt,
-    of_cell,
     pairs_of_losses,
+    pareto_front,
     resolves,
-    unbeaten,
+    runs_of,
 )
 from ffnbench.training.text import Training
-from ffnbench.units import IEC, TIME, counted, digits, quantity, scale
+from ffnbench.units import IEC, SI, TIME, counted, digits, quantity, scale
 
 MARK = "*"
 NATS = "nats/byte"
-WORDS = {Learns.BETTER: "better than", Learns.SAME: "as well as", Learns.WORSE: "worse than"}
+ENDS = "", "_low", "_high"  # of a name in a record: the value, and the interval of it
+OF_DIFFERENCE = 23  # what `-0.064 [-0.079, -0.050]` takes
+WORDS = {Learns.BETTER: "better", Learns.SAME: "as good", Learns.WORSE: "worse", Learns.UNCLEAR: "can't tell"}
 STYLES = {Learns.BETTER: "green", Learns.WORSE: "red", Learns.UNCLEAR: "yellow"}
 
 
@@ -55,37 +58,51 @@ def training_of(report: Report) -> Training:
 
 
 def training_records(report: Report) -> list[Record]:
-    """One flat record a variant: losses and their differences in nats per byte, seconds in full precision."""
-    found = learnt(report)
-    steps, tokens, training = of_cell(report.plan, STEP), of_cell(report.plan, TOKEN), training_of(report)
-    best = {of: unbeaten(report, found, of) for of in (STEP, TOKEN)}
+    """One flat record a variant: losses and their differences in nats per byte, seconds in full precision. Seconds of a
+    run are its steps by the reference's step and the paired ratio, with the interval of that.
+    """
+    found, runs, training = learnt(report), runs_of(report.plan), training_of(report)
+    fronts = {of: pareto_front(report, found, of) for of in (STEP, TOKEN)}
+    reference = report.estimate(timed_label(report.plan.name_of(report.plan.reference), STEP), LATENCY)
+    seconds_of_run = training.steps * reference.value if reference else 0.0
     records = []
     for name, one in found.items():
-        cost = report.cost(steps[name].label)
+        case = runs[name][0]
+        cost = report.cost(case.label)
         record: Record = {
-            "variant": name, "d_ff": steps[name].ffn.d_ff, "params": cost.params, "lr": one.rate,
+            "variant": name, "d_ff": case.ffn.d_ff, "params": cost.params, "lr": one.rate,
             "seeds": len(one.losses), **_ends("loss", one.loss), **_ends("difference", one.difference),
             "verdict": one.verdict.value if one.loss else None,
         }  # fmt: skip
-        for of, cases in ((STEP, steps), (TOKEN, tokens)):
-            label = cases[name].label
+        for of in (STEP, TOKEN):
+            label = timed_label(name, of)
             seconds, comparison = report.estimate(label, LATENCY), report.comparison(label)
-            record |= {**_ends(f"{of}_s", seconds), **_ends(f"{of}_ratio", comparison.ratio if comparison else None)}
+            ratio = comparison.ratio if comparison and comparison.verdict is not Verdict.BUSY else None
+            record |= {**_ends(f"{of}_s", seconds), **_ends(f"{of}_ratio", ratio)}
             record[f"{of}_verdict"] = comparison and comparison.verdict.value
-            record[f"unbeaten_{of}"] = name in best[of] if one.loss and seconds else None
-        work = steps[name].workload
+            record[f"pareto_front_{of}"] = name in fronts[of] if one.loss and seconds else None
+        for end in ENDS:
+            ratio = record[f"step_ratio{end}"]
+            record[f"training{end}_s"] = ratio and seconds_of_run * ratio
+        tokens = training.steps * case.workload.tokens
+        record["tokens_per_s"] = record["training_s"] and tokens / record["training_s"]
         flops = None if cost.flops_forward is None or cost.flops_backward is None else (
-            training.steps * work.tokens * (cost.flops_forward + cost.flops_backward))  # fmt: skip
+            tokens * (cost.flops_forward + cost.flops_backward))  # fmt: skip
         losses = " ".join(f"{seed}:{loss:.6f}" for seed, loss in sorted(one.losses.items()))
         records.append(record | {"training_flops": flops, "losses": losses or None,
                                  "failure": "; ".join(_failed(report, name, one)) or None})  # fmt: skip
     return records
 
 
+def timed_label(name: str, of: str) -> str:
+    """The label of a variant in a timed cell."""
+    return name + group_suffix({OF: of})
+
+
 def _ends(name: str, found: Mean | Estimate | None) -> Record:
     """A value and its interval, under three names."""
     unit = "_s" * name.endswith("_s")
-    names = (name, *(f"{name.removesuffix(unit)}_{end}{unit}" for end in ("low", "high")))
+    names = (f"{name.removesuffix(unit)}{end}{unit}" for end in ENDS)
     if isinstance(found, Mean):
         interval = found.interval(CONFIDENCE)
         values: tuple[Any, ...] = (found.mean, *(interval or (None, None)))
@@ -96,41 +113,47 @@ def _ends(name: str, found: Mean | Estimate | None) -> Record:
 
 def _failed(report: Report, name: str, one: Learnt) -> list[str]:
     """Why a variant has no loss, or no time."""
-    labels = [cases[name].label for cases in (of_cell(report.plan, STEP), of_cell(report.plan, TOKEN))]
-    timed = [failure.message for label in labels if (failure := report.failure(label))]
+    timed = [failure.message for of in (STEP, TOKEN) if (failure := report.failure(timed_label(name, of)))]
     return list(dict.fromkeys((*one.failed, *timed)))
 
 
 def training_table(report: Report) -> TextTable:
-    """One row a variant. A mark stands at what no other variant beats on both loss and the time of a step."""
+    """One row a variant. A mark stands at the Pareto front of loss and the time of a step."""
     rows, found = training_records(report), learnt(report)
-    steps, tokens = of_cell(report.plan, STEP), of_cell(report.plan, TOKEN)
     reference = report.plan.name_of(report.plan.reference)
     fields: list[Field] = [
         (Column(title="variant", left=True), lambda row: Cell(text=row["variant"], value=row["variant"])),
-        count_field("d_ff", "d_ff", 5),
-        count_field("params", "params", 4),
-        (Column(title="loss", unit=NATS, key="loss", priority=1), lambda row: known(row["loss"], "{:.3f}".format)),
+        count_field("d_ff", "d_ff", 8),
+        count_field("params", "params", 5),
+        (Column(title="lr", priority=2, key="lr"), lambda row: known(row["lr"], _rate)),
+        (Column(title="loss", unit="nats", key="loss", priority=1), lambda row: known(row["loss"], "{:.3f}".format)),
         (Column(title="loss", unit=CERTAIN, priority=EXTRA), lambda row: _nats(row, "loss")),
-        (Column(title=f"loss - {reference}", unit=CERTAIN, key="difference"), lambda row: _nats(row, "difference")),
+        (
+            Column(title=f"loss - {reference}", unit=CERTAIN, key="difference", takes=OF_DIFFERENCE),
+            lambda row: _nats(row, "difference"),
+        ),
         (Column(title="learns", left=True, key="verdict"), lambda row: _verdict(row, found)),
-        *_timed(report, rows, "step", 2, 1, steps),
-        *_timed(report, rows, "token", 4, 3, tokens),
-        (Column(title="best of both", left=True, priority=3, key="unbeaten_step"), _marked),
+        *_timed(report, rows, STEP, 3, 1),
+        number_field(rows, "tokens_per_s", "tokens/s", SI, 5, takes=OF_NUMBER),
+        *_timed(report, rows, TOKEN, 7, 6),
+        (Column(title="Pareto front", left=True, priority=4, key="pareto_front_step"), _marked),
     ]
-    if len({row["lr"] for row in rows if row["lr"]}) > 1:
-        fields.insert(3, (Column(title="lr", priority=3, key="lr"), lambda row: known(row["lr"], "{:g}".format)))
     return table_of_fields(
-        fields, rows, header=[_header(report)], summary=_summary(report, found), details=_details(report, found)
+        fields, rows, header=[_header(report)], summary=_summary(report, rows, found), details=_details(report, rows)
     )
 
 
-def _timed(report: Report, rows: list[Record], of: str, first: int, second: int, cases: dict[str, Case]) -> list[Field]:
+def _rate(rate: float) -> str:
+    """`.003`, which leaves room for more columns than 0.003 does."""
+    return f"{rate:g}".removeprefix("0")
+
+
+def _timed(report: Report, rows: list[Record], of: str, first: int, second: int) -> list[Field]:
     """The time of a step or of a token, and its ratio to the reference's."""
     unit, size = scale([row[f"{of}_s"] for row in rows if row[f"{of}_s"]] or [1.0], TIME)
 
     def label(row: Record) -> str:
-        return cases[row["variant"]].label
+        return timed_label(row["variant"], of)
 
     return [
         (Column(title=of, unit=unit, priority=first, key=f"{of}_s", takes=OF_NUMBER),
@@ -157,7 +180,7 @@ def _verdict(row: Record, found: dict[str, Learnt]) -> Cell:
 
 
 def _marked(row: Record) -> Cell:
-    return Cell(text=MARK if row["unbeaten_step"] else "", value=row["unbeaten_step"])
+    return Cell(text=MARK if row["pareto_front_step"] else "", value=row["pareto_front_step"])
 
 
 def _header(report: Report) -> str:
@@ -172,29 +195,45 @@ def _header(report: Report) -> str:
     return f"{shape}, {device_text(work)}; {how}, {counted(len(seeds), 'seed')}{equal}"
 
 
-def _summary(report: Report, found: dict[str, Learnt]) -> list[str]:
-    """What it can tell, what it says, what failed, and how far it goes."""
-    lines = []
-    seeds = max(len(one.losses) for one in found.values())
-    if (least := resolves(found)) is not None:
-        lines.append(f"{counted(seeds, 'seed')} resolve about {digits(least, 2)} {NATS}")
-    by = {verdict: [name for name, one in found.items() if one.verdict is verdict and one.loss] for verdict in Learns}
-    reference = report.plan.name_of(report.plan.reference)
-    told = [
-        f"{listed(by[verdict])} learn{'s' * (len(by[verdict]) == 1)} {word} {reference}"
-        for verdict, word in WORDS.items() if by[verdict]
-    ]  # fmt: skip
-    told += [f"can't tell for {listed(by[Learns.UNCLEAR])}"] * bool(by[Learns.UNCLEAR] and seeds > 1)
-    pairs, known = pairs_of_losses(found), [name for name, one in found.items() if one.loss]
-    first = [
-        name for name in known if all(pairs.get((name, other)) is not Learns.WORSE for other in known if other != name)
-    ]
-    told += [f"none learns better than {listed(first)}"] * (len(known) > 2 and 0 < len(first) < len(known))
-    best = unbeaten(report, found, STEP)
-    told += [f"no other beats {listed(best)} on both loss and time of a step"] * (0 < len(best) < len(known))
-    lines.append("; ".join(told))
+def _summary(report: Report, rows: list[Record], found: dict[str, Learnt]) -> list[str]:
+    """Who learns best and by how much, the Pareto front, whether to try other rates, what failed, how far it goes."""
+    lines = [_answer(report, rows, found)]
+    if front := [row["variant"] for row in rows if row["pareto_front_step"]]:
+        lines.append(f"Pareto front of loss and time of a step: {listed(front)}")
     lost = [f"{name}: {'; '.join(why)}" for name, one in found.items() if (why := _failed(report, name, one))]
-    return [*filter(None, lines), *lost, _scope(found), *general_line(report), *machine_line(report)]
+    lines += [*_edge(report, rows), *lost, _scope(found), *general_line(report), *machine_line(report)]
+    return list(filter(None, lines))
+
+
+def _answer(report: Report, rows: list[Record], found: dict[str, Learnt]) -> str:
+    """Who learns best and by how much, how the others learn, and what so many seeds can show."""
+    reference = report.plan.name_of(report.plan.reference)
+    known = {row["variant"]: row for row in rows if row["verdict"]}
+    by = {verdict: [name for name in known if found[name].verdict is verdict] for verdict in Learns}
+    pairs = pairs_of_losses(found)
+    best = [name for name in by[Learns.BETTER]
+            if all(pairs.get((name, other)) is not Learns.WORSE for other in known)]  # fmt: skip
+    told = []
+    if best:
+        by[Learns.BETTER] = [name for name in by[Learns.BETTER] if name not in best]
+        differences = [f"{name} {_nats(known[name], 'difference').text}" for name in best]
+        told.append(f"best ({NATS} from {reference}): {listed(differences)}")
+    told += [f"{word}: {listed(by[verdict])}" for verdict, word in WORDS.items() if by[verdict]]
+    if (least := resolves(found)) is not None:
+        seeds = max(row["seeds"] for row in rows)
+        told.append(f"{counted(seeds, 'seed')} resolve about {digits(least, 2)} {NATS}")
+    return "; ".join(told)
+
+
+def _edge(report: Report, rows: list[Record]) -> list[str]:
+    """A warning of who learns best at the lowest or the highest of several rates, and the longer list to try."""
+    rates = sorted({case.training.rate for case in report.plan.shown if case.training})
+    if len(rates) == 1:
+        return []
+    beyond = {rates[0]: rates[0] ** 2 / rates[1], rates[-1]: rates[-1] ** 2 / rates[-2]}
+    at_edge = {row["variant"]: beyond[row["lr"]] for row in rows if row["lr"] in beyond}
+    wider = ",".join(f"{rate:.2g}" for rate in sorted({*rates, *at_edge.values()}))
+    return [f"warning: the best rate is the last of the list for {listed(at_edge)}: --lr {wider}"] if at_edge else []
 
 
 def _scope(found: dict[str, Learnt]) -> str:
@@ -204,17 +243,21 @@ def _scope(found: dict[str, Learnt]) -> str:
     return f"a probe: a small model, trained for a short time{with_others}"
 
 
-def _details(report: Report, found: dict[str, Learnt]) -> list[str]:
+def _details(report: Report, rows: list[Record]) -> list[str]:
     text = training_of(report).text
     cited = [
         f"{source}, held-out loss of T5-base: {', '.join(f'{name} {loss:g}' for name, loss in losses.items())}"
         for source, losses in CITED.items()
     ]
-    curves = {name: one.curve[-1][2] for name, one in found.items() if one.curve}
+    seconds = [
+        "{} {} [{}, {}]".format(row["variant"], *(digits(row[f"training{end}_s"]) for end in ENDS))
+        for row in rows
+        if row["training_low_s"]
+    ]
     return [
         f"[ ] of losses are {100 * CONFIDENCE:g}% intervals over seeds, paired; same: within {SAME_NATS} {NATS}",
         f"{INTERVALS}; step: forward and backward of the blocks; token: their forward with one token",
         f"text: {counted(text.files, 'file')}, {text.held_out_bytes:,} bytes held out, sha256 {text.sha256[:12]}",
-        *([f"seconds of a run: {', '.join(f'{name} {s:.0f}' for name, s in curves.items())}"] if curves else []),
+        *([f"seconds of a run, steps x step time, {CERTAIN} of its ratio: {', '.join(seconds)}"] if seconds else []),
         *cited,
     ]
