@@ -6,13 +6,10 @@ docs/methodology-details.md has its figures from here. Shares are of a ratio's l
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np  # noqa: TID253 - drawing is all that this file does
 from scipy.special import stdtr, stdtrit  # noqa: TID253
 
-LOOKS = (4, 5, 6, 7, 8, 10, 12, 15, 18, 22, 27, 33, 41, 48)
-CHECKS, RUNS = 100_000, 20_000
+CHECKS = 100_000
 DICE = np.random.default_rng(5)
 
 
@@ -47,34 +44,6 @@ def checks(between: float, runs: int, tolerance: float, prior: float, weight: fl
     )
 
 
-def looks() -> Callable[[float, float, float], str]:
-    """What the interval at the end covers, for the levels of the first look, the later ones, and an undecided end."""
-    values, count = DICE.standard_normal((RUNS, LOOKS[-1])), np.arange(1, LOOKS[-1] + 1)
-    mean = np.cumsum(values, 1) / count
-    error = np.sqrt(np.maximum((np.cumsum(values**2, 1) - count * mean**2) / np.maximum(count - 1, 1), 0) / count)
-
-    def one(levels: tuple[float, float, float], most: int, tolerance: float, change: float) -> float:
-        going, covered = np.ones(RUNS, bool), np.zeros(RUNS, bool)
-        for n in [n for n in LOOKS if n < most] + [most]:
-            level = levels[0] if n <= LOOKS[0] else levels[2] if n == most else levels[1]
-            half, found = stdtrit(n - 1, 0.5 + level / 2) * error[:, n - 1], mean[:, n - 1] + change
-            stop = going & ((found - half > tolerance) | (found + half <= tolerance) | (n == most))
-            covered[stop] = (np.abs(mean[:, n - 1]) <= half)[stop]
-            going &= ~stop
-        return float(covered.mean())
-
-    def told(first: float, later: float, last: float) -> str:
-        found = [
-            one((first, later, last), most, tolerance, share * tolerance)
-            for most in (4, 6, 8, 14, 22, 48)
-            for tolerance in (0.3, 0.6, 1, 1.5, 2, 3, 5, 10)
-            for share in (0, 0.25, 0.5, 0.75, 0.9, 1, 1.1, 1.25, 1.5, 2, 2.5, 3)
-        ]
-        return f"covers {100 * min(found):.1f} to {100 * max(found):.1f} %"
-
-    return told
-
-
 def main() -> None:
     """Each constant at its value, at half and at one and a half of it."""
     for prior in (0.2, 0.4, 0.6):
@@ -85,15 +54,6 @@ def main() -> None:
         for between in (0.3, 0.6):
             told = checks(between, 5, 1.0, 0.4, 3, resolved)
             print(f"RESOLVED {resolved}: 5 runs, tolerance 1 %, runs move by {between} %: {told}")
-    covers = looks()
-    for first, later, last in ((0.96, 0.998, 0.985), (0.992, 0.992, 0.992)):
-        print(f"FIRST, LATER, LAST {first}, {later}, {last}: {covers(first, later, last)}")
-    for first in (0.98, 0.94):
-        print(f"FIRST {first}: {covers(first, 0.998, 0.985)}")
-    for later in (0.999, 0.997):
-        print(f"LATER {later}: {covers(0.96, later, 0.985)}")
-    for last in (0.9925, 0.9775):
-        print(f"LAST {last}: {covers(0.96, 0.998, last)}")
 
 
 if __name__ == "__main__":
