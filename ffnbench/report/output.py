@@ -6,6 +6,7 @@ What is measured meanwhile tells a sink how far it is. The null sink is for Pyth
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -36,6 +37,7 @@ STDOUT_OF_CI = 100  # columns
 SHORT_FORMATS = {"md": "markdown"}
 PLACES = ("slurm", "local")
 NO_UPDATE = Updating()
+CHECKPOINT = re.compile(r"[0-9a-f]{16}\.(pt|new)")  # the name of its case, by api/training.py
 
 
 class NullSink:
@@ -222,7 +224,7 @@ class OutputSink(NullSink):
             if self._journal.path is None:  # another run's stands there, and its checkpoints
                 self.checkpoints = None
             elif self.checkpoints and not self.resumes:
-                shutil.rmtree(self.checkpoints, ignore_errors=True)
+                _forget(self.checkpoints)
         self._journal.add(start)
         return self._journal.add
 
@@ -327,6 +329,16 @@ class CheckSink(OutputSink):
         for name, path in self._exports:
             save(Path(path), view.exports[name]())
         return [Path(path) for _, path in self._exports]
+
+
+def _forget(checkpoints: Path) -> None:
+    """Delete the checkpoints of an earlier run; a folder that holds anything else is the user's, and stays."""
+    files = [file for file in checkpoints.glob("*") if CHECKPOINT.fullmatch(file.name)]
+    with suppress(OSError):
+        for file in files:
+            file.unlink()
+        if files:
+            checkpoints.rmdir()
 
 
 def say(text: str) -> None:
