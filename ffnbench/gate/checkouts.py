@@ -44,7 +44,7 @@ class Repository(ExitStack):
                 "a revision needs git, which is not installed", "install git; ab --base-source DIR takes a folder"
             )
         told = self._git("rev-parse", "--is-inside-work-tree", "--show-prefix")
-        lines = told.stdout.splitlines()
+        lines = told.stdout.split("\n")
         if told.returncode or lines[:1] != ["true"]:
             raise FfnbenchError(
                 f"{str(folder)!r} is not in a git repository",
@@ -92,7 +92,7 @@ class Repository(ExitStack):
         told = self._git(
             "rev-list", "--first-parent", "--reverse", "--format=%H%x00%h%x00%an%x00%as%x00%p%x00%s", f"{first}..{last}"
         )
-        rows = [line.split("\0") for line in told.stdout.splitlines() if "\0" in line]
+        rows = [line.split("\0") for line in told.stdout.split("\n") if "\0" in line]
         return [
             Commit(name=name, short=short, author=author, date=date, parents=tuple(parents.split()), subject=subject)
             for name, short, author, date, parents, subject in rows
