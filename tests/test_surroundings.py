@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -87,3 +88,22 @@ def test_a_folder_that_ffnbench_has_not_made_is_not_deleted(folder: Path, on_fak
     left = {str(path.relative_to(mine)) for path in mine.rglob("*")}
     assert left == {*names, "deep"}
     assert (folder / "run.json.jobs").is_dir()
+
+
+# What is read
+
+
+def test_a_history_waits_for_no_pipe(folder: Path) -> None:
+    """Beside two runs of one row on one machine: a pipe, a link to one, a folder, a broken link, a device."""
+    runs = folder / "runs"
+    runs.mkdir()
+    for name in ("compare.json", "compare-again.json"):
+        shutil.copy(RUN.with_name(name), runs)
+    os.mkfifo(runs / "pipe.json")
+    (runs / "link.json").symlink_to("pipe.json")
+    (runs / "folder.json").mkdir()
+    (runs / "broken.json").symlink_to("nowhere")
+    (runs / "zero.json").symlink_to("/dev/zero")
+    done = ffnbench("history", "runs", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "left out, as they are no runs: broken.json, folder.json, link.json, pipe.json, zero.json" in done.stderr
