@@ -4,7 +4,6 @@ user's own: a folder for what outlasts a command, and locks.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import stat
@@ -44,18 +43,12 @@ def locked(file: BinaryIO) -> bool:
 def own_folder() -> Path:
     """Where ffnbench keeps what outlasts a command: `ffnbench` in $XDG_STATE_HOME or ~/.local/state. It is made.
 
-    Raises OSError where there can be none, or others may write to it.
+    Raises OSError or RuntimeError where there can be none, or others may write to it.
     """
-    state = Path(os.environ.get("XDG_STATE_HOME", ""))
-    if not state.is_absolute():
-        try:
-            state = Path.home() / ".local" / "state"
-        except RuntimeError as problem:
-            raise OSError(errno.ENOENT, "there is no home folder") from problem
-    folder = state / "ffnbench"
+    folder = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state", "ffnbench").expanduser()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_own(folder.resolve()):
-        raise PermissionError(errno.EPERM, f"others may write to {str(folder)!r}")
+        raise PermissionError(f"others may write to {str(folder)!r}")
     return folder
 
 

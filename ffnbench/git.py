@@ -26,15 +26,12 @@ def git(
     flags = [part for setting in (*SETTINGS, *settings) for part in ("-c", setting)]
     command = ["git", "--no-pager", "-C", str(folder), *flags, *arguments]
     try:
-        told = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, env=environment | ENVIRONMENT | variables,
-            start_new_session=True, timeout=timeout_s, check=False,
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="surrogateescape",
+            env=environment | ENVIRONMENT | variables, start_new_session=True, timeout=timeout_s, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as problem:
         return subprocess.CompletedProcess(arguments, 1, "", str(problem))
-    # as it is: a name may hold what Python takes for the end of a line
-    stdout, stderr = (text.decode("utf-8", "surrogateescape") for text in (told.stdout, told.stderr))
-    return subprocess.CompletedProcess(arguments, told.returncode, stdout, stderr)
 
 
 def tracked(paths: list[Path], beside: Path) -> set[Path]:

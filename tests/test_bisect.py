@@ -281,7 +281,7 @@ def test_any_name_of_an_author_is_a_name(made: Path, name: str, monkeypatch: pyt
     git(made, "checkout", "-q", "main")
     with Repository(made) as repository:
         found = repository.commits("c1", made_by.stdout.decode().strip())
-    assert [one.author for one in found] == [name]
+    assert [one.author for one in found] == [name.replace("\r", "\n")]
     assert len(found[0].name) == 40
 
 

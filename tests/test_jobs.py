@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
@@ -393,12 +394,13 @@ def test_modules_beside_the_user_are_none_of_submitits(tmp_path: Path) -> None:
 
 
 def test_jobs_on_slurm_import_nothing_from_the_folder_either(call, monkeypatch, tmp_path: Path) -> None:
-    """As the script says that sbatch is given; the interpreter may be one of the user's."""
+    """By what sbatch is given, and takes to the job; this process is as it was."""
     (tmp_path / "srun").write_text("#!/bin/sh\n")
-    (tmp_path / "sbatch").write_text('#!/bin/sh\ncat "$1" >> scripts\nexit 1\n')
+    (tmp_path / "sbatch").write_text('#!/bin/sh\necho "safe: $PYTHONSAFEPATH" > given\nexit 1\n')
     for name in ("srun", "sbatch"):
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    for more, python in (([], sys.executable), (["--slurm", "python=/opt/x/python3"], "/opt/x/python3")):
-        assert call(*SWEEP, "--on slurm -o run.json", *more)[0] == 2
-        assert f"{python} -P -u -m submitit" in Path("scripts").read_text()
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    assert call(*SWEEP, "--on slurm -o run.json")[0] == 2
+    assert re.fullmatch("safe: .+\n", Path("given").read_text())
+    assert "PYTHONSAFEPATH" not in os.environ

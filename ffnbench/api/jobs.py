@@ -18,7 +18,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
@@ -150,7 +149,7 @@ def _make(folder: Path) -> None:
         _token_of(folder).write_text(token, encoding="ascii")
         folder.mkdir(mode=0o700)
         (folder / token).touch()
-    except OSError as problem:
+    except (OSError, RuntimeError) as problem:
         hint = "XDG_STATE_HOME names a folder of your own, in which ffnbench keeps whose jobs they are"
         raise FfnbenchError(f"cannot make {str(folder)!r}: {problem}", hint) from problem
 
@@ -160,7 +159,7 @@ def _is_of_this_user(folder: Path) -> bool:
     try:
         token = _token_of(folder).read_text(encoding="ascii")
         return is_own(folder) and (folder / token).is_file()
-    except OSError:
+    except (OSError, RuntimeError):
         return False
 
 
@@ -214,9 +213,7 @@ class Cluster:
             made.update_parameters(timeout_min=UNLIMITED_MIN)
             return made
         try:
-            given = {"python": shlex.quote(sys.executable)}
-            given |= {name: value for name, value in self.fields.items() if name in OF_EXECUTOR}
-            given["python"] += " -P"  # a job may have another environment
+            given = {name: value for name, value in self.fields.items() if name in OF_EXECUTOR}
             made = submitit.SlurmExecutor(folder, **given)
             made.update_parameters(**self._asked)
             return made

@@ -33,13 +33,6 @@ class Probed:
     passing: bool = False
     known: bool = False
 
-    @property
-    def is_coherent(self) -> bool:
-        """Whether it has an interval of a time that a commit can take, or a reason why there is none."""
-        if self.skipped:
-            return self.low is None and self.high is None
-        return self.low is not None and self.high is not None and 1 / MOST <= self.low <= self.high <= MOST
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bisected:
@@ -89,7 +82,8 @@ class Memory:
                 told = jsonable.parse(line)
                 if told["commit"] in names and all(told[key] == value for key, value in self._asked.items()):
                     probed = jsonable.decode(Probed, {key: told[key] for key in keys} | {"known": True})
-                    if probed.is_coherent:
+                    measured = 1 / MOST < (probed.low or 0.0) <= (probed.high or 0.0) < MOST
+                    if measured != bool(probed.skipped):
                         found.append(probed)
         return found
 

@@ -6,7 +6,6 @@ What is measured meanwhile tells a sink how far it is. The null sink is for Pyth
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shutil
 import sys
@@ -37,7 +36,7 @@ STDOUT_OF_CI = 100  # columns
 SHORT_FORMATS = {"md": "markdown"}
 PLACES = ("slurm", "local")
 NO_UPDATE = Updating()
-CHECKPOINT = re.compile(r"[0-9a-f]{16}\.(pt|new)")  # the name of its case, by api/training.py
+CHECKPOINTS = "[0-9a-f]" * 16 + ".*"  # as api/training.py calls them
 
 
 class NullSink:
@@ -333,7 +332,7 @@ class CheckSink(OutputSink):
 
 def _forget(checkpoints: Path) -> None:
     """Delete the checkpoints of an earlier run; a folder that holds anything else is the user's, and stays."""
-    files = [file for file in checkpoints.glob("*") if CHECKPOINT.fullmatch(file.name)]
+    files = list(checkpoints.glob(CHECKPOINTS))
     with suppress(OSError):
         for file in files:
             file.unlink()

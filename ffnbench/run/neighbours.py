@@ -40,7 +40,7 @@ def machine_lock(wait: bool, tell: Callable[[str], None]) -> Iterator[str]:
                 mine, who = _take(place)
         elif who is not None:
             tell(f"note: another run of ffnbench{who} measures on this machine now; --wait waits for it")
-    except OSError:  # no such folder
+    except (OSError, RuntimeError):  # no such folder, or no home
         mine, who = None, None
     try:
         yield "" if who is None else BESIDE.format(who=who)

@@ -5,6 +5,7 @@ Its import reads a `matplotlibrc` of the current folder, and runs code that stan
 
 import os
 import sys
+from contextlib import chdir
 from pathlib import Path
 
 OWN = {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "agg"}  # matplotlib's defaults, and no window
@@ -15,19 +16,10 @@ def _load() -> None:
 
     In Python that stays the user's: ffnbench is a guest there, and pictures have a style of their own (canvas.py).
     """
-    here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
-    before = {name: os.environ.get(name) for name in OWN}
     if "ffnbench.cli" in sys.modules:
-        os.environ.update(OWN)
-    os.chdir(Path(__file__).parent)
-    try:
+        os.environ.update(OWN)  # for good: a picture comes when all has been measured, and nothing is started any more
+    with chdir(Path(__file__).parent):
         import matplotlib  # noqa: F401
-    finally:
-        os.fchdir(here)
-        os.close(here)
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            os.environ.update({} if value is None else {name: value})
 
 
 _load()
