@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -66,6 +67,15 @@ def test_in_python_matplotlib_stays_the_users(folder: Path) -> None:
     assert (folder / "m.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("name", ["itables.toml", "pyproject.toml"])
+def test_a_page_needs_no_configuration_of_itables(folder: Path, name: str) -> None:
+    """Which it would look for here and in all folders above."""
+    (folder / "here").mkdir()
+    (folder / name).write_text("[tool.itables]\nnope = 1\n" if name == "pyproject.toml" else "nope = \n")
+    done = ffnbench("report", str(RUN), "-o", "m.html", cwd=folder / "here")
+    assert (done.returncode, done.stderr) == (0, "wrote m.html\n")
+
+
 # Folders of the user's
 
 
@@ -90,7 +100,7 @@ def test_a_folder_that_ffnbench_has_not_made_is_not_deleted(folder: Path, on_fak
     assert (folder / "run.json.jobs").is_dir()
 
 
-# What is read
+# What is read, and written
 
 
 def test_a_history_waits_for_no_pipe(folder: Path) -> None:
@@ -107,3 +117,61 @@ def test_a_history_waits_for_no_pipe(folder: Path) -> None:
     done = ffnbench("history", "runs", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "left out, as they are no runs: broken.json, folder.json, link.json, pipe.json, zero.json" in done.stderr
+
+
+PIPES = {
+    "a folder of a model": ("model/config.json", "inspect model", 2, "'model/config.json' is a pipe"),
+    "a project's defaults": ("pyproject.toml", "cost relu", 0, ""),
+    "a summary of CI": ("summary", f"check {RUN} {RUN} --format github", 3, "cannot write"),
+    "jobs": ("go.json.jobs", "compare relu --on local -o go.json", 2, "no run of yours has made it"),
+    "checkpoints": (
+        "go.json.checkpoints",
+        "compare relu --d-model 16 --threads 1 --metrics memory -q -o go.json",
+        0,
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("pipe", "line", "code", "says"), PIPES.values(), ids=PIPES)
+def test_no_pipe_that_nobody_named_is_waited_for(folder: Path, pipe: str, line: str, code: int, says: str) -> None:
+    (folder / pipe).parent.mkdir(exist_ok=True)
+    os.mkfifo(folder / pipe)
+    done = ffnbench(*line.split(), cwd=folder, env={"GITHUB_STEP_SUMMARY": str(folder / "summary")})
+    assert (done.returncode, says in done.stderr) == (code, True), done.stderr
+    assert (folder / pipe).is_fifo()
+
+
+def test_a_journal_that_is_a_pipe_is_none_to_go_on_with(folder: Path, on_fakes) -> None:
+    """Nor is one that is a link to what is no journal: what it leads to stays as it is."""
+    os.mkfifo("a.json.journal")
+    Path("mine.txt").write_text("mine")
+    Path("b.json.journal").symlink_to("mine.txt")
+    for name in ("a.json", "b.json"):
+        for more in ("", "--resume"):
+            code, _, err = on_fakes(
+                f"compare relu --d-model 16 --threads 1 --metrics memory -q -o {name} {more}".strip()
+            )
+            assert code == 0, err
+    assert Path("mine.txt").read_text() == "mine"
+
+
+HOSTILE = "\x1b]0;title\x07\n::error::x\n\u202e<script>alert(1)</script>$(touch MARKER)`touch MARKER`|="
+
+
+@pytest.mark.parametrize("how", ["table", "markdown", "github"])
+def test_no_name_in_a_file_is_obeyed(folder: Path, how: str) -> None:
+    """Of a commit, a machine, a version: what a file from elsewhere says of itself."""
+    run = json.loads(RUN.read_text())
+    run["version"] = run["created"] = HOSTILE
+    for name in ("cpu", "os", "python", "blas"):
+        run["environment"][name] = HOSTILE
+    Path("evil.json").write_text(json.dumps(run))
+    command = ["check", "evil.json", "evil.json"] if how == "github" else ["report", "evil.json", "-o", "evil.html"]
+    done = ffnbench(*command, "--format", how, cwd=folder)
+    shown = done.stdout + done.stderr + "".join(path.read_text() for path in folder.glob("*.html"))
+    assert "Traceback" not in shown
+    assert not {"\x1b", "\x07", "\u202e"} & {*shown}
+    assert "<script>alert(1)" not in shown
+    assert not [line for line in shown.splitlines() if line.startswith("::error::")]
+    assert not Path("MARKER").exists()
