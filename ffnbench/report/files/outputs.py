@@ -174,13 +174,9 @@ def save(path: Path, text: str) -> None:
 
 
 def append(path: Path, text: str) -> None:
-    """Add to a file that others write to as well; raises Unfinished where that can't be done. Nobody waits for a pipe
-    that is not read.
-    """
+    """Add to a file that others write to as well; raises Unfinished where that can't be done."""
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK, 0o666)
-        with open(handle, "a", encoding="utf-8") as file:
-            os.set_blocking(handle, True)
+        with path.open("a", encoding="utf-8") as file:
             file.write(text)
     except OSError as problem:
         raise Unfinished(f"cannot write {str(path)!r}: {problem.strerror}", "the answer is above") from problem
