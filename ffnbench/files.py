@@ -1,8 +1,12 @@
-"""Reading what a user names: a file or a pipe, to a size that is said, so that nothing fills memory."""
+"""Reading what a user names: a file or a pipe, to a size that is said, so that nothing fills memory. And what is the
+user's own: a folder for what outlasts a command, and locks.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import os
+import stat
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,3 +38,21 @@ def locked(file: BinaryIO) -> bool:
     except OSError:  # a file system without them
         pass
     return True
+
+
+def own_folder() -> Path:
+    """Where ffnbench keeps what outlasts a command: `ffnbench` in $XDG_STATE_HOME or ~/.local/state. It is made.
+
+    Raises OSError or RuntimeError where there can be none, or others may write to it.
+    """
+    folder = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state", "ffnbench").expanduser()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not is_own(folder.resolve()):
+        raise PermissionError(f"others may write to {str(folder)!r}")
+    return folder
+
+
+def is_own(folder: Path) -> bool:
+    """Whether it is a folder of this user's, and no link, which nobody else may write to."""
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022

@@ -63,7 +63,7 @@ def parse(text: str | bytes, *, ours: bool = True) -> Any:
     if isinstance(text, bytes):
         text = text.decode("utf-8")
     try:
-        numbers: Any = {"parse_constant": _no_number, "parse_int": _whole, "parse_float": _real} if ours else {}
+        numbers: Any = {"parse_constant": no_number, "parse_int": _whole, "parse_float": _real} if ours else {}
         return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_once, **numbers)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
@@ -77,7 +77,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_number(name: str) -> Any:
+def no_number(name: str) -> Any:
+    """Refuse NaN and Infinity, which Python would read; raises ValueError."""
     raise ValueError(f"{name} is no number in JSON")
 
 

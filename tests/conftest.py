@@ -91,7 +91,7 @@ class FakeWorker:
         if request["do"] == "backends":
             return {"backends": {backend.value: "" for backend in Backend}}
         if request["do"] == "ceilings":
-            return {"roofs": request["roofs"], "seconds": [0.001] * len(request["roofs"])}
+            return {"found": [{"roof": roof, "seconds": 0.001, "disturbed": False} for roof in request["roofs"]]}
         if request["do"] == "roof":
             return self.roof(request["roof"], self.index)
         if request["do"] == "train":

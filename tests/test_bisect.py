@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import re
+import subprocess
 from pathlib import Path
 
 import gate_world
@@ -14,6 +16,7 @@ from conftest import FakeLaunch, KnownProber
 from test_ab import MODULE, TARGET, git
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.gate.checkouts import Repository
 from ffnbench.plan import OWN, Arm, Case
 from ffnbench.result import Agreement
 from ffnbench.stats.bisection import NO_STEP, STEP_SD, Sounding, believe, sounding_of
@@ -208,6 +211,78 @@ def test_an_interruption_keeps_what_was_probed(call, made: Path) -> None:
     code, out, _ = call("--good v1.0 --fail-above 3%", launch=Stopped())
     kept = (made / ".git" / "ffnbench" / "bisect.jsonl").read_text().splitlines()
     assert (code, "is one of" in out, len(kept) >= 1) == (130, True, True)
+
+
+EDITS: dict[str, dict[str, object]] = {
+    "text": {"low": "1.2", "high": "x"},
+    "nothing": {"low": None, "high": None},
+    "one end": {"low": None},
+    "negative": {"low": -1.0},
+    "zero": {"low": 0.0, "high": 0.0},
+    "the wrong way": {"low": 1.3, "high": 0.9},
+    "as large as a float can be": {"low": 1.79e308, "high": 1.79e308},
+    "as small": {"low": 5e-324, "high": 5e-324},
+    "not a number": {"low": math.nan, "high": math.nan},
+    "endless": {"low": math.inf, "high": math.inf},
+    "true": {"low": True, "high": True},
+    "a list": {"skipped": ["x"]},
+    "skipped and measured": {"skipped": "x"},
+    "a number as text": {"differs": 3},
+    "a list of commits": {"commit": ["x"]},
+    "an object": {"commit": {"x": 1}},
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+def test_a_line_that_was_edited_is_none(call, made: Path, edit: dict[str, object]) -> None:
+    kept = made / ".git" / "ffnbench" / "bisect.jsonl"
+    call("--good v1.0 --fail-above 3% --probes 1", launch=Revisions())
+    kept.write_text(json.dumps(json.loads(kept.read_text()) | edit) + "\n")
+    code, told, err = call("--good v1.0 --bad HEAD --fail-above 3% --json", launch=Revisions())
+    assert (code, "of earlier bisects" in err) == (0, False), err
+    assert json.loads(told)["commits"] == [git(made, "rev-parse", "c11")]
+
+
+def test_commits_that_are_all_said_to_be_skipped_leave_the_last_one(call, made: Path) -> None:
+    kept = made / ".git" / "ffnbench" / "bisect.jsonl"
+    call("--good v1.0 --fail-above 3% --probes 1", launch=Revisions())
+    line = json.loads(kept.read_text()) | {"skipped": "x", "low": None, "high": None}
+    every = [line | {"commit": git(made, "rev-parse", f"c{number}")} for number in range(1, 17)]
+    kept.write_text("".join(json.dumps(one) + "\n" for one in every))
+    code, out, err = call("--good v1.0 --fail-above 3%", launch=Revisions())
+    assert (code, "the first slow commit is one of 16" in out) == (0, True), err
+
+
+@pytest.mark.parametrize("kind", ["a pipe", "a folder", "no text"])
+def test_what_is_no_file_of_probes_is_passed_over(call, made: Path, kind: str) -> None:
+    kept = made / ".git" / "ffnbench" / "bisect.jsonl"
+    kept.parent.mkdir(exist_ok=True)
+    if kind == "a pipe":
+        os.mkfifo(kept)
+    elif kind == "a folder":
+        kept.mkdir()
+    else:
+        kept.write_bytes(b"\xff\xfe\0{[" * 1000 + b"[" * 100_000)
+    try:
+        assert call("--good v1.0 --fail-above 3% --probes 1", launch=Revisions())[0] == 3
+    finally:
+        (kept.rmdir if kind == "a folder" else kept.unlink)()
+
+
+@pytest.mark.parametrize("name", ["A\u2028B", "A\u0085B", "A\x0bB", "A\x1eB", "A\rB", "\x1b[31mA"])
+def test_any_name_of_an_author_is_a_name(made: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(made, "checkout", "-q", "--detach", "c2")
+    raw = git(made, "cat-file", "commit", "HEAD").replace("author n ", f"author {name} ", 1)
+    raw = f"{raw.partition(chr(10) * 2)[0]}\n\nsubject {name}\n"
+    made_by = subprocess.run(
+        ["git", "hash-object", "-t", "commit", "-w", "--stdin", "--literally"], cwd=made, input=raw.encode(),
+        capture_output=True, check=True,
+    )  # fmt: skip
+    git(made, "checkout", "-q", "main")
+    with Repository(made) as repository:
+        found = repository.commits("c1", made_by.stdout.decode().strip())
+    assert [one.author for one in found] == [name.replace("\r", "\n")]
+    assert len(found[0].name) == 40
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import FACTS, FakeLaunch, csv_of, lost
 
-from ffnbench import api
-from ffnbench.device.ceilings import CacheLevel, caches, level_of, matrix_of, memory_of, roofs_for
+from ffnbench import api, jsonable
+from ffnbench.device.ceilings import CacheLevel, caches, level_of, matrix_of, memory_of, roofs_for, roofs_of_machine
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe, cost_of
@@ -19,10 +19,12 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import as_shown, recompute
+from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost
 from ffnbench.run.runner import run
 from ffnbench.stats.ceilings import needed_by, read_bytes, shares_of
+from ffnbench.worker import probe_jobs
 
 # swiglu at d_model 64, d_ff 172: three matrices of 64 x 172
 WEIGHTS = 3 * 64 * 172
@@ -323,7 +325,8 @@ def test_every_path_computes_what_it_says() -> None:
     assert {"torch.mm", "torch.sum", "torch.sum of int64", "repeated torch.sum"} <= made
 
 
-def test_env_measures_and_shows(on_machine) -> None:
+@pytest.mark.parametrize("disturbed", [False, True])
+def test_env_measures_and_shows(on_machine, disturbed: bool) -> None:
     class Worker:
         ended = False
 
@@ -336,21 +339,52 @@ def test_env_measures_and_shows(on_machine) -> None:
         def ask(self, request: dict, timeout_s: float) -> dict:
             assert request["do"] == "ceilings"
             asked = [roof for roof in request["roofs"] if roof["path"] in ("torch.mm", "torch.sum", "an empty module")]
-            return {"roofs": asked, "seconds": [roof["amount"] / 1e10 for roof in asked]}
+            is_disturbed = [disturbed and roof["path"] == "torch.mm" for roof in asked]
+            pairs = zip(asked, is_disturbed, strict=True)
+            return {"found": [{"roof": r, "seconds": r["amount"] / 1e10, "disturbed": is_} for r, is_ in pairs]}
 
         def close(self) -> None:
             pass
 
-    shown = []
+    shown: list[dict[str, str]] = []
+    texts: list[str] = []
 
     class OutputSink(NullSink):
         def show(self, view) -> None:
             shown.append({fact.text: value.text for fact, value in view().table.rows})
+            texts.append(plain(view().table, 200))
 
     on_machine(Worker)
     api.environment(False, OutputSink(), ceilings=True)
-    assert "10.0 torch.mm (256 x 256 x 256)" in shown[0]["float32 GFLOP/s"]
-    assert any(fact.startswith("GB/s from memory, ") for fact in shown[0])
+    mark = " (disturbed)" if disturbed else ""
+    assert f"10.0 torch.mm (256 x 256 x 256){mark}" in shown[0]["float32 GFLOP/s"].split(", ")
+    assert "disturbed" not in shown[0]["empty call"]
+    assert texts[0].count("a quiet machine can do more") == disturbed
+    assert any(fact.startswith("GB/s from ") for fact in shown[0])  # which cache, the machine says
+
+
+@pytest.mark.parametrize(
+    ("looks", "seconds", "disturbed"),
+    [
+        ([(2.0, 0.5), (0.5, 0.01)], 0.5, False),
+        ([(0.5, 0.5), (2.0, 0.4), (2.0, 0.9)], 0.5, True),
+        ([(2.0, None)], 1.0, False),
+    ],
+)
+def test_a_ceiling_is_disturbed_where_every_look_at_it_was(monkeypatch, looks, seconds: float, disturbed: bool) -> None:
+    left = list(looks)
+
+    class Scripted:
+        def explore(self, roofs: list, seconds: float, keep: None) -> list:
+            return [(roof, 1.0, 3) for roof in roofs]
+
+        def sample(self, roof: object, calls: int, waits: object) -> tuple[float, float | None]:
+            return left.pop(0)
+
+    monkeypatch.setattr(probe_jobs, "Ceilings", Scripted)
+    [roof] = [roof for roof in roofs_of_machine(2, ["float32"], (), 1 << 30) if roof.path == "an empty module"]
+    [told] = probe_jobs.ceilings([jsonable.encode(roof)], 1.0)["found"]
+    assert (told["seconds"], told["disturbed"], left) == (seconds, disturbed, [])
 
 
 def test_a_real_run_has_a_finite_share_of_every_row() -> None:

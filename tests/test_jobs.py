@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import os
 import pickle
+import re
 import shutil
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch
+from conftest import ROOT, FakeLaunch
 
 from ffnbench.api import jobs
 from ffnbench.metrics import METRICS
@@ -268,3 +270,137 @@ def test_a_job_here_sees_the_gpus_of_who_submits_it(call, submitted, monkeypatch
     monkeypatch.setattr(jobs.CellJob, "__call__", hidden)
     assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", launch=FakeLaunch(seconds))[0] == 0
     assert seen == {"3"}
+
+
+# What is taken up, and what is deleted
+
+
+class Bomb:
+    """What pickle makes of it is a file."""
+
+    def __reduce__(self):
+        return (open, ("MARKER", "w"))
+
+
+def forged(folder: Path) -> None:
+    """A folder as a run leaves it, whose results run code."""
+    for name in ("0123456789abcdef", "checkpoints"):
+        (folder / name).mkdir(parents=True)
+    for name in ("1_submitted.pkl", "1_0_result.pkl"):
+        (folder / "0123456789abcdef" / name).write_bytes(pickle.dumps(("success", Bomb())))
+
+
+@pytest.fixture
+def left(call, submitted, tmp_path: Path) -> Path:
+    """The folder of a run that ended when three of its six jobs were done."""
+
+    def becomes(number: int) -> str:
+        if number == 4:
+            raise KeyboardInterrupt
+        return "done"
+
+    submitted(becomes)
+    assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")[0] == 130
+    return tmp_path / "jobs.json.jobs"
+
+
+def armed(folder: Path) -> None:
+    """Every result in it runs code when it is read."""
+    results = list(folder.glob("*/*_result.pkl"))
+    assert results
+    for path in results:
+        path.write_bytes(pickle.dumps(("success", Bomb())))
+
+
+@pytest.mark.parametrize("flags", [[], ["--resume"]])
+def test_a_folder_of_jobs_from_elsewhere_is_not_read_nor_deleted(call, submitted, tmp_path: Path, flags) -> None:
+    made = submitted()
+    forged(tmp_path / "jobs.json.jobs")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", *flags)
+    assert (code, err.count("\n")) == (2, 2)
+    assert "error: '" in err
+    assert "jobs.json.jobs' is where jobs would stand, and no run of yours has made it\nhint: move it away" in err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert not made.submitted
+
+
+@pytest.mark.parametrize("how", ["another place", "a link", "others may write", "another owner", "another state"])
+def test_what_this_users_run_has_not_made_there_is_refused(call, left: Path, monkeypatch, tmp_path: Path, how) -> None:
+    armed(left)
+    name = "jobs.json"
+    if how == "another place":
+        left.rename("other.json.jobs")
+        name = "other.json"
+    elif how == "a link":
+        left.rename("copy")
+        left.symlink_to("copy")
+    elif how == "others may write":
+        left.chmod(0o777)
+    elif how == "another owner":
+        monkeypatch.setattr(os, "getuid", lambda: 12345)
+    elif how == "another state":
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", name, "--resume")
+    assert (code, "no run of yours has made it" in err) == (2, True), err
+    assert not Path("MARKER").exists()
+    assert list((tmp_path / ("copy" if how == "a link" else f"{name}.jobs")).glob("*/*_result.pkl"))
+
+
+def test_another_node_that_shares_the_home_takes_jobs_up(call, left: Path, monkeypatch) -> None:
+    assert left.stat().st_mode & 0o077 == 0
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "login2", "6", "1", "x86_64")))
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    done = {path.parent.name: path.stat().st_mtime_ns for path in left.glob("*/*_result.pkl")}
+    code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", "--resume")
+    assert (code, len(done), left.exists()) == (0, 3, False), err
+    assert latencies(load("jobs.json")) == dict.fromkeys({case.label for case in load("jobs.json").plan.cases}, 6)
+
+
+def test_jobs_that_could_never_be_taken_up_are_not_submitted(call, submitted, monkeypatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    made = submitted()
+    code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")
+    assert (code, err.count("\n"), "\nhint: XDG_STATE_HOME names" in err) == (2, 2, True), err
+    assert not made.submitted
+    assert not Path("jobs.json.jobs").exists()
+
+
+MLP = """
+from torch import nn
+class Mlp(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.up, self.down = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+    def forward(self, x):
+        return self.down(self.up(x).relu())
+"""
+
+
+def test_modules_beside_the_user_are_none_of_submitits(tmp_path: Path) -> None:
+    """A random.py and a types.py of the user's own; their package is found as it is without jobs."""
+    for name in ("random", "types", "pickle", "signal"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('mine')\n")
+    (tmp_path / "mypkg").mkdir()
+    (tmp_path / "mypkg" / "mlp.py").write_text(MLP)
+    words = "compare mypkg.mlp:Mlp --d-model 16 --threads 1 --metrics memory --on local -o jobs.json"
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "ffnbench", *words.split()], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not load(tmp_path / "jobs.json").failures
+
+
+def test_jobs_on_slurm_import_nothing_from_the_folder_either(call, monkeypatch, tmp_path: Path) -> None:
+    """By what sbatch is given, and takes to the job; this process is as it was."""
+    (tmp_path / "srun").write_text("#!/bin/sh\n")
+    (tmp_path / "sbatch").write_text('#!/bin/sh\necho "safe: $PYTHONSAFEPATH" > given\nexit 1\n')
+    for name in ("srun", "sbatch"):
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    assert call(*SWEEP, "--on slurm -o run.json")[0] == 2
+    assert re.fullmatch("safe: .+\n", Path("given").read_text())
+    assert "PYTHONSAFEPATH" not in os.environ

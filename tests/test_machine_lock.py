@@ -16,7 +16,7 @@ from ffnbench.report.files.store import load
 from ffnbench.run.neighbours import machine_lock
 
 HOLD = """
-import sys, tempfile
+import sys
 from ffnbench.run.neighbours import machine_lock
 with machine_lock(False, print):
     print("mine", flush=True)
@@ -25,11 +25,17 @@ with machine_lock(False, print):
 COMPARE = "compare --d-model 32 --threads 1 --metrics latency --quick"
 
 
+def lock_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own folder is in this one; gives where a lock is."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    (folder / "ffnbench").mkdir(mode=0o700)
+    return folder / "ffnbench" / f"measuring-{os.uname().nodename}"
+
+
 @pytest.fixture
 def holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Another process that measures, until it is killed: it gives nothing back itself."""
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with subprocess.Popen(
         [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -48,6 +54,14 @@ def test_the_second_of_two_says_so_in_the_log_the_table_and_the_file(holder, on_
     assert any("another run of ffnbench" in note.text for note in load(tmp_path / "a.json").warnings)
 
 
+def test_ceilings_of_the_machine_say_so_too(holder, on_fakes) -> None:
+    """`env` has no --wait, and names none."""
+    code, out, err = on_fakes("env --ceilings")
+    assert code == 0
+    assert err == f"note: another run of ffnbench (process {holder.pid}) measures on this machine now\n"
+    assert f"noise: another run of ffnbench (process {holder.pid}) measured on this machine" in out
+
+
 def test_with_wait_it_begins_when_the_other_has_ended_however_that_was(holder, on_fakes) -> None:
     timer = threading.Timer(0.3, holder.kill)
     timer.start()
@@ -60,7 +74,7 @@ def test_with_wait_it_begins_when_the_other_has_ended_however_that_was(holder, o
 
 
 def test_nobody_waits_for_a_run_of_its_own_that_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     told: list[str] = []
     for _ in range(2):
         with machine_lock(True, told.append) as beside:
@@ -68,14 +82,13 @@ def test_nobody_waits_for_a_run_of_its_own_that_has_ended(tmp_path: Path, monkey
     assert not told
     with machine_lock(True, told.append), machine_lock(False, told.append) as beside:
         assert str(os.getpid()) in beside
-    assert not list(tmp_path.iterdir())
+    assert not list((tmp_path / "ffnbench").iterdir())
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["another one lies there", "none lies there"])
 def test_a_file_that_goes_while_it_is_locked_is_no_turn(tmp_path: Path, monkeypatch, gone: bool) -> None:
     """The one that ended has removed the file after this one opened it: who comes next would lock another."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    place, real, opened = tmp_path / f"ffnbench-measuring-{os.getuid()}", fcntl.flock, []
+    place, real, opened = lock_in(tmp_path, monkeypatch), fcntl.flock, []
 
     def flock(file: object, how: int) -> None:
         real(file, how)
@@ -93,15 +106,51 @@ def test_a_file_that_goes_while_it_is_locked_is_no_turn(tmp_path: Path, monkeypa
             assert str(os.getpid()) in second
 
 
-@pytest.mark.parametrize("trouble", ["a folder", "nowhere", "a link"])
+@pytest.mark.parametrize("trouble", ["a folder", "a file above", "no home", "a link", "others write"])
 def test_where_there_can_be_no_lock_a_run_is_made(tmp_path: Path, monkeypatch, trouble: str) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "x" if trouble == "nowhere" else tmp_path))
-    place = tmp_path / f"ffnbench-measuring-{os.getuid()}"
+    place = lock_in(tmp_path, monkeypatch)
     if trouble == "a folder":
         place.mkdir()
+    elif trouble == "a file above":
+        place.parent.rmdir()
+        place.parent.touch()
+    elif trouble == "no home":
+        monkeypatch.setenv("XDG_STATE_HOME", "relative")
+        monkeypatch.setattr(Path, "home", classmethod(gone))
     elif trouble == "a link":
         (tmp_path / "planted").write_text("mine")
         place.symlink_to(tmp_path / "planted")
+    elif trouble == "others write":
+        place.parent.chmod(0o777)
     with machine_lock(True, print) as beside:
         assert beside == ""
     assert trouble != "a link" or (tmp_path / "planted").read_text() == "mine"
+
+
+def gone(_: object) -> Path:
+    raise RuntimeError("Could not determine home directory.")
+
+
+def test_a_lock_that_cannot_be_given_back_costs_no_answer(on_fakes, tmp_path: Path, monkeypatch) -> None:
+    """As another user's file in a folder where each removes only their own."""
+    place, real = lock_in(tmp_path, monkeypatch), os.unlink
+
+    def unlink(path: object, **how: object) -> None:
+        if str(path) == str(place):
+            raise PermissionError(1, "Operation not permitted")
+        real(path, **how)
+
+    monkeypatch.setattr(os, "unlink", unlink)
+    code, out, _ = on_fakes(COMPARE, "-o", tmp_path / "a.json")
+    assert (code, "swiglu" in out, (tmp_path / "a.json").exists(), place.exists()) == (0, True, True, True)
+
+
+def test_nothing_of_a_run_lies_where_others_can_foresee_it(on_fakes, tmp_path: Path, monkeypatch) -> None:
+    """A folder for temporary files is everybody's: a run that is made with a folder of its own makes nothing there."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(shared))
+    lock_in(tmp_path, monkeypatch)
+    with machine_lock(False, print):
+        assert not list(shared.iterdir())
+        assert {path.stat().st_mode & 0o77 for path in (tmp_path / "ffnbench").iterdir()} == {0}

@@ -23,7 +23,7 @@ from ffnbench.api.preparing import Prepared, priced
 from ffnbench.api.world import Machine
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import Workload, cost_of
+from ffnbench.plan import Arm, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.csv_columns import case_records
 from ffnbench.request import CompareRequest
@@ -223,6 +223,22 @@ def test_an_import_that_ends_its_process_or_writes_into_open_files(tmp_path: Pat
     (tmp_path / "deadly.py").write_text(f"import os\n{code}\n")
     with Prober(60) as prober, pytest.raises(FfnbenchError, match=says):
         prober.describe(f"{tmp_path}/deadly.py:X")
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
+def test_what_is_no_number_is_no_answer(tmp_path: Path, value: str) -> None:
+    """As another side's interpreter may send it, whatever that is."""
+    other = tmp_path / "python"
+    other.write_text(
+        f'#!/bin/sh\necho \'{{"torch": {{}}}}\'\nread line\necho \'{{"number": 1, "value": {value}}}\'\nsleep 9\n'
+    )
+    other.chmod(0o755)
+    session = Session(Arm(python=str(other)))
+    try:
+        with pytest.raises(WorkerLost, match=f"it printed .*{value}.* instead of an answer"):
+            session.ask({"do": "sample"}, 9)
+    finally:
+        session.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")

@@ -97,10 +97,9 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
     """The command in a process of its own; no other run on this machine is waited for."""
-    (tmp_path / "tmp").mkdir()
 
     def start(*words: str) -> subprocess.Popen[str]:
-        here = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")}
+        here = {"PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path / "state")}
         return subprocess.Popen(
             [sys.executable, "-m", "ffnbench", *words], cwd=tmp_path, env={**os.environ, **here}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,

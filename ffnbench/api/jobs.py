@@ -3,6 +3,7 @@
 All that there is of a job stands in its folder FILE.json.jobs/NAME, in submitit's own files: this process may end at
 any moment, and the same command with --resume takes what is there, waits for jobs that live, and submits the rest. A
 job is done when its result stands there; what its state is, is not asked, for without accounting SLURM does not know.
+Those files are pickles, and could run anything: a folder is taken up only where this user's own run has made it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import math
 import os
 import re
+import secrets
 import shlex
 import shutil
 import signal
@@ -30,7 +32,7 @@ from ffnbench.api.measuring import measured_once
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep, refuse_short
 from ffnbench.errors import FfnbenchError, termination_as_interruption
-from ffnbench.files import locked
+from ffnbench.files import is_own, locked, own_folder
 from ffnbench.names import hint_for
 from ffnbench.plan import Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
@@ -58,6 +60,8 @@ HINTS = {  # by what submitit or sbatch says
     "": "--slurm takes the fields of submitit's SlurmExecutor, as in partition=gpu,gpus_per_node=1,time=30",
 }
 EXECUTOR, GPUS = "SUBMITIT_EXECUTOR", "CUDA_VISIBLE_DEVICES"
+# an interpreter that submitit starts imports nothing from the current folder; what a job starts is left alone
+SAFE_PATH, OF_SUBMITIT = "PYTHONSAFEPATH", "submitit"
 
 
 class InTurn(NullSink):
@@ -84,6 +88,8 @@ class CellJob:
         if here:
             os.environ.pop(GPUS, None)
             os.environ.update({} if self.gpus is None else {GPUS: self.gpus})
+        if os.environ.get(SAFE_PATH) == OF_SUBMITIT:
+            del os.environ[SAFE_PATH]
         asked = _report(self.asked)
         found = measured_once(Prepared(plan=asked.plan, costs=asked.costs), InTurn(self.checkpoints))
         while found.interrupted and not here:  # SLURM either ends this process now, or has submitit begin anew
@@ -114,21 +120,52 @@ def measure(prepared: Prepared, sink: OutputSink) -> ShownReport:
     if isinstance(plan.request, Apart) and plan.request.runs > 1:
         raise FfnbenchError("--runs is of one machine, and jobs may have several", "leave --runs out")
     cluster = Cluster(place.on, fields_of(place.fields), plan)
-    if place.folder.exists() and not sink.resumes:
+    before = os.path.lexists(place.folder)
+    if before and not _is_of_this_user(place.folder):
+        told = f"{str(place.folder)!r} is where jobs would stand, and no run of yours has made it"
+        raise FfnbenchError(told, "move it away, or give -o another file; what others have made is not taken up")
+    if before and not sink.resumes:
         hint = f"add --resume: it takes them up; or forget them: rm -r {shlex.quote(str(place.folder))}"
         raise FfnbenchError(f"{str(place.folder)!r} holds jobs of a run that has not ended", hint)
-    cluster.executor(place.folder)  # what it does not know is told before anything is submitted
+    if not before:
+        _make(place.folder)
     with _held(place.folder):
+        cluster.executor(place.folder)  # what it does not know is told before anything is submitted
         found = SweepOfJobs(prepared, sink, None, sink.before(), cluster=cluster, folder=place.folder).measure()
     if not found.interrupted and not found.stopped:
         sink.spent(place.folder)
     return with_figures(found)
 
 
+def _token_of(folder: Path) -> Path:
+    """Where this user's own folder keeps the token of a folder of jobs: the name of a file that stands in it."""
+    return own_folder() / f"jobs-{hashlib.sha256(os.fsencode(folder)).hexdigest()}"
+
+
+def _make(folder: Path) -> None:
+    """Make a folder of jobs, with a token that nobody else knows; raises FfnbenchError where that can't be."""
+    token = secrets.token_hex(16)
+    try:
+        _token_of(folder).write_text(token, encoding="ascii")
+        folder.mkdir(mode=0o700)
+        (folder / token).touch()
+    except (OSError, RuntimeError) as problem:
+        hint = "XDG_STATE_HOME names a folder of your own, in which ffnbench keeps whose jobs they are"
+        raise FfnbenchError(f"cannot make {str(folder)!r}: {problem}", hint) from problem
+
+
+def _is_of_this_user(folder: Path) -> bool:
+    """Whether a run of this user's has made this folder of jobs. Nothing in it is read for that."""
+    try:
+        token = _token_of(folder).read_text(encoding="ascii")
+        return is_own(folder) and (folder / token).is_file()
+    except (OSError, RuntimeError):
+        return False
+
+
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
     """Nobody else goes on with these jobs meanwhile. A folder without any does not stay behind."""
-    folder.mkdir(exist_ok=True)
     with (folder / "lock").open("wb") as file:
         if not locked(file):
             raise FfnbenchError(f"--resume: a run goes on with {str(folder)!r} now", "wait until it ends")
@@ -219,11 +256,13 @@ class Cluster:
 
     def submit(self, folder: Path, job: CellJob) -> Any:
         """A job in this folder, which outlives this process and a Ctrl-C in its terminal."""
+        from submitit.core.utils import environment_variables
+
         shutil.rmtree(folder, ignore_errors=True)
-        executor = self.executor(folder)
+        executor, safe = self.executor(folder), {SAFE_PATH: os.environ.get(SAFE_PATH) or OF_SUBMITIT}
         kept = [(one, signal.signal(one, signal.SIG_IGN)) for one in (signal.SIGINT, signal.SIGHUP)]
         try:
-            with redirect_stderr(StringIO()):  # it tells what it raises
+            with redirect_stderr(StringIO()), environment_variables(**safe):  # it tells what it raises
                 return self.job(folder, executor.submit(job).job_id)
         except Exception as problem:
             shutil.rmtree(folder, ignore_errors=True)
@@ -246,7 +285,7 @@ class Cluster:
     def alive(self, jobs: dict[Path, Any]) -> set[str]:
         """The numbers of those that wait or run; all of them where SLURM does not answer."""
         numbers = {job.job_id for job in jobs.values()}
-        if self.on == LOCAL:
+        if self.on == LOCAL or not jobs:
             return {job.job_id for folder, job in jobs.items() if _runs(job.job_id, folder)}
         told = subprocess.run(["squeue", "-h", "-o", "%A", "--me"], capture_output=True, text=True, check=False)
         return numbers & {*told.stdout.split()} if told.returncode == 0 else numbers

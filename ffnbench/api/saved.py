@@ -111,13 +111,16 @@ def _unlike(runs: Sequence[tuple[str, Report]]) -> str:
 
 def _runs(path: str, sink: NullSink) -> Iterator[tuple[str, Report]]:
     """The runs of a file, or of all files of a folder; what is there and no run is told in a line."""
+    if not os.path.isdir(path):
+        yield from ((path, run) for run in load_report(path).runs)
+        return
     others = []
-    for file in sorted(map(str, Path(path).glob("*.json"))) if os.path.isdir(path) else [path]:
+    for file in sorted(Path(path).glob("*.json")):
         try:
-            yield from ((file, run) for run in load_report(file).runs)
+            if not file.is_file():  # a pipe would be waited for
+                raise FfnbenchError(f"{str(file)!r} is no file")
+            yield from ((str(file), run) for run in load_report(file).runs)
         except FfnbenchError:
-            if file == path:
-                raise
-            others.append(os.path.basename(file))
+            others.append(file.name)
     if others:
         sink.tell(f"note: left out, as they are no runs: {', '.join(others)}")

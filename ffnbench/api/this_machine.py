@@ -15,7 +15,8 @@ from ffnbench.device.nvml import advice as device_advice
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.report.output import NullSink
-from ffnbench.report.tables.ceilings import machine_records
+from ffnbench.report.records import Record
+from ffnbench.report.tables.ceilings import DISTURBED, machine_records
 from ffnbench.report.tables.listing import (
     backends_view,
     device_records,
@@ -31,6 +32,7 @@ from ffnbench.run.session import WorkerLost
 from ffnbench.run.what_fits import TRY_CUDA, listed, room_for_ceilings, why_not_seen
 from ffnbench.run.worker_pool import Worker
 from ffnbench.stats.ceilings import Ceiling
+from ffnbench.stats.rounds import CPUS_TAKEN
 
 CEILINGS_S = 4.5  # of looking for those of the machine; with what comes before and after it five
 
@@ -47,14 +49,14 @@ def environment(
         of_device = device_facts(worker, auto_device(told))
         overhead = timer_records(worker.ask({"do": "timer"}, COUNT_TIMEOUT_S)) if timer else []
         found = describe(told | of_device)
-        reached = machine_records(_ceilings_here(worker, sink)) if ceilings else []
+        reached, disturbing = _ceilings_here(worker, sink) if ceilings else ([], [])
     finally:
         worker.close()
     set_ = [{"fact": name, "value": value} for name, value in settings]
     devices = device_records(_devices(told), of_device)
     set_.append(workers_record(told.get("forks", False)))
     records = [*environment_records(found), *devices, *set_, *overhead, *reached]
-    noisy = [*advice(), *(device_advice(of_device) if of_device else [])]
+    noisy = [*disturbing, *advice(), *(device_advice(of_device) if of_device else [])]
     sink.show(lambda: records_view(records, [f"noise: {text}" for text in noisy]))
 
 
@@ -80,16 +82,18 @@ def backends(sink: NullSink = NULL_SINK) -> None:
     sink.show(lambda: backends_view(found["backends"], device, found.get("bfloat16", {})))
 
 
-def _ceilings_here(worker: Worker, sink: NullSink) -> list[Ceiling]:
-    """What this machine can do: the fastest roofs of each path."""
+def _ceilings_here(worker: Worker, sink: NullSink) -> tuple[list[Record], list[str]]:
+    """What this machine can do: the fastest roofs of each path; and what disturbed them."""
     asked = roofs_of_machine(usable_cpus(), DTYPES.names(), caches(), room_for_ceilings((), usable_memory()))
     request = {"do": "ceilings", "roofs": [jsonable.encode(roof) for roof in asked], "seconds": CEILINGS_S}
-    with machine_lock(sink.waits, sink.tell):
+    with machine_lock(sink.waits, lambda text: sink.tell(text.partition(";")[0])) as beside:  # here there is no --wait
         answer = worker.ask(request, COUNT_TIMEOUT_S)
     if "failure" in answer:
         raise Unfinished(f"the ceilings could not be measured: {answer['message']}", "`ffnbench env` shows the machine")
-    roofs = [jsonable.decode(Roof, roof) for roof in answer["roofs"]]
-    return [Ceiling(roof=roof, seconds=seconds) for roof, seconds in zip(roofs, answer["seconds"], strict=True)]
+    found = [Ceiling(roof=jsonable.decode(Roof, one["roof"]), seconds=one["seconds"]) for one in answer["found"]]
+    disturbed = {one["roof"]["name"] for one in answer["found"] if one["disturbed"]}
+    told = f"{DISTURBED}: {CPUS_TAKEN} at every look; a quiet machine can do more" if disturbed else ""
+    return machine_records(found, disturbed), list(filter(None, (beside, told)))
 
 
 def selftest(request: SelftestRequest, sink: NullSink = NULL_SINK) -> None:

@@ -36,7 +36,7 @@ Gave = TypeVar("Gave")
 
 
 def threads_of(tasks: Path = TASKS) -> Threads:
-    """Every thread of this process; empty where the kernel does not tell."""
+    """Every thread of this process that has had a CPU; empty where the kernel does not tell."""
     found = {}
     try:
         names = os.listdir(tasks)
@@ -44,16 +44,17 @@ def threads_of(tasks: Path = TASKS) -> Threads:
         return {}
     for name in names:
         try:
-            ran, waited, *_ = (tasks / name / "schedstat").read_bytes().split()
-            found[name] = Thread(int(ran), int(waited))
+            ran, waited, turns, *_ = map(int, (tasks / name / "schedstat").read_bytes().split())
+            if turns:  # on a CPU: none where the kernel does not count, one at least of what reads this
+                found[name] = Thread(ran, waited)
         except (OSError, ValueError):  # a thread that has ended; a file that is hidden, or holds something else
             continue
     return found
 
 
 def source(threads: Threads) -> str:
-    """What tells: a process that is running has run for some time, if the numbers are true."""
-    return SCHEDSTAT if any(thread.ran for thread in threads.values()) else SWITCHES
+    """What tells. That a thread has run says nothing: just after a fork no time of it is counted yet."""
+    return SCHEDSTAT if threads else SWITCHES
 
 
 def waited_share(before: Threads, after: Threads, seconds: float, cpus: int) -> float | None:

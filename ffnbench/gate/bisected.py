@@ -8,10 +8,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from ffnbench import jsonable
+from ffnbench.files import content_of
 from ffnbench.gate.checkouts import Commit
 from ffnbench.stats.bisection import Belief, Sounding, believe, sounding_of
 
 FILE = Path("ffnbench", "bisect.jsonl")
+MOST = 1e6  # times as slow as the good commit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +76,15 @@ class Memory:
     def known(self, commits: tuple[Commit, ...]) -> list[Probed]:
         """What is known of these commits; a line that can't be read is none."""
         names, found, keys = {one.name for one in commits}, [], [one.name for one in fields(Probed)]
-        text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.is_file() else ""
-        for line in text.splitlines():
+        lines = content_of(self.path).split(b"\n") if self.path.is_file() else []
+        for line in lines:
             with suppress(ValueError, KeyError, TypeError):
-                told = json.loads(line)
+                told = jsonable.parse(line)
                 if told["commit"] in names and all(told[key] == value for key, value in self._asked.items()):
-                    found.append(Probed(**{key: told[key] for key in keys} | {"known": True}))
+                    probed = jsonable.decode(Probed, {key: told[key] for key in keys} | {"known": True})
+                    measured = 1 / MOST < (probed.low or 0.0) <= (probed.high or 0.0) < MOST
+                    if measured != bool(probed.skipped):
+                        found.append(probed)
         return found
 
     def keep(self, probed: Probed) -> None:
@@ -86,6 +92,8 @@ class Memory:
         if probed.passing:
             return
         told = {**self._asked, **asdict(probed)}
+        if self.path.exists() and not self.path.is_file():
+            return
         with suppress(OSError):
             self.path.parent.mkdir(exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:

@@ -44,7 +44,7 @@ class Repository(ExitStack):
                 "a revision needs git, which is not installed", "install git; ab --base-source DIR takes a folder"
             )
         told = self._git("rev-parse", "--is-inside-work-tree", "--show-prefix")
-        lines = told.stdout.splitlines()
+        lines = told.stdout.split("\n")
         if told.returncode or lines[:1] != ["true"]:
             raise FfnbenchError(
                 f"{str(folder)!r} is not in a git repository",
@@ -90,9 +90,12 @@ class Repository(ExitStack):
             other_way = f"--good {bad} --bad {good} is the other way" if after else ""
             raise FfnbenchError(f"{bad!r} does not come after {good!r}", other_way or self._shallow or hint)
         told = self._git(
-            "rev-list", "--first-parent", "--reverse", "--format=%H%x00%h%x00%an%x00%as%x00%p%x00%s", f"{first}..{last}"
-        )
-        rows = [line.split("\0") for line in told.stdout.splitlines() if "\0" in line]
+            "rev-list", "--first-parent", "--reverse", "--format=%x00%H%x00%h%x00%an%x00%as%x00%p%x00%s%x00",
+            f"{first}..{last}",
+        )  # fmt: skip
+        # names may hold any end of a line: what stands between two commits is a line of git's own
+        _, *fields = told.stdout.split("\0")
+        rows = zip(*(fields[place::7] for place in range(6)), strict=True)
         return [
             Commit(name=name, short=short, author=author, date=date, parents=tuple(parents.split()), subject=subject)
             for name, short, author, date, parents, subject in rows

@@ -25,7 +25,10 @@ A_CONFIG = "give a config.json, or the folder that holds one"
 def read_file(path: str) -> tuple[Config, str]:
     """The content of a config.json, given as its path or as its folder's, and the path; raises FfnbenchError."""
     file = Path(os.path.expanduser(path))
-    file = file / "config.json" if os.path.isdir(file) else file
+    if os.path.isdir(file):
+        file /= "config.json"
+        if file.is_fifo():  # which nobody has named, and which would be waited for
+            raise FfnbenchError(f"{str(file)!r} is a pipe", A_CONFIG)
     try:
         data = jsonable.parse(content_of(file, A_CONFIG), ours=False)
     except ValueError as problem:

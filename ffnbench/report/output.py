@@ -36,6 +36,7 @@ STDOUT_OF_CI = 100  # columns
 SHORT_FORMATS = {"md": "markdown"}
 PLACES = ("slurm", "local")
 NO_UPDATE = Updating()
+CHECKPOINTS = "[0-9a-f]" * 16 + ".*"  # as api/training.py calls them
 
 
 class NullSink:
@@ -222,7 +223,7 @@ class OutputSink(NullSink):
             if self._journal.path is None:  # another run's stands there, and its checkpoints
                 self.checkpoints = None
             elif self.checkpoints and not self.resumes:
-                shutil.rmtree(self.checkpoints, ignore_errors=True)
+                _forget(self.checkpoints)
         self._journal.add(start)
         return self._journal.add
 
@@ -327,6 +328,16 @@ class CheckSink(OutputSink):
         for name, path in self._exports:
             save(Path(path), view.exports[name]())
         return [Path(path) for _, path in self._exports]
+
+
+def _forget(checkpoints: Path) -> None:
+    """Delete the checkpoints of an earlier run; a folder that holds anything else is the user's, and stays."""
+    files = list(checkpoints.glob(CHECKPOINTS))
+    with suppress(OSError):
+        for file in files:
+            file.unlink()
+        if files:
+            checkpoints.rmdir()
 
 
 def say(text: str) -> None:

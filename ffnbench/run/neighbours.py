@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import os
 import resource
-import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ffnbench.files import locked
+from ffnbench.files import locked, own_folder
 from ffnbench.result import Around
 
 POLL_S = 0.5
@@ -31,8 +30,8 @@ def machine_lock(wait: bool, tell: Callable[[str], None]) -> Iterator[str]:
 
     With `wait` it is waited for, and `tell` is told so. Where there can be no lock a run is made without.
     """
-    place = Path(tempfile.gettempdir(), f"ffnbench-measuring-{os.getuid()}")
     try:
+        place = own_folder() / f"measuring-{os.uname().nodename}"  # nodes may share a home
         mine, who = _take(place)
         if who is not None and wait:
             tell(f"waiting: another run of ffnbench{who} measures on this machine")
@@ -41,13 +40,14 @@ def machine_lock(wait: bool, tell: Callable[[str], None]) -> Iterator[str]:
                 mine, who = _take(place)
         elif who is not None:
             tell(f"note: another run of ffnbench{who} measures on this machine now; --wait waits for it")
-    except OSError:  # no such folder, or a file of somebody else's
+    except (OSError, RuntimeError):  # no such folder, or no home
         mine, who = None, None
     try:
         yield "" if who is None else BESIDE.format(who=who)
     finally:
         if mine is not None:
-            place.unlink(missing_ok=True)  # first, so that nobody takes a file that is about to go
+            with suppress(OSError):  # nothing about a lock costs an answer
+                place.unlink()  # first, so that nobody takes a file that is about to go
             mine.close()
 
 

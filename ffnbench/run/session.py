@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.jsonable import no_number
 from ffnbench.plan import OWN, Arm
 from ffnbench.worker.channel import MARK, Message, end_group
 
@@ -134,7 +135,7 @@ class Session:
         if line is None:
             raise WorkerLost(*self._cause())  # it has ended by itself
         try:
-            return dict(json.loads(line))
+            return dict(json.loads(line, parse_constant=no_number))
         except (ValueError, TypeError, RecursionError):  # an interpreter that is none
             raise _no_answer(line) from None
 

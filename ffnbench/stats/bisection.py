@@ -117,7 +117,7 @@ def believe(count: int, soundings: Iterable[Sounding], skipped: Collection[int] 
     most = max(logs)
     weights = [math.exp(log - most) for log in logs]
     total = math.fsum(weights)
-    ends = [commit for commit in range(1, count + 1) if commit not in skipped]
+    ends = [commit for commit in range(1, count + 1) if commit not in skipped or commit == count]
     groups = tuple(range(before + 1, end + 1) for before, end in zip([0, *ends], ends, strict=False))
     return Belief(tuple(weight / total for weight in weights), known, groups)
 

@@ -16,7 +16,8 @@ from ffnbench import jsonable
 from ffnbench.activations.finding import checked, find_facts, flat_zones, value_and_slope
 from ffnbench.activations.user_activation import OwnActivation, as_activation
 from ffnbench.backends.backend import unavailable
-from ffnbench.device.environment import about_device
+from ffnbench.device.environment import about_device, usable_cpus
+from ffnbench.device.waiting import WaitMeter
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES
 from ffnbench.ffn.spec import ActivationSpec, HFSpec, ImportedSpec
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ffnbench.activations.finding import Function
 
 
+LOOKS = 3  # at a ceiling, for one that nothing disturbs
 WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
 
 
@@ -123,9 +125,20 @@ def timer(label: str = "") -> dict[str, float]:
 
 
 def ceilings(roofs: list[Any], seconds: float) -> dict[str, Any]:
-    """Job: of each path the fastest call, by the kind of ceiling."""
-    found = Ceilings().explore([jsonable.decode(Roof, roof) for roof in roofs], seconds, None)
-    return {"roofs": [jsonable.encode(roof) for roof, *_ in found], "seconds": [taken for _, taken, _ in found]}
+    """Job: of each path the fastest call, by the kind of ceiling; `disturbed` where threads waited for a CPU whenever
+    it was looked at again.
+    """
+    from ffnbench.stats.rounds import WAITED
+
+    reached, waits, told = Ceilings(), WaitMeter(usable_cpus()), []
+    for roof, best, calls in reached.explore([jsonable.decode(Roof, roof) for roof in roofs], seconds, None):
+        for _ in range(LOOKS):
+            value, waited = reached.sample(roof, calls, waits)
+            best, disturbed = min(best, value), waited is not None and waited > WAITED
+            if not disturbed:
+                break
+        told.append({"roof": jsonable.encode(roof), "seconds": best, "disturbed": disturbed})
+    return {"found": told}
 
 
 def hf_layers(source: str) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Journal:
         self._held = ExitStack()  # files that nobody else goes on with meanwhile
         path = journal_of(output)
         try:  # exclusively: what is there is another's, and a link is not followed
-            if over and path.exists():
+            if over and path.is_file():  # a pipe would be waited for
                 self._hold(path.open("rb"))
                 self._over, path = path, path.with_name(f"{path.name}.new")
                 path.unlink(missing_ok=True)

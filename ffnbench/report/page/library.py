@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.baseline import command_of
@@ -14,6 +15,13 @@ PAGE = ".html"
 def page_installed() -> bool:
     """Whether the tables of a page can be made here."""
     return find_spec("itables") is not None
+
+
+def bundle() -> Path:
+    """DataTables, which itables carries. That is not imported: it would read a configuration of the current folder."""
+    found = find_spec("itables")
+    assert found is not None
+    return Path(str(found.origin)).parent / "html" / "dt_bundle.js"
 
 
 def no_page() -> FfnbenchError:

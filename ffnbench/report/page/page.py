@@ -22,7 +22,7 @@ from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.gate.baseline import command_of
 from ffnbench.jsonable import text_of
 from ffnbench.plan import Kind
-from ffnbench.report.page.library import no_page, page_installed
+from ffnbench.report.page.library import bundle, no_page, page_installed
 from ffnbench.report.records import origin_record, plain_text
 from ffnbench.report.tables.details import notes_of_run
 from ffnbench.report.tables.row_notes import row_notes
@@ -79,16 +79,13 @@ def page_of(
         _section("Environment", "".join(map(_environment, reports))),
         _section("The command again", "".join(map(_command, asked))),
     ]
-    import itables  # type: ignore[import-untyped,import-not-found,unused-ignore]
-
-    library = Path(itables.__file__).parent / "html" / "dt_bundle.js"
     return Template(_text(HERE / "page.html")).substitute(
         title=escape(visible(f"ffnbench {title}")),
         under=escape(under),
         css=_text(HERE / "page.css"),
         main="".join(parts),
         data=_json([_data(each) for each in shown if each.rows]),
-        tables=b64encode(gzip.compress(library.read_bytes(), mtime=0)).decode(),
+        tables=b64encode(gzip.compress(bundle().read_bytes(), mtime=0)).decode(),
         script=_text(HERE / "page.js"),
     )
 

@@ -14,7 +14,6 @@ from typing import Any
 from zlib import crc32
 
 import matplotlib
-import matplotlib.style
 from matplotlib.figure import Figure
 
 from ffnbench.activations.table import ACTIVATIONS
@@ -37,8 +36,11 @@ STYLE = {
 
 @contextmanager
 def drawing(**settings: Any) -> Iterator[None]:
-    """The style of all pictures, with these settings; a sign that the font lacks is a box, and no warning."""
-    with matplotlib.style.context(["default", STYLE | settings]), warnings.catch_warnings():
+    """The style of all pictures, with these settings, for the while; a sign that the font lacks is a box, and no
+    warning. Styles of matplotlib's own are not loaded: those in the user's folder would be as well.
+    """
+    defaults = {name: value for name, value in dict.items(matplotlib.rcParamsDefault) if name != "backend"}
+    with matplotlib.rc_context(defaults | STYLE | settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield
 

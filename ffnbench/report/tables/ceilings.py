@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import CEILINGS
@@ -15,6 +15,7 @@ from ffnbench.stats.ceilings import Ceiling, ceilings_of, read_bytes
 from ffnbench.units import IEC, TIME, counted, decimals, digits, quantity
 
 GIGA = 1e9
+DISTURBED = "disturbed"
 MOST = 3  # ceilings of one bound that are told
 
 
@@ -99,17 +100,22 @@ def _kind(roof: Roof) -> str:
     return roof.dtype if highest else f"{roof.dtype}, {roof.matmul_precision} precision"
 
 
-def machine_records(found: Sequence[Ceiling]) -> list[Record]:
-    """What `env` says of ceilings: products by dtype and path, bytes by level, the empty call."""
-    best = sorted(found, key=lambda ceiling: -ceiling.rate)
+def machine_records(found: Sequence[Ceiling], disturbed: Collection[str] = ()) -> list[Record]:
+    """What `env` says of ceilings: products by dtype and path, bytes by level, the empty call; those are marked whose
+    roofs have these names.
+    """
+    order = list(Bound)
+    best = sorted(found, key=lambda ceiling: (order.index(ceiling.roof.bound), -ceiling.rate))
     threads = max((ceiling.roof.threads for ceiling in best), default=1)
     told: dict[str, list[str]] = {"ceilings": [f"with {counted(threads, 'thread')}"]}
-    for ceiling in [c for c in best if c.roof.bound is Bound.PRODUCTS]:
-        path = f"{ceiling.roof.path} ({' x '.join(map(str, ceiling.roof.shape))})"
-        told.setdefault(f"{ceiling.roof.dtype} GFLOP/s", []).append(f"{digits(ceiling.rate / GIGA)} {path}")
-    for ceiling in [c for c in best if c.roof.bound is Bound.BYTES]:
-        name = f"GB/s from {ceiling.roof.level or 'bytes'}, {quantity(read_bytes(ceiling.roof), IEC)}"
-        told.setdefault(name, []).append(f"{digits(ceiling.rate / GIGA)} {ceiling.roof.path}")
-    if calls := [quantity(c.seconds, TIME) for c in best if c.roof.bound is Bound.CALL]:
-        told["empty call"] = calls
+    for ceiling in best:
+        roof, rate = ceiling.roof, digits(ceiling.rate / GIGA)
+        if roof.bound is Bound.PRODUCTS:
+            name, value = f"{roof.dtype} GFLOP/s", f"{rate} {roof.path} ({' x '.join(map(str, roof.shape))})"
+        elif roof.bound is Bound.BYTES:
+            name = f"GB/s from {roof.level or 'bytes'}, {quantity(read_bytes(roof), IEC)}"
+            value = f"{rate} {roof.path}"
+        else:
+            name, value = "empty call", quantity(ceiling.seconds, TIME)
+        told.setdefault(name, []).append(f"{value} ({DISTURBED})" if roof.name in disturbed else value)
     return [{"fact": fact, "value": ", ".join(values)} for fact, values in told.items()]

@@ -1,0 +1,176 @@
+"""What lies around a command, in its folder and its environment: none of it is obeyed, deleted or waited for."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, ffnbench
+
+RUN = ROOT / "results" / "amd-epyc-2cpu" / "compare.json"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def python(code: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A script of the user's that stands elsewhere."""
+    return subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **env},
+    )  # fmt: skip
+
+
+# matplotlib's configuration
+
+
+@pytest.mark.parametrize("kind", ["nonsense", "undecodable", "endless"])
+@pytest.mark.parametrize("where", ["folder", "variable", "home"])
+def test_a_picture_needs_no_configuration_of_matplotlibs(folder: Path, where: str, kind: str) -> None:
+    env = {"XDG_CONFIG_HOME": str(folder / "config")}
+    place = {"folder": folder, "variable": folder / "elsewhere", "home": folder / "config" / "matplotlib"}[where]
+    place.mkdir(parents=True, exist_ok=True)
+    if where == "variable":
+        env |= {"MATPLOTLIBRC": str(place), "MPLBACKEND": "nope"}
+    (place / "stylelib").mkdir()
+    for file in (place / "matplotlibrc", place / "stylelib" / "mine.mplstyle"):
+        if kind == "endless":
+            os.mkfifo(file)
+        else:
+            file.write_bytes(b"figure.dpi: \xff\xfe" if kind == "undecodable" else b"figure.dpi: __import__('os')\n")
+    done = ffnbench("report", str(RUN), "-o", "m.png", "-o", "m.html", cwd=folder, env=env)
+    assert (done.returncode, done.stderr) == (0, "wrote m.png, m.html\n")
+    assert (folder / "m.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_in_python_matplotlib_stays_the_users(folder: Path) -> None:
+    """Loaded already, or by ffnbench: its settings are those that the user has, before and after a picture."""
+    (folder / "matplotlibrc").write_bytes(b"figure.dpi: \xff")
+    (folder / "mine").mkdir()
+    (folder / "mine" / "matplotlibrc").write_text("figure.dpi: 33\n")
+    draw = f"import os, ffnbench; ffnbench.load({str(RUN)!r}).plot('m.png')\n"
+    told = "import matplotlib as m; print(m.rcParams['figure.dpi'], m.get_backend(), os.environ['MPLBACKEND'])"
+    done = python(draw + told, MATPLOTLIBRC=str(folder / "mine"), MPLBACKEND="svg")
+    assert (done.stdout, done.stderr) == ("33.0 svg svg\n", "")
+    before = "import os; os.chdir('mine'); import matplotlib as m; m.use('pdf'); m.rcParams['lines.linewidth'] = 7.0\n"
+    before += "was = dict(m.rcParams); os.chdir('..')\n"
+    done = python(before + draw + "print(dict(m.rcParams) == was, m.get_backend(), m.rcParams['lines.linewidth'])")
+    assert (done.stdout, done.stderr) == ("True pdf 7.0\n", "")
+    assert (folder / "m.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["itables.toml", "pyproject.toml"])
+def test_a_page_needs_no_configuration_of_itables(folder: Path, name: str) -> None:
+    """Which it would look for here and in all folders above."""
+    (folder / "here").mkdir()
+    (folder / name).write_text("[tool.itables]\nnope = 1\n" if name == "pyproject.toml" else "nope = \n")
+    done = ffnbench("report", str(RUN), "-o", "m.html", cwd=folder / "here")
+    assert (done.returncode, done.stderr) == (0, "wrote m.html\n")
+
+
+# Folders of the user's
+
+
+LINES = (
+    "compare relu --d-model 16 --metrics memory --threads 1",
+    "train relu --d-model 32 --threads 1 --steps 6 --seeds 1 --layers 1 --context 16 --batch 2",
+)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_folder_that_ffnbench_has_not_made_is_not_deleted(folder: Path, on_fakes, line: str) -> None:
+    mine = folder / "run.json.checkpoints"
+    (mine / "deep").mkdir(parents=True)
+    (folder / "run.json.jobs").mkdir()
+    names = {"notes.txt", "model.pt", "deep/0123456789abcdef.pt"}
+    for name in (*names, "0123456789abcdef.pt"):  # the last is of an earlier run
+        (mine / name).write_text("mine")
+    code, _, err = on_fakes(line, "-o run.json")
+    assert code == 0, err
+    left = {str(path.relative_to(mine)) for path in mine.rglob("*")}
+    assert left == {*names, "deep"}
+    assert (folder / "run.json.jobs").is_dir()
+
+
+# What is read, and written
+
+
+def test_a_history_waits_for_no_pipe(folder: Path) -> None:
+    """Beside two runs of one row on one machine: a pipe, a link to one, a folder, a broken link, a device."""
+    runs = folder / "runs"
+    runs.mkdir()
+    for name in ("compare.json", "compare-again.json"):
+        shutil.copy(RUN.with_name(name), runs)
+    os.mkfifo(runs / "pipe.json")
+    (runs / "link.json").symlink_to("pipe.json")
+    (runs / "folder.json").mkdir()
+    (runs / "broken.json").symlink_to("nowhere")
+    (runs / "zero.json").symlink_to("/dev/zero")
+    done = ffnbench("history", "runs", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "left out, as they are no runs: broken.json, folder.json, link.json, pipe.json, zero.json" in done.stderr
+
+
+PIPES = {
+    "a folder of a model": ("model/config.json", "inspect model", 2, "'model/config.json' is a pipe"),
+    "a project's defaults": ("pyproject.toml", "cost relu", 0, ""),
+    "jobs": ("go.json.jobs", "compare relu --on local -o go.json", 2, "no run of yours has made it"),
+    "checkpoints": (
+        "go.json.checkpoints",
+        "compare relu --d-model 16 --threads 1 --metrics memory -q -o go.json",
+        0,
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("pipe", "line", "code", "says"), PIPES.values(), ids=PIPES)
+def test_no_pipe_that_nobody_named_is_waited_for(folder: Path, pipe: str, line: str, code: int, says: str) -> None:
+    (folder / pipe).parent.mkdir(exist_ok=True)
+    os.mkfifo(folder / pipe)
+    done = ffnbench(*line.split(), cwd=folder)
+    assert (done.returncode, says in done.stderr) == (code, True), done.stderr
+    assert (folder / pipe).is_fifo()
+
+
+def test_a_journal_that_is_a_pipe_is_none_to_go_on_with(folder: Path, on_fakes) -> None:
+    """Nor is one that is a link to what is no journal: what it leads to stays as it is."""
+    os.mkfifo("a.json.journal")
+    Path("mine.txt").write_text("mine")
+    Path("b.json.journal").symlink_to("mine.txt")
+    for name in ("a.json", "b.json"):
+        for more in ("", "--resume"):
+            code, _, err = on_fakes(
+                f"compare relu --d-model 16 --threads 1 --metrics memory -q -o {name} {more}".strip()
+            )
+            assert code == 0, err
+    assert Path("mine.txt").read_text() == "mine"
+
+
+HOSTILE = "\x1b]0;title\x07\n::error::x\n\u202e<script>alert(1)</script>$(touch MARKER)`touch MARKER`|="
+
+
+@pytest.mark.parametrize("how", ["table", "markdown", "github"])
+def test_no_name_in_a_file_is_obeyed(folder: Path, how: str) -> None:
+    """Of a commit, a machine, a version: what a file from elsewhere says of itself."""
+    run = json.loads(RUN.read_text())
+    run["version"] = run["created"] = HOSTILE
+    for name in ("cpu", "os", "python", "blas"):
+        run["environment"][name] = HOSTILE
+    Path("evil.json").write_text(json.dumps(run))
+    command = ["check", "evil.json", "evil.json"] if how == "github" else ["report", "evil.json", "-o", "evil.html"]
+    done = ffnbench(*command, "--format", how, cwd=folder)
+    shown = done.stdout + done.stderr + "".join(path.read_text() for path in folder.glob("*.html"))
+    assert "Traceback" not in shown
+    assert not {"\x1b", "\x07", "\u202e"} & {*shown}
+    assert "<script>alert(1)" not in shown
+    assert not [line for line in shown.splitlines() if line.startswith("::error::")]
+    assert not Path("MARKER").exists()
