@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -143,6 +144,19 @@ def _neighbours(folder: Path) -> Iterator[None]:
 
 
 def one_line(problem: BaseException) -> str:
-    """An exception as one line, type first."""
+    """An exception as one line, type first, and where in the user's code it was raised."""
     text = " ".join(str(getattr(problem, "message", problem)).split())
-    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
+    return (f"{type(problem).__name__}: {text}" if text else type(problem).__name__) + raised_at(problem)
+
+
+def raised_at(problem: BaseException) -> str:
+    """` (mlp.py, line 12)`: the innermost line of a file that is neither ours nor torch's; "" where there is none."""
+    packages = [
+        Path(sys.modules[name].__path__[0]) for name in ("ffnbench", "importlib", "torch") if name in sys.modules
+    ]
+    for frame in reversed(traceback.extract_tb(problem.__traceback__)):
+        file = Path(frame.filename)
+        if file.is_file() and not any(file.is_relative_to(package) for package in packages):
+            shown = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file.name
+            return f" ({shown}, line {frame.lineno})"
+    return ""

@@ -18,7 +18,8 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.gate.decision import Finding, Policy, Status, exit_code, parse_tolerances, status_of
 from ffnbench.plan import Workload
-from ffnbench.request import CheckRequest
+from ffnbench.report.files.store import report_text
+from ffnbench.request import CheckRequest, CompareRequest
 
 ALL = ("relu", "gelu", "swiglu", "(control)")
 
@@ -194,7 +195,7 @@ def test_a_baseline_that_is_none(call, baseline: Path, damage, error: str) -> No
         ("--on-unclear panic", "unknown --on-unclear 'panic'"),
         ("--format githb", "unknown format 'githb'"),
         ("--export bencer", "unknown export 'bencer'"),
-        ("--update --exact-only", "--update needs the whole measurement"),
+        ("--update --exact-only", "has latencies, and a new one by --exact-only would have none"),
         ("-o x.html", "unknown suffix '.html'"),
         ("--tolerance latency", "cannot read the tolerance"),
         ("none.json", "cannot read 'none.json'"),
@@ -385,3 +386,17 @@ def test_the_smallest_change_that_could_have_been_caught(baseline: Path) -> None
     halves = {case: math.exp((math.log(change.high) - math.log(change.low)) / 2) for case, change in known.items()}
     assert checked.smallest == pytest.approx(max(1.05 * halves["gelu"], 1.08 * halves["swiglu"]) - 1, rel=1e-9)
     assert 0.08 < checked.smallest < 0.2
+
+
+@pytest.mark.parametrize("more", [(), ("--exact-only",)])
+def test_the_command_that_a_failing_check_tells_accepts_the_change(call, tmp_path: Path, more: tuple[str, ...]) -> None:
+    """Counts alone are all that a file of `cost` has, so that --exact-only leaves nothing out."""
+    path = tmp_path / "cost.json"
+    path.write_text(report_text(api.cost(CompareRequest(variants="swiglu", d_model=64))))
+    edited(path, lambda data: data["costs"][0]["cost"].update(params=1))
+    code, out, _ = call(path, *more)
+    told = re.search(r"becomes the baseline: ffnbench check (\S+ --update)", out)
+    assert (code, bool(told)) == (1, True)
+    assert call(told[1], *more)[0] == 0
+    code, out, _ = call(path, *more)
+    assert (code, "--update" in out) == (0, False)

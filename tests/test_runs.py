@@ -211,4 +211,6 @@ def test_update_and_append_exclude_each_other(baseline: Path, call) -> None:
     assert call("check", baseline, "--append --update")[2].startswith(
         "error: --update replaces the baseline, --append adds"
     )
-    assert call("check", baseline, "--append --exact-only")[2].startswith("error: --append needs the whole measurement")
+    assert call("check", baseline, "--append --exact-only")[2].startswith(
+        "error: --append adds latencies, and --exact-only"
+    )
