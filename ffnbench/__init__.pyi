@@ -297,7 +297,7 @@ def check(
     """Measure a baseline's own plan again and say what has regressed: `.ok`, `.status`, a row for every metric.
 
     >>> found = ffnbench.check("baseline.json", tolerance={"latency": "5%"})
-    >>> assert found.ok, found
+    >>> assert found.ok, str(found)
 
     Arguments:
         baseline: A .json that `ffnbench compare ... -o baseline.json` made.
