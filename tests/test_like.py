@@ -158,8 +158,19 @@ def test_a_name_that_says_the_order_is_held_to_it(name: str, how: str) -> None:
     if ("up first" in how) == name.startswith("up"):
         assert holds(module, spec()) < 1e-6
     else:
-        with pytest.raises(FfnbenchError, match="not what their names say"):
+        second = "up first" in how  # whether the gate is
+        half, rows = ("second half", "odd rows") if second else ("first half", "even rows")
+        shown = f"where gate is the {rows if 'turns' in how else half} of {name}"
+        with pytest.raises(FfnbenchError, match=f"^gate and up look swapped: .*{shown}"):
             as_form(module, spec(), x_of())
+
+
+def test_names_that_are_turned_round_are_told_by_name() -> None:
+    def formula(of: Weights, x: Tensor) -> Tensor:
+        return (F.silu(x @ of["up.weight"].T) * (x @ of["gate.weight"].T)) @ of["down.weight"].T
+
+    with pytest.raises(FfnbenchError, match=r"gate and up look swapped: .*gate is up\.weight, up is gate\.weight"):
+        as_form(Written({"gate.weight": UP, "up.weight": GATE, "down.weight": DOWN}, formula), spec(), x_of())
 
 
 class Conv1D(nn.Module):

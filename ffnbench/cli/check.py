@@ -34,7 +34,7 @@ def check(request: CheckRequest, updating: Updating, output: CheckOutput) -> int
 @command(
     "ab",
     "ffnbench ab mypkg.mlp:SwiGLU origin/main --d-model 1024 --fail-above 5%",
-    "ffnbench ab swiglu --base-python old/bin/python --head-python new/bin/python",
+    "ffnbench ab swiglu --base-python .venv-old/bin/python --mode train",
     "ffnbench ab gelu --head-env MKL_ENABLE_INSTRUCTIONS:AVX2 --budget 5m",
     docs="docs/ci.md#ab-in-a-pull-request",
 )

@@ -38,6 +38,13 @@ class Piece:
     turned: bool = False
     rows: slice | None = None
 
+    def __str__(self) -> str:
+        if self.rows is None:
+            return self.name
+        if self.rows.step:
+            return f"the {'odd' if self.rows.start else 'even'} rows of {self.name}"
+        return f"the {'second' if self.rows.start else 'first'} half of {self.name}"
+
     def of(self, tensor: Tensor) -> Tensor:
         """The view of the parameter, or of anything of its shape, such as its gradient."""
         tensor = tensor.mT if self.turned else tensor
@@ -101,8 +108,7 @@ def layout_of(module: nn.Module, form: FFNSpec, x: Tensor) -> Layout:
     if others and error > tolerance_of(theirs.dtype):
         other, error = _nearest(module, others, x, theirs)
         if error <= tolerance_of(theirs.dtype):
-            told = ", ".join(f"{role} is {piece.name}" for role, piece in other.weights.items())
-            raise FfnbenchError(f"its weights are not what their names say: its output shows that {told}")
+            raise FfnbenchError(_misnamed(other, by_name))
     return best
 
 
@@ -228,6 +234,18 @@ def _said(name: str) -> list[str]:
         if found := SAID.get(part) or list(dict.fromkeys(words)):
             return found
     return []
+
+
+def _misnamed(layout: Layout, by_name: Sequence[Layout]) -> str:
+    """Which weights the output shows to be others than their names say."""
+    weights = layout.weights
+    exchanged = {"gate": "up", "up": "gate"}
+    as_named = {role: weights.get(exchanged.get(role, role)) for role in weights}
+    swapped = any(named.weights == as_named for named in by_name)
+    what = "gate and up look swapped" if swapped else "its weights are not what their names say"
+    roles = ("gate", "up") if swapped else tuple(weights)
+    told = ", ".join(f"{role} is {weights[role]}" for role in roles)
+    return f"{what}: its output is that of {layout.form.form} where {told}"
 
 
 def _misfit(module: nn.Module, form: FFNSpec) -> str:

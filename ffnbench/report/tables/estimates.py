@@ -79,7 +79,8 @@ def _table(report: Report, machines: Sequence[Hardware], rows: list[Record], nea
             *_near_lines(plan, near), *_told(report, machines, rows), *failure_line(report), *general_line(report)
         ],
     )  # fmt: skip
-    return replace(table, headings=tuple((times * place, text) for place, text in headings(plan)))
+    names = 2 if times > 1 else 1
+    return replace(table, names=names, headings=tuple((times * place, text) for place, text in headings(plan)))
 
 
 def _held(near: Near, work: Workload) -> bool:
