@@ -20,6 +20,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.names import did_you_mean
 
 NO_FILE = "a path is relative to the current folder"
+NOT_THE_USERS = ("ffnbench", "importlib", "torch", "__main__")  # modules whose lines say nothing of a mistake
 NOT_THERE = "is it installed in this environment, or in a folder below this one?"
 
 
@@ -150,13 +151,9 @@ def one_line(problem: BaseException) -> str:
 
 
 def raised_at(problem: BaseException) -> str:
-    """` (mlp.py, line 12)`: the innermost line of a file that is neither ours nor torch's; "" where there is none."""
-    packages = [
-        Path(sys.modules[name].__path__[0]) for name in ("ffnbench", "importlib", "torch") if name in sys.modules
-    ]
-    for frame in reversed(traceback.extract_tb(problem.__traceback__)):
-        file = Path(frame.filename)
-        if file.is_file() and not any(file.is_relative_to(package) for package in packages):
-            shown = file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file.name
-            return f" ({shown}, line {frame.lineno})"
-    return ""
+    """` (mlp.py, line 12)`: the innermost line that is neither ours nor torch's; "" where there is none."""
+    place = ""
+    for frame, line in traceback.walk_tb(problem.__traceback__):
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in NOT_THE_USERS:
+            place = f" ({os.path.relpath(frame.f_code.co_filename)}, line {line})"
+    return place

@@ -227,7 +227,7 @@ def test_what_is_not_there_is_said_not_to_be(project, baseline, check, target: s
     commit(project)
     code, err = check(path)
     assert (code, "--trust" in err) == (2, False)
-    assert f"names {target}, and there is no such {'file' if '.py' in target else 'module'}" in err
+    assert f"names {target}, and it is not there" in err
 
 
 # Files that are not what they seem. Each changes a project whose baseline names `own.deep.mlp:Mlp` and is committed.

@@ -26,8 +26,8 @@ def check(request: CheckRequest, updating: Updating, output: CheckOutput) -> int
         raise FfnbenchError("--append adds latencies, and --exact-only measures none", "leave --exact-only out")
     if updating.append and request.current:
         raise FfnbenchError("--append adds a run that is measured now", f"leave {request.current!r} out")
-    with CheckSink(output, request.baseline, request.current, updating, exact_only=request.exact_only) as sink:
-        api.check(request, sink)
+    with CheckSink(output, request.baseline, request.current, updating) as sink:
+        api.check(request, sink, updates=updating.update)
     return sink.code
 
 

@@ -53,10 +53,9 @@ def write_options(command: Any, ctx: Any, formatter: Any, *, every: bool = True)
     panels: dict[str, list[tuple[str, str]]] = {name: [] for name in PANELS}
     params = command.get_params(ctx)
     every = every or len(params) <= FEW
-    described = getattr(command, "described", None)  # the group of all has none
-    in_examples = " ".join(described.examples if described else ()).replace("=", " ").split()
+    examples = str(getattr(command, "described", ""))  # the group of all has none
     for param in params:
-        if param.name in RARE and not every and not set(param.opts).intersection(in_examples):
+        if param.name in RARE and not every and f" {param.opts[0]} " not in examples:
             continue
         panels[param.rich_help_panel or "Options"].append((_name(param), " ".join((param.help or "").split())))
     for title, rows in panels.items():

@@ -108,7 +108,7 @@ def layout_of(module: nn.Module, form: FFNSpec, x: Tensor) -> Layout:
     if others and error > tolerance_of(theirs.dtype):
         other, error = _nearest(module, others, x, theirs)
         if error <= tolerance_of(theirs.dtype):
-            raise FfnbenchError(_misnamed(other, by_name))
+            raise FfnbenchError(_misnamed(other, best))
     return best
 
 
@@ -236,15 +236,11 @@ def _said(name: str) -> list[str]:
     return []
 
 
-def _misnamed(layout: Layout, by_name: Sequence[Layout]) -> str:
+def _misnamed(layout: Layout, named: Layout) -> str:
     """Which weights the output shows to be others than their names say."""
-    weights = layout.weights
-    exchanged = {"gate": "up", "up": "gate"}
-    as_named = {role: weights.get(exchanged.get(role, role)) for role in weights}
-    swapped = any(named.weights == as_named for named in by_name)
-    what = "gate and up look swapped" if swapped else "its weights are not what their names say"
-    roles = ("gate", "up") if swapped else tuple(weights)
-    told = ", ".join(f"{role} is {weights[role]}" for role in roles)
+    others = {role: piece for role, piece in layout.weights.items() if piece != named.weights[role]}
+    what = "gate and up look swapped" if set(others) == {"gate", "up"} else "its weights are not what their names say"
+    told = ", ".join(f"{role} is {piece}" for role, piece in others.items())
     return f"{what}: its output is that of {layout.form.form} where {told}"
 
 

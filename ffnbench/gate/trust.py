@@ -27,12 +27,11 @@ from ffnbench.targets import is_file_name
 @dataclass(frozen=True, slots=True)
 class Named:
     """Something that a plan would run: `text` is what --trust calls it, `files` what it is read from, its packages
-    first; none where that can't be known, or where it is `missing`.
+    first; none where that can't be known.
     """
 
     text: str
     files: tuple[Path, ...] = ()
-    missing: bool = False
 
 
 def refuse_untrusted(plan: Plan, path: str, trusted: tuple[str, ...]) -> list[Named]:
@@ -40,14 +39,7 @@ def refuse_untrusted(plan: Plan, path: str, trusted: tuple[str, ...]) -> list[Na
 
     Gives what may run if its file defines it, which shows when that is loaded.
     """
-    named = [one for one in dict.fromkeys(_named(plan)) if one.text not in trusted]
-    for one in named:
-        if one.missing:
-            what = "file" if is_file_name(one.text.rpartition(":")[0]) else "module"
-            raise FfnbenchError(
-                f"{path!r} names {one.text}, and there is no such {what}",
-                "has it moved? What a baseline names is looked for from the current folder",
-            )
+    named = [one for one in dict.fromkeys(_named(plan, trusted)) if one.text not in trusted]
     of_git = tracked([Path(path), *(file for one in named for file in one.files)], beside=Path(path))
     known = {file.resolve() for file in of_git} if Path(path) in of_git else set()
     unknown = [one for one in named if not one.files or not known.issuperset(map(Path.resolve, one.files))]
@@ -70,7 +62,7 @@ def _untrusted(what: str, named: list[Named]) -> FfnbenchError:
     return FfnbenchError(f"{what}: {', '.join(one.text for one in named)}", f"if you trust it: {flags}")
 
 
-def _named(plan: Plan) -> Iterator[Named]:
+def _named(plan: Plan, trusted: tuple[str, ...]) -> Iterator[Named]:
     for case in plan.cases:
         arm = case.arm
         if arm.python:
@@ -80,8 +72,8 @@ def _named(plan: Plan) -> Iterator[Named]:
         yield from (Named(f"env={name}:{value}") for name, value in arm.env)
         own = (arm.python, arm.source, arm.env) == (OWN.python, OWN.source, OWN.env)  # others find other modules
         for target in _targets(case.ffn):
-            files = _files_of(target) if own else ()
-            yield Named(target, files or (), missing=files is None)
+            if target not in trusted:
+                yield Named(target, _files_of(target) if own else ())
 
 
 def _targets(spec: Any) -> Iterator[str]:
@@ -93,23 +85,30 @@ def _targets(spec: Any) -> Iterator[str]:
             yield from _targets(getattr(spec, field.name))
 
 
-def _files_of(target: str) -> tuple[Path, ...] | None:
-    """The files that loading a target would run, those of its packages first; none where they can't be known, None
-    where it is not there.
+def _files_of(target: str) -> tuple[Path, ...]:
+    """The files that loading a target would run, those of its packages first; none where they can't be known. Raises
+    FfnbenchError where it is not there.
     """
+    gone = FfnbenchError(
+        f"the baseline names {target}, and it is not there", "has it moved? Run this where it is found"
+    )
     source = target.rpartition(":")[0]
     if target.startswith(HF):
         return ()
     if is_file_name(source):
         file = Path(source).expanduser()
-        return (file,) if file.exists() else None
+        if not file.exists():
+            raise gone
+        return (file,)
     here = os.getcwd()  # a worker looks there first (targets.py)
     found, folders = [], sys.path if here in sys.path else [here, *sys.path]
     parts = source.split(".")
     for end in range(1, len(parts) + 1):
         spec = PathFinder.find_spec(".".join(parts[:end]), folders)
         if spec is None:
-            return () if end == 1 and find_spec(source.partition(".")[0]) else None  # others' finders know more
+            if end == 1 and find_spec(source.partition(".")[0]):  # by another finder, which runs code of its own
+                return ()
+            raise gone
         if spec.has_location and spec.origin:
             if os.path.islink(spec.origin):  # what it imports from its package stands beside the link
                 return ()

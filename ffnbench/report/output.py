@@ -294,31 +294,16 @@ class CheckSink(OutputSink):
     """
 
     def __init__(
-        self,
-        output: CheckOutput,
-        baseline: str = "",
-        current: str | None = None,
-        updating: Updating = NO_UPDATE,
-        *,
-        exact_only: bool = False,
+        self, output: CheckOutput, baseline: str = "", current: str | None = None, updating: Updating = NO_UPDATE
     ) -> None:
         one_of("--on-unclear", output.on_unclear, ("pass", "fail"))
         self._unclear_fails = output.on_unclear == "fail"
         inputs = inputs_of(*(text for text in (baseline, current) if text))
         self._exports = tuple(_parse_export(text, inputs) for text in output.export)
-        self._baseline, self._updating, self._exact_only = baseline, updating, exact_only
+        self._baseline, self._updating = baseline, updating
         if updating.update or updating.append:
             refuse_unwritable(Path(baseline))
         super().__init__(output, "check", suffixes=CHECK_SUFFIXES, formats=CHECK_FORMATS, inputs=inputs)
-
-    def known(self, what: Plan | Report) -> None:
-        """Raises FfnbenchError also where a new baseline would lack the latencies that the old one has."""
-        from ffnbench.gate.baseline import is_timed
-
-        if self._updating.update and self._exact_only and isinstance(what, Report) and is_timed(what):
-            told = f"{self._baseline!r} has latencies, and a new one by --exact-only would have none"
-            raise FfnbenchError(told, "leave --exact-only out: --update measures them again")
-        super().known(what)
 
     def show(self, view: Callable[[], View]) -> None:
         """Its exports too; then the new baseline, or the old one with a further run."""

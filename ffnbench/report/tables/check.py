@@ -203,19 +203,13 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     if checked.smallest is not None:
         wall = f"measured in {now.wall_s:.0f} s: " if now.wall_s else ""
         told.append(f"{wall}slowdowns below {percent(checked.smallest)} may go unnoticed")
-    ended = _if_meant(checked) if regressed else []
-    ended += [] if any(NoteKind.BUSY is note.kind for note in now.notes("")) else machine_line(now)
+    ended = [] if any(NoteKind.BUSY is note.kind for note in now.notes("")) else machine_line(now)
+    if regressed and checked.against and not _suspects(checked):
+        update = f"ffnbench check {shlex.quote(checked.against)} --update"
+        ended.append(f"a change that is meant becomes the baseline: {update}")
     known = {finding.reason for finding in findings}
     general = [line for line in general_line(now) if line not in known]
     return list(filter(None, [*lines, "; ".join(told), *general, *ended]))
-
-
-def _if_meant(checked: Checked) -> list[str]:
-    """The next step after a regression that is no mistake; of a suspect row there is none, and `ab` has no baseline."""
-    if checked.sides or _suspects(checked):
-        return []
-    words = [checked.against, *([checked.saved] if checked.saved else []), "--update"]
-    return [f"a change that is meant becomes the baseline: ffnbench check {shlex.join(words)}"]
 
 
 def _change(finding: Finding) -> str:

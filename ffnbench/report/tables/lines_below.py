@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
+from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Case, Group, NoteKind
 from ffnbench.report.tables.conditions import untested_note
@@ -227,16 +227,12 @@ def general_line(report: Report) -> list[str]:
         (note.label, note.text) for note in (*report.plan.notes, *report.warnings)
         if note.label and note.kind is NoteKind.GENERAL and not report.failure(note.label)
     )  # fmt: skip
-    told += labelled(_likened(report))
+    told += labelled(
+        (case.label, f"its output was compared with ffnbench's own {form.form}, on its weights")
+        for case in report.plan.shown
+        if report.environment and (form := getattr(case.ffn, "like", None)) and not report.failure(case.label)
+    )
     return ["; ".join(told)] if told else []
-
-
-def _likened(report: Report) -> Iterator[tuple[str, str]]:
-    """Of rows that ran: what their outputs were compared with, by their label."""
-    for case in report.plan.shown if report.environment else ():
-        form = case.ffn.like if isinstance(case.ffn, ImportedSpec) else None
-        if form and not report.failure(case.label):
-            yield case.label, f"its output was compared with ffnbench's own {form.form}, on its weights"
 
 
 def over_runs(report: Report) -> list[str]:
