@@ -284,7 +284,7 @@ def test_gate_and_up_are_what_words_in_their_names_say() -> None:
         return Written(weights, lambda of, x: swiglu(x, of[names[1]], of[names[0]], of[names[2]]))
 
     for names in (NAMED["llama"], NAMED["t5"], NAMED["timm"], NAMED["raw"]):
-        with pytest.raises(FfnbenchError, match=f"its output shows that gate is {names[1]}, up is {names[0]}"):
+        with pytest.raises(FfnbenchError, match=f"where gate is {names[1]}, up is {names[0]}"):
             as_form(crossed(names), spec(), x_of())
     assert holds(crossed(("w1", "w2", "w3")), spec()) < 1e-6
 
@@ -399,7 +399,7 @@ def test_a_wrong_one_is_a_mismatch_and_says_why(tmp_path: Path) -> None:
     assert "norm.weight (24,)" in told["Normed@like=swiglu"]
     assert "mine.py:Classic is not like swiglu: its parameters are fc1.weight (" in told["Classic@like=swiglu"]
     assert told["Other@like=swiglu"].endswith(
-        "its output shows that gate is up.weight, up is gate.weight, down is down.weight"
+        "gate and up look swapped: its output is that of swiglu where gate is up.weight, up is gate.weight"
     )
 
 

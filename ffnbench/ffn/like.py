@@ -41,9 +41,8 @@ class Piece:
     def __str__(self) -> str:
         if self.rows is None:
             return self.name
-        if self.rows.step:
-            return f"the {'odd' if self.rows.start else 'even'} rows of {self.name}"
-        return f"the {'second' if self.rows.start else 'first'} half of {self.name}"
+        which = ("even rows", "odd rows") if self.rows.step else ("first half", "second half")
+        return f"the {which[bool(self.rows.start)]} of {self.name}"
 
     def of(self, tensor: Tensor) -> Tensor:
         """The view of the parameter, or of anything of its shape, such as its gradient."""
