@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ffnbench.result import Curve
 
 HEIGHT, LEGEND_ROW = 4.3, 0.2  # inches: the axes with their titles, and a row of the legend
 DERIVATIVE_REACH = (-0.6, 2.1)
+HIDDEN = 0.002  # of the height: a fifth of a line
 WIDEST, NARROWEST = 3.0, 1.2  # points, of the first line and the last: where curves are one line, all are seen
 LETTERS = 12  # of the legend's that an inch has room for, with what stands before them
 MARKERS_OF_CURVE = 6
@@ -25,29 +27,49 @@ BAR, ROOM = 0.035, 1.35  # of the height: a dead zone, and that of all of them i
 
 
 def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivative: bool) -> Figure:
-    """All curves in one picture: axes through zero, minima in the legend, dead zones as bars at the bottom."""
+    """All curves in one picture: axes through zero, minima in the legend, dead zones as bars at the bottom. Curves
+    that look like one have a panel more, with what is between them.
+    """
     x = np.array(next(iter(curves.values())).x)
     values = np.array([curve.y for curve in curves.values()], dtype=float)
     slopes = np.array([curve.slope for curve in curves.values()], dtype=float)  # where there is none, a gap
     labels = [_legend_text(name, facts.get(name)) for name in curves]
-    width = 10.0 if derivative else 6.0
+    reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)  # a square function must not flatten the others
+    limits = _limits(values, -reach, reach)
+    pairs = _like_one(values, HIDDEN * (limits[1] - limits[0]))
+    panels = 1 + derivative + bool(pairs)
+    width = (6.0, 10.0, 14.0)[panels - 1]
     most = int(LETTERS * width)
     columns = max(1, min(3 if derivative else 2, len(labels), most // (max(map(len, labels)) + 8)))
     labels = ["\n".join(textwrap.wrap(label, most - 8)) for label in labels]
     rows = math.ceil(sum(label.count("\n") + 1 for label in labels) / columns)
     with drawing():
         figure = Figure(figsize=(width, HEIGHT + LEGEND_ROW * rows), dpi=DPI, layout="constrained")
-        axes: Any = figure.subplots(1, 2 if derivative else 1, squeeze=False)[0]
-        reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)  # a square function must not flatten the others
-        _frame(axes[0], x, _limits(values, -reach, reach), "f(x)")
+        axes: Any = figure.subplots(1, panels, squeeze=False)[0]
+        _frame(axes[0], x, limits, "f(x)")
         looks = pens(curves)
         _mark_dead_zones(axes[0], curves, looks)
         _draw(axes[0], x, values, labels, looks)
         if derivative:
             _frame(axes[1], x, _limits(slopes, *DERIVATIVE_REACH), "f'(x)")
             _draw(axes[1], x, slopes, [""] * len(labels), looks)
+        if pairs:
+            apart = np.array([values[one] - values[other] for one, other in pairs])
+            names = [literal(name) for name in curves]
+            _frame(axes[-1], x, _limits(apart, -math.inf, math.inf), "difference")
+            differences = [f"{names[one]} \N{MINUS SIGN} {names[other]}" for one, other in pairs]
+            _draw(axes[-1], x, apart, differences, [looks[one] for one, _ in pairs])
         figure.legend(loc="outside lower center", ncols=columns, handlelength=3.2)
     return figure
+
+
+def _like_one(values: np.ndarray, width: float) -> list[tuple[int, int]]:
+    """Curves that are nowhere so far from an earlier one, and not the same: each with the first such one."""
+    pairs: dict[int, int] = {}
+    for one, other in combinations(range(len(values)), 2):
+        if 0 < np.abs(values[one] - values[other]).max() < width:
+            pairs.setdefault(other, one)
+    return list(pairs.items())
 
 
 def _limits(values: np.ndarray, lowest: float, highest: float) -> tuple[float, float]:
