@@ -38,12 +38,6 @@ class Piece:
     turned: bool = False
     rows: slice | None = None
 
-    def __str__(self) -> str:
-        if self.rows is None:
-            return self.name
-        which = ("even rows", "odd rows") if self.rows.step else ("first half", "second half")
-        return f"the {which[bool(self.rows.start)]} of {self.name}"
-
     def of(self, tensor: Tensor) -> Tensor:
         """The view of the parameter, or of anything of its shape, such as its gradient."""
         tensor = tensor.mT if self.turned else tensor
@@ -107,7 +101,9 @@ def layout_of(module: nn.Module, form: FFNSpec, x: Tensor) -> Layout:
     if others and error > tolerance_of(theirs.dtype):
         other, error = _nearest(module, others, x, theirs)
         if error <= tolerance_of(theirs.dtype):
-            raise FfnbenchError(_misnamed(other, best))
+            swapped = [role for role, piece in other.weights.items() if piece != best.weights[role]]
+            told = f"{' and '.join(swapped)} look swapped: its output is that of {form.form} with each in the place of"
+            raise FfnbenchError(f"{told} the other, against what their names say")
     return best
 
 
@@ -233,14 +229,6 @@ def _said(name: str) -> list[str]:
         if found := SAID.get(part) or list(dict.fromkeys(words)):
             return found
     return []
-
-
-def _misnamed(layout: Layout, named: Layout) -> str:
-    """Which weights the output shows to be others than their names say."""
-    others = {role: piece for role, piece in layout.weights.items() if piece != named.weights[role]}
-    what = "gate and up look swapped" if set(others) == {"gate", "up"} else "its weights are not what their names say"
-    told = ", ".join(f"{role} is {piece}" for role, piece in others.items())
-    return f"{what}: its output is that of {layout.form.form} where {told}"
 
 
 def _misfit(module: nn.Module, form: FFNSpec) -> str:

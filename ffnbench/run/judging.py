@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 from ffnbench import jsonable
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Case, Plan
 from ffnbench.request import SidesRequest
 from ffnbench.result import Against, Judged
@@ -157,11 +156,10 @@ class OutputChecks:
         self._keep(case, plan, found, found["why"] if found["finite"] else "not finite")
         if found["wrong"]:
             return str(found["wrong"])
-        what = f"the {found['what']} of a {'timed ' if LATENCY in plan.metrics else ''}call"
         if not found["finite"]:
-            return f"{what} is not finite"
+            return f"the {found['what']} of a call is not finite"
         if (error := found["error"]) is not None and not error <= found["tolerance"]:
-            return f"{what} differs from {self._of(case, plan)} by {error:.1e}"
+            return f"the {found['what']} of a call differs from {self._of(case, plan)} by {error:.1e}"
         return ""
 
     def _keep(self, case: Case, plan: Plan, found: Message, why: str) -> None:

@@ -351,7 +351,7 @@ class _Runner:
         if name := answer.get("replaced"):
             self.found.suspect(label, f"it replaced {name}")
         elif problems:
-            self.found.suspect(label, f"in a timed call {problems[0]}")
+            self.found.suspect(label, f"in a call {problems[0]}")
         for one in evidence:
             self.checks.add_evidence(label, one)
         return label not in self.found.alive

@@ -36,9 +36,10 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
     labels = [_legend_text(name, facts.get(name)) for name in curves]
     reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)  # a square function must not flatten the others
     limits = _limits(values, -reach, reach)
-    pairs = _like_one(values, HIDDEN * (limits[1] - limits[0]))
+    hidden = HIDDEN * (limits[1] - limits[0])
+    pairs = [(i, j) for i, j in combinations(range(len(values)), 2) if 0 < abs(values[i] - values[j]).max() < hidden]
     panels = 1 + derivative + bool(pairs)
-    width = (6.0, 10.0, 14.0)[panels - 1]
+    width = 2.0 + 4.0 * panels
     most = int(LETTERS * width)
     columns = max(1, min(3 if derivative else 2, len(labels), most // (max(map(len, labels)) + 8)))
     labels = ["\n".join(textwrap.wrap(label, most - 8)) for label in labels]
@@ -54,22 +55,12 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
             _frame(axes[1], x, _limits(slopes, *DERIVATIVE_REACH), "f'(x)")
             _draw(axes[1], x, slopes, [""] * len(labels), looks)
         if pairs:
-            apart = np.array([values[one] - values[other] for one, other in pairs])
-            names = [literal(name) for name in curves]
+            apart = np.array([values[j] - values[i] for i, j in pairs])
+            names = [literal(f"{[*curves][j]} \N{MINUS SIGN} {[*curves][i]}") for i, j in pairs]
             _frame(axes[-1], x, _limits(apart, -math.inf, math.inf), "difference")
-            differences = [f"{names[one]} \N{MINUS SIGN} {names[other]}" for one, other in pairs]
-            _draw(axes[-1], x, apart, differences, [looks[one] for one, _ in pairs])
+            _draw(axes[-1], x, apart, names, [looks[j] for _, j in pairs])
         figure.legend(loc="outside lower center", ncols=columns, handlelength=3.2)
     return figure
-
-
-def _like_one(values: np.ndarray, width: float) -> list[tuple[int, int]]:
-    """Curves that are nowhere so far from an earlier one, and not the same: each with the first such one."""
-    pairs: dict[int, int] = {}
-    for one, other in combinations(range(len(values)), 2):
-        if 0 < np.abs(values[one] - values[other]).max() < width:
-            pairs.setdefault(other, one)
-    return list(pairs.items())
 
 
 def _limits(values: np.ndarray, lowest: float, highest: float) -> tuple[float, float]:

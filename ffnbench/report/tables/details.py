@@ -73,7 +73,6 @@ def notes_of_run(report: Report) -> list[str]:
 
 def judged_lines(report: Report) -> Iterator[str]:
     """How many outputs of timed calls were judged, against what, and the largest error of those that passed."""
-    call = "timed call" if LATENCY in report.plan.metrics else "call"
     for against, what in ((True, "float64"), (False, "the other side's")):
         found = [one for one in report.judged if one.outputs and (one.against is not Against.SIDE) is against]
         if not found:
@@ -88,7 +87,7 @@ def judged_lines(report: Report) -> Iterator[str]:
                 errors[dtype] = max(one.error, errors.get(dtype, 0.0))
         largest = [error_text(e) + f" ({dtype})" * (len(errors) > 1) for dtype, e in errors.items()]
         yield (
-            f"outputs of {counted(sum(one.outputs for one in found), call)}"
+            f"outputs of {counted(sum(one.outputs for one in found), 'call')}"
             + f", and gradients of {gradients:,}," * bool(gradients)
             + f" were compared with {what}"
             + f": largest error {', '.join(largest)}" * bool(largest)

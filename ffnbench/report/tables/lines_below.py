@@ -227,11 +227,6 @@ def general_line(report: Report) -> list[str]:
         (note.label, note.text) for note in (*report.plan.notes, *report.warnings)
         if note.label and note.kind is NoteKind.GENERAL and not report.failure(note.label)
     )  # fmt: skip
-    told += labelled(
-        (case.label, f"its output was compared with ffnbench's own {form.form}, on its weights")
-        for case in report.plan.shown
-        if report.environment and (form := getattr(case.ffn, "like", None)) and not report.failure(case.label)
-    )
     return ["; ".join(told)] if told else []
 
 
