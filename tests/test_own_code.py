@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -95,6 +96,17 @@ def test_outputs_are_compared_with_a_form_and_nothing_is_timed(tmp_path: Path) -
         assert list(failures) == failing
         assert {kind for kind, _ in failures.values()} == {"mismatch"}
     assert "gradient of gate.weight" in failures["cut"][1]
+
+
+def test_a_width_that_a_module_makes_up_is_not_told_as_d_ff(on_fakes, tmp_path: Path) -> None:
+    """3 * 64 * 100 parameters are of no d_ff of ours; the note has the shapes."""
+    own = MODULE.replace("d_ff):", "hid=100):").replace("d_ff", "hid")
+    (tmp_path / "own.py").write_text(own)
+    cost = ("cost swiglu", f"mine={tmp_path}/own.py:Mlp", "--d-model 64")
+    rows = {row["label"]: row for row in csv.DictReader(on_fakes(*cost, "-f csv", prober=ProberHere)[1].split())}
+    assert (rows["mine"]["params"], rows["mine"]["d_ff"]) == (str(3 * 64 * 100), "")
+    assert rows["swiglu"]["d_ff"]
+    assert "100 wide" in on_fakes(*cost, "-v", prober=ProberHere)[1]
 
 
 def test_cost_says_of_no_output_that_it_was_compared(on_fakes, tmp_path: Path) -> None:
