@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ import yaml
 from conftest import ROOT, FakeLaunch, ProberHere, two_sides
 from test_jobs import Jobs
 
+import ffnbench
 from ffnbench import api, exam
 from ffnbench.api import jobs, measuring, world
 from ffnbench.cli import run
@@ -213,6 +215,14 @@ def test_the_end_of_a_help_has_lines_that_can_be_typed_and_a_place_to_read_on() 
             program, command, *words = shlex.split(example)
             assert (program, command) == ("ffnbench", name)
             built(described(name)).make_context(command, words).close()  # raises for what there is not
+
+
+def test_python_md_has_every_function_and_says_which_commands_are_none() -> None:
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    functions = set(re.findall(r"^\| `(\w+)\(", text, re.MULTILINE))
+    alone = set(re.findall(r"`(\w+)`", re.search(r"^.* are commands alone\.$", text, re.MULTILINE)[0]))
+    assert functions == {name for name in ffnbench.__all__ if inspect.isroutine(getattr(ffnbench, name))}
+    assert alone == {name for name in FILES if not hasattr(ffnbench, name.replace("-", "_"))} - {"report"}
 
 
 def test_the_architecture_names_what_is_there() -> None:

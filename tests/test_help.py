@@ -65,8 +65,9 @@ def test_a_wheel_brings_the_pages_that_its_help_names(tmp_path: Path) -> None:
     assert len(pages) == len(FILES) + 1
     for page in pages:
         assert page.is_relative_to(home)
-        for shown in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / shown).is_file(), shown
+    for page in (home / "ffnbench").rglob("*.md"):
+        for link in re.findall(r"\]\(([^):#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
 @pytest.fixture
