@@ -29,8 +29,9 @@ from ffnbench.report.files.store import load, report_text
 from ffnbench.report.shown_report import recompute
 from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.text import plain
+from ffnbench.report.tables.words import VERDICTS
 from ffnbench.request import CompareRequest
-from ffnbench.result import Report
+from ffnbench.result import Report, Verdict
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
@@ -267,7 +268,10 @@ def test_the_numbers_of_the_claims_are_those_of_the_committed_runs() -> None:
     train = {row["label"]: row for row in case_records(shown_again(folder / "glu-train.json"))}
     assert f"{train['wide']['ratio']:.2f} [{train['wide']['ratio_low']:.2f}, {train['wide']['ratio_high']:.2f}]" in text
     same = train["swiglu"]
-    assert f"{same['ratio']:.3f} [{same['ratio_low']:.3f}, {same['ratio_high']:.3f}] {same['verdict']}" in text
+    assert (
+        f"{same['ratio']:.3f} [{same['ratio_low']:.3f}, {same['ratio_high']:.3f}] {VERDICTS[Verdict(same['verdict'])]}"
+        in text
+    )
     for row in train.values():
         assert f"{row['params']:,}" in text
         assert f"{row['saved_bytes'] / 2**20:.1f} MiB" in text
