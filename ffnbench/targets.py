@@ -146,7 +146,7 @@ def _neighbours(folder: Path) -> Iterator[None]:
 
 def one_line(problem: BaseException) -> str:
     """An exception as one line, type first, and where in the user's code it was raised."""
-    text = " ".join(str(getattr(problem, "message", problem)).split())
+    text = " ".join(str(getattr(problem, "message", problem)).split())[:300]
     return (f"{type(problem).__name__}: {text}" if text else type(problem).__name__) + raised_at(problem)
 
 

@@ -146,8 +146,8 @@ def test_every_block_of_all_columns_says_which_machine_a_row_is_of(on_machine, i
     on_machine(FakeLaunch(), KnownProber)
     _, out, _ = in_process("estimate", "relu,swiglu", "--hardware", "h100,a100", "-v")
     rows = [line.split() for line in out.splitlines() if line.startswith(("relu ", "swiglu "))]
-    assert len(rows) >= 8  # two blocks of four
-    assert {row[1] for row in rows} == {"h100", "a100"}
+    assert len(rows) == 8  # two blocks of four
+    assert [row[1:3] for row in rows] == 2 * (2 * [["on", "h100"]] + 2 * [["on", "a100"]])
     assert all(len(line) <= 80 for line in out.splitlines())
 
 

@@ -35,7 +35,7 @@ def check(request: CheckRequest, updating: Updating, output: CheckOutput) -> int
     "ab",
     "ffnbench ab mypkg.mlp:SwiGLU origin/main --d-model 1024 --fail-above 5%",
     "ffnbench ab swiglu --base-python .venv-old/bin/python --mode train",
-    "ffnbench ab gelu --head-env MKL_ENABLE_INSTRUCTIONS:AVX2 --budget 5m",
+    "ffnbench ab mypkg/mlp.py:SwiGLU v1.0 --exact-only --format github",
     docs="docs/ci.md#ab-in-a-pull-request",
 )
 def ab(request: SidesRequest, output: CheckOutput) -> int:

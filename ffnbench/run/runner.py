@@ -72,8 +72,7 @@ def run(
     """
     source, found = pool or WorkerPool(plan, launch, now), Found(plan, on_found)
     source.plan = plan
-    compared = {LATENCY, ERROR}.intersection(plan.metrics)
-    checks = OutputChecks(judge if compared else None, weights, plan.protocol.timeout_s, now)
+    checks = OutputChecks(judge if {LATENCY, ERROR} & {*plan.metrics} else None, weights, plan.protocol.timeout_s, now)
     if judge is launch:
         checks.aside = source.aside
     runner = _Runner(

@@ -18,7 +18,7 @@ from ffnbench.result import Curve
 
 HEIGHT, LEGEND_ROW = 4.3, 0.2  # inches: the axes with their titles, and a row of the legend
 DERIVATIVE_REACH = (-0.6, 2.1)
-HIDDEN = 0.002  # of the height: a fifth of a line
+HIDDEN = 0.002  # of the width that is drawn: a fifth of a line
 WIDEST, NARROWEST = 3.0, 1.2  # points, of the first line and the last: where curves are one line, all are seen
 LETTERS = 12  # of the legend's that an inch has room for, with what stands before them
 MARKERS_OF_CURVE = 6
@@ -35,9 +35,8 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
     slopes = np.array([curve.slope for curve in curves.values()], dtype=float)  # where there is none, a gap
     labels = [_legend_text(name, facts.get(name)) for name in curves]
     reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)  # a square function must not flatten the others
-    limits = _limits(values, -reach, reach)
-    hidden = HIDDEN * (limits[1] - limits[0])
-    pairs = [(i, j) for i, j in combinations(range(len(values)), 2) if 0 < abs(values[i] - values[j]).max() < hidden]
+    near = HIDDEN * reach
+    pairs = [(i, j) for i, j in combinations(range(len(values)), 2) if 0 < abs(values[i] - values[j]).max() < near]
     panels = 1 + derivative + bool(pairs)
     width = 2.0 + 4.0 * panels
     most = int(LETTERS * width)
@@ -47,7 +46,7 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
     with drawing():
         figure = Figure(figsize=(width, HEIGHT + LEGEND_ROW * rows), dpi=DPI, layout="constrained")
         axes: Any = figure.subplots(1, panels, squeeze=False)[0]
-        _frame(axes[0], x, limits, "f(x)")
+        _frame(axes[0], x, _limits(values, -reach, reach), "f(x)")
         looks = pens(curves)
         _mark_dead_zones(axes[0], curves, looks)
         _draw(axes[0], x, values, labels, looks)

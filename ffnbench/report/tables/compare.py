@@ -156,16 +156,15 @@ class _Fields:
         for group in METRIC_GROUPS:
             if group in report.plan.metrics:
                 fields += self._group(group)
+        fields += [(Column(title="error", priority=2, key=ERROR), _error_cell)] if self._errors else []
         fields += [] if self._held else [self._of("weight_bytes", EXTRA)]
         fields += [self._of(key, EXTRA) for key in ("flops_elementwise", "params_formula", "sizing")]
         fields += [text_field(key, key, EXTRA, left=True) for key in ("activation", "gate")]
-        errors: list[Field] = [(Column(title="error", priority=2, key=ERROR), _error_cell)] if self._errors else []
         if LATENCY not in report.plan.metrics:
-            failure: Field = (Column(title="failure", left=True), self._failure)
-            return [*fields, *errors, failure] if report.failures else [*fields, *errors]
+            return [*fields, (Column(title="failure", left=True), self._failure)] if report.failures else fields
         fields += [self._of(HELD, 4)] if self._held else []
         fields += [*ceiling_fields(report), *rate_fields(), self._of("tokens_per_s", 7), *self._once()]
-        return [*fields, *errors, *self._beside(), *timed_fields(report, lambda row: row["label"], self.reference)]
+        return [*fields, *self._beside(), *timed_fields(report, lambda row: row["label"], self.reference)]
 
     @property
     def reference(self) -> str:

@@ -71,7 +71,6 @@ class TextTable:
     above: tuple[TextTable, ...] = ()
     extra: bool = False  # its rows are shown by -v alone
     headings: tuple[tuple[int, str], ...] = ()  # of groups of rows: the place of the first row of each, and what it is
-    names: int = 1  # the first columns, which say what a row is
     short: tuple[TextTable, ...] = ()  # what is shown in its place where that fits, the fullest first; not by -v
 
     def __post_init__(self) -> None:

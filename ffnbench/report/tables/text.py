@@ -113,19 +113,18 @@ def _fitting(table: TextTable, width: int) -> list[int]:
 
 
 def _blocks(table: TextTable, width: int) -> list[list[int]]:
-    """All columns, in blocks that fit, each beginning with what names a row; the last ones, which answer, fill one."""
-    names = list(range(table.names))
-    first = _label_width(table, width) + sum(natural_width(table, i) + GAP for i in names[1:])
+    """All columns, in blocks that fit, the first column repeated in each; the last ones, which answer, fill a block."""
+    first = _label_width(table, width)
     blocks: list[list[int]] = [[]]
     used = first
-    for index in reversed(range(table.names, len(table.columns))):
+    for index in reversed(range(1, len(table.columns))):
         need = natural_width(table, index) + GAP
         if used + need > width and blocks[0]:
             blocks.insert(0, [])
             used = first
         blocks[0].insert(0, index)
         used += need
-    return [[*names, *block] for block in blocks]
+    return [[0, *block] for block in blocks]
 
 
 def _in_groups(table: TextTable, indices: list[int], width: int) -> list[RenderableType]:
