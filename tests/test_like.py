@@ -158,19 +158,8 @@ def test_a_name_that_says_the_order_is_held_to_it(name: str, how: str) -> None:
     if ("up first" in how) == name.startswith("up"):
         assert holds(module, spec()) < 1e-6
     else:
-        second = "up first" in how  # whether the gate is
-        half, rows = ("second half", "odd rows") if second else ("first half", "even rows")
-        shown = f"where gate is the {rows if 'turns' in how else half} of {name}"
-        with pytest.raises(FfnbenchError, match=f"^gate and up look swapped: .*{shown}"):
+        with pytest.raises(FfnbenchError, match=r"^gate and up look swapped: .* against what their names say$"):
             as_form(module, spec(), x_of())
-
-
-def test_names_that_are_turned_round_are_told_by_name() -> None:
-    def formula(of: Weights, x: Tensor) -> Tensor:
-        return (F.silu(x @ of["up.weight"].T) * (x @ of["gate.weight"].T)) @ of["down.weight"].T
-
-    with pytest.raises(FfnbenchError, match=r"gate and up look swapped: .*gate is up\.weight, up is gate\.weight"):
-        as_form(Written({"gate.weight": UP, "up.weight": GATE, "down.weight": DOWN}, formula), spec(), x_of())
 
 
 class Conv1D(nn.Module):
@@ -284,7 +273,7 @@ def test_gate_and_up_are_what_words_in_their_names_say() -> None:
         return Written(weights, lambda of, x: swiglu(x, of[names[1]], of[names[0]], of[names[2]]))
 
     for names in (NAMED["llama"], NAMED["t5"], NAMED["timm"], NAMED["raw"]):
-        with pytest.raises(FfnbenchError, match=f"where gate is {names[1]}, up is {names[0]}"):
+        with pytest.raises(FfnbenchError, match="gate and up look swapped"):
             as_form(crossed(names), spec(), x_of())
     assert holds(crossed(("w1", "w2", "w3")), spec()) < 1e-6
 
@@ -398,9 +387,7 @@ def test_a_wrong_one_is_a_mismatch_and_says_why(tmp_path: Path) -> None:
     assert "differs from the float64 reference of ffnbench's own swiglu by" in told["Wrong@like=swiglu"]
     assert "norm.weight (24,)" in told["Normed@like=swiglu"]
     assert "mine.py:Classic is not like swiglu: its parameters are fc1.weight (" in told["Classic@like=swiglu"]
-    assert told["Other@like=swiglu"].endswith(
-        "gate and up look swapped: its output is that of swiglu where gate is up.weight, up is gate.weight"
-    )
+    assert told["Other@like=swiglu"].partition("not like swiglu: ")[2].startswith("gate and up look swapped")
 
 
 def test_limits_and_a_gate_at_the_output() -> None:

@@ -230,6 +230,14 @@ def test_what_is_not_there_is_said_not_to_be(project, baseline, check, target: s
     assert f"names {target}, and it is not there" in err
 
 
+@pytest.mark.parametrize("target", ["__main__:run", ".mlp:Mlp", ":Mlp", "..:Mlp", "sys:exit", "zipimport:zipimporter"])
+def test_names_of_no_file_are_refused_in_one_line(project, baseline, check, target: str) -> None:
+    path = baseline(target)
+    commit(project)
+    code, err = check(path)
+    assert (code, err.count("\n")) == (2, 2), err
+
+
 # Files that are not what they seem. Each changes a project whose baseline names `own.deep.mlp:Mlp` and is committed.
 
 

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from importlib.machinery import PathFinder
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +105,8 @@ def _files_of(target: str) -> tuple[Path, ...]:
     for end in range(1, len(parts) + 1):
         spec = PathFinder.find_spec(".".join(parts[:end]), folders)
         if spec is None:
-            if end == 1 and find_spec(source.partition(".")[0]):  # by another finder, which runs code of its own
+            # an editable install may have a finder of its own
+            if end == 1 and parts[0] and any(finder.find_spec(parts[0], None) for finder in sys.meta_path):
                 return ()
             raise gone
         if spec.has_location and spec.origin:
