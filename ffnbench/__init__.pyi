@@ -297,7 +297,7 @@ def check(
     """Measure a baseline's own plan again and say what has regressed: `.ok`, `.status`, a row for every metric.
 
     >>> found = ffnbench.check("baseline.json", tolerance={"latency": "5%"})
-    >>> assert found.ok, found
+    >>> assert found.ok, str(found)
 
     Arguments:
         baseline: A .json that `ffnbench compare ... -o baseline.json` made.
@@ -417,7 +417,8 @@ def compare(
             [default: uniform]
         control: Measure the reference a second time: where it differs from itself, this machine can't be trusted
             now.
-        metrics: latency, memory, ceilings, sparsity, routing.
+        metrics: latency, memory, ceilings, sparsity, routing; error: how far outputs are from float64, of
+            @like=NAME from that form's; alone it times nothing.
         quiet: No progress on stderr.
         wait: Wait while another run of ffnbench measures on this machine.
     """

@@ -314,7 +314,8 @@ class CompareRequest(  # type: ignore[misc]
         False, "Measure the reference a second time: where it differs from itself, this machine can't be trusted now.",
         MEASURING)
     metrics: str = flag(
-        "latency,memory,ceilings", "latency, memory, ceilings, sparsity, routing.", MEASURING, "LIST")
+        "latency,memory,ceilings", "latency, memory, ceilings, sparsity, routing; error: how far outputs are "
+        "from float64, of @like=NAME from that form's; alone it times nothing.", MEASURING, "LIST")
 
 
 @dataclass(frozen=True, kw_only=True)

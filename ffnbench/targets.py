@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -19,6 +20,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.names import did_you_mean
 
 NO_FILE = "a path is relative to the current folder"
+NOT_THE_USERS = ("ffnbench", "importlib", "torch", "__main__")  # modules whose lines say nothing of a mistake
 NOT_THERE = "is it installed in this environment, or in a folder below this one?"
 
 
@@ -143,6 +145,15 @@ def _neighbours(folder: Path) -> Iterator[None]:
 
 
 def one_line(problem: BaseException) -> str:
-    """An exception as one line, type first."""
-    text = " ".join(str(getattr(problem, "message", problem)).split())
-    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
+    """An exception as one line, type first, and where in the user's code it was raised."""
+    text = " ".join(str(getattr(problem, "message", problem)).split())[:300]
+    return (f"{type(problem).__name__}: {text}" if text else type(problem).__name__) + raised_at(problem)
+
+
+def raised_at(problem: BaseException) -> str:
+    """` (mlp.py, line 12)`: the innermost line that is neither ours nor torch's; "" where there is none."""
+    place = ""
+    for frame, line in traceback.walk_tb(problem.__traceback__):
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in NOT_THE_USERS:
+            place = f" ({os.path.relpath(frame.f_code.co_filename)}, line {line})"
+    return place

@@ -27,7 +27,7 @@ BY_NAME = {cheat.name: cheat for cheat in CHEATS}
 
 def row(name: str = "zeros", **facts: object) -> Judgement:
     settings: dict[str, object] = {
-        "cheat": name, "does": "zeros", "failure": "suspect", "message": "the output of a timed call differs by 1",
+        "cheat": name, "does": "zeros", "failure": "suspect", "message": "the output of a call differs by 1",
         "judging_s": 1.0, "wall_s": 20.0, **facts,
     }  # fmt: skip
     return Judgement(**settings)  # type: ignore[arg-type]
@@ -76,7 +76,7 @@ def test_what_should_not_be_ends_with_1(monkeypatch, tmp_path, capsys) -> None:
         ([caught, row("patched event", ran=False, failure="", message="")], 0, "1 of 1 cheats were caught"),
         ([caught, missed], 1, "1 cheats were not caught: low rank"),
         ([caught, faster], 1, "1 cheats were not caught: cache by content"),
-        ([caught, accused], 1, "the honest row swiglu is suspect: the output of a timed call differs by 1"),
+        ([caught, accused], 1, "the honest row swiglu is suspect: the output of a call differs by 1"),
     ):
         monkeypatch.setattr(script, "judgements_of", lambda *_, found=found: iter([found]))
         asked = [word for one in found if not one.honest for word in ("--cheat", one.cheat)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import re
 import shlex
@@ -16,6 +17,7 @@ import yaml
 from conftest import ROOT, FakeLaunch, ProberHere, two_sides
 from test_jobs import Jobs
 
+import ffnbench
 from ffnbench import api, exam
 from ffnbench.api import jobs, measuring, world
 from ffnbench.cli import run
@@ -27,8 +29,9 @@ from ffnbench.report.files.store import load, report_text
 from ffnbench.report.shown_report import recompute
 from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.text import plain
+from ffnbench.report.tables.words import VERDICTS
 from ffnbench.request import CompareRequest
-from ffnbench.result import Report
+from ffnbench.result import Report, Verdict
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
@@ -215,6 +218,14 @@ def test_the_end_of_a_help_has_lines_that_can_be_typed_and_a_place_to_read_on() 
             built(described(name)).make_context(command, words).close()  # raises for what there is not
 
 
+def test_python_md_has_every_function_and_says_which_commands_are_none() -> None:
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    functions = set(re.findall(r"^\| `(\w+)\(", text, re.MULTILINE))
+    alone = set(re.findall(r"`(\w+)`", re.search(r"^.* are commands alone\.$", text, re.MULTILINE)[0]))
+    assert functions == {name for name in ffnbench.__all__ if inspect.isroutine(getattr(ffnbench, name))}
+    assert alone == {name for name in FILES if not hasattr(ffnbench, name.replace("-", "_"))} - {"report"}
+
+
 def test_the_architecture_names_what_is_there() -> None:
     """`room/file.py: name` is a function, a class or a constant of that file."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -257,7 +268,10 @@ def test_the_numbers_of_the_claims_are_those_of_the_committed_runs() -> None:
     train = {row["label"]: row for row in case_records(shown_again(folder / "glu-train.json"))}
     assert f"{train['wide']['ratio']:.2f} [{train['wide']['ratio_low']:.2f}, {train['wide']['ratio_high']:.2f}]" in text
     same = train["swiglu"]
-    assert f"{same['ratio']:.3f} [{same['ratio_low']:.3f}, {same['ratio_high']:.3f}] {same['verdict']}" in text
+    assert (
+        f"{same['ratio']:.3f} [{same['ratio_low']:.3f}, {same['ratio_high']:.3f}] {VERDICTS[Verdict(same['verdict'])]}"
+        in text
+    )
     for row in train.values():
         assert f"{row['params']:,}" in text
         assert f"{row['saved_bytes'] / 2**20:.1f} MiB" in text

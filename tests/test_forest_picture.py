@@ -58,6 +58,15 @@ def said(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.axes[0].get_yticklabels(minor=True)]
 
 
+def test_no_two_rows_are_named_alike() -> None:
+    """Labels of keys differ at their end as often as not."""
+    rows = [f"swiglu@moe=8x2@init=normal@routing={how}" for how in ("uniform", "skewed")]
+    figure = ratio_figure(run(",".join(("relu", *rows)), match="none"))
+    names = [text.get_text().replace("\n", "") for text in figure.axes[0].get_yticklabels()]
+    assert len(names) == len(set(names)) == 3
+    assert [name.endswith(end) for name, end in zip(names[1:], ("uniform", "skewed"), strict=True)] == [True, True]
+
+
 def test_each_row_has_its_ratio_and_a_marker_that_tells_its_verdict_without_colour(
     report: Report, figure: Figure
 ) -> None:

@@ -208,7 +208,7 @@ def test_rows_stand_in_groups() -> None:
     text = plain(replace(compare_table(report), short=()), 100)
     lines = text.splitlines()
     assert lines[0].startswith("d_model 64, seq_len 8 and 32, float32")
-    body = lines[: lines.index("swiglu is slower than relu everywhere")]
+    body = lines[: lines.index("swiglu: slower than relu everywhere")]
     rows = [line.split()[0] for line in body if line.startswith(("relu", "swiglu", "seq_len", "vari"))]
     assert rows == ["variant", "seq_len", "relu", "swiglu", "seq_len", "relu", "swiglu"]
     assert lines[[line.startswith("seq_len 32") for line in lines].index(True) - 1] == ""

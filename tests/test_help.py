@@ -35,6 +35,22 @@ def test_every_flag_is_shown_whole_and_no_line_of_ours_is_too_long(in_process, m
         assert not re.search(r"\\|\{|<bool>", told), command
 
 
+def test_the_flags_of_the_examples_are_listed_above_them(in_process) -> None:
+    for command in FILES:
+        listed, _, examples = in_process(command, "--help")[1].partition("\nExamples:\n")
+        for flag in re.findall(r"(?<= )--[a-z-]+", examples):
+            assert re.search(rf"^  (?:-\w, )?(?:--[a-z-]+ / )?{flag}\b", listed, re.MULTILINE), (command, flag)
+
+
+def test_help_promises_no_file_that_is_refused(in_process, tmp_path: Path, monkeypatch) -> None:
+    """Of the one command that writes pictures with a flag of it alone."""
+    monkeypatch.chdir(tmp_path)
+    told = re.search(r"--out PATH +Write a file \(([^;]*); with --time also", in_process("activations", "--help")[1])
+    for suffix in told[1].split(", "):
+        assert in_process("activations", "relu", "-o", f"a{suffix}")[0] == 0, suffix
+    assert in_process("activations", "relu", "-o", "a.png")[0] == 2
+
+
 def test_a_wheel_brings_the_pages_that_its_help_names(tmp_path: Path) -> None:
     """Built, and laid into a folder that was empty: what an installer does with a wheel of Python alone."""
     builders = pytest.importorskip("hatchling.builders.wheel")
@@ -49,8 +65,9 @@ def test_a_wheel_brings_the_pages_that_its_help_names(tmp_path: Path) -> None:
     assert len(pages) == len(FILES) + 1
     for page in pages:
         assert page.is_relative_to(home)
-        for shown in re.findall(r"!\[[^]]*\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / shown).is_file(), shown
+    for page in (home / "ffnbench").rglob("*.md"):
+        for link in re.findall(r"\]\(([^):#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
 @pytest.fixture

@@ -424,9 +424,9 @@ def judged_by(
     ("answer", "words"),
     [
         ({}, ""),
-        ({"error": 2e-4}, "the output of a timed call differs from a second instance of it by 2.0e-04"),
+        ({"error": 2e-4}, "the output of a call differs from a second instance of it by 2.0e-04"),
         ({"error": 1.0, "form": "swiglu"}, "differs from the float64 reference by 1.0e+00"),
-        ({"error": None, "finite": False}, "the output of a timed call is not finite"),
+        ({"error": None, "finite": False}, "the output of a call is not finite"),
         ({"wrong": "it can't be made twice"}, "it can't be made twice"),
     ],
 )
@@ -507,7 +507,7 @@ def test_evidence_goes_from_workers_to_the_judge() -> None:
         {"evidence": [{"problem": "its output is a Lazy"}]} if request["label"] == "relu" else {}
     )
     failed = run(plan, launch=launch, judge=FakeJudge(RIGHT, [])).failures
-    assert [(f.case, f.message) for f in failed] == [("relu", "in a timed call its output is a Lazy")]
+    assert [(f.case, f.message) for f in failed] == [("relu", "in a call its output is a Lazy")]
 
 
 def test_gradients_of_a_list_that_is_renewed_in_parts_are_right() -> None:

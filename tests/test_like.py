@@ -158,7 +158,7 @@ def test_a_name_that_says_the_order_is_held_to_it(name: str, how: str) -> None:
     if ("up first" in how) == name.startswith("up"):
         assert holds(module, spec()) < 1e-6
     else:
-        with pytest.raises(FfnbenchError, match="not what their names say"):
+        with pytest.raises(FfnbenchError, match=r"^gate and up look swapped: .* against what their names say$"):
             as_form(module, spec(), x_of())
 
 
@@ -273,7 +273,7 @@ def test_gate_and_up_are_what_words_in_their_names_say() -> None:
         return Written(weights, lambda of, x: swiglu(x, of[names[1]], of[names[0]], of[names[2]]))
 
     for names in (NAMED["llama"], NAMED["t5"], NAMED["timm"], NAMED["raw"]):
-        with pytest.raises(FfnbenchError, match=f"its output shows that gate is {names[1]}, up is {names[0]}"):
+        with pytest.raises(FfnbenchError, match="gate and up look swapped"):
             as_form(crossed(names), spec(), x_of())
     assert holds(crossed(("w1", "w2", "w3")), spec()) < 1e-6
 
@@ -387,9 +387,7 @@ def test_a_wrong_one_is_a_mismatch_and_says_why(tmp_path: Path) -> None:
     assert "differs from the float64 reference of ffnbench's own swiglu by" in told["Wrong@like=swiglu"]
     assert "norm.weight (24,)" in told["Normed@like=swiglu"]
     assert "mine.py:Classic is not like swiglu: its parameters are fc1.weight (" in told["Classic@like=swiglu"]
-    assert told["Other@like=swiglu"].endswith(
-        "its output shows that gate is up.weight, up is gate.weight, down is down.weight"
-    )
+    assert told["Other@like=swiglu"].partition("not like swiglu: ")[2].startswith("gate and up look swapped")
 
 
 def test_limits_and_a_gate_at_the_output() -> None:

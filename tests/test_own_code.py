@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import re
 from pathlib import Path
 
@@ -24,7 +26,9 @@ def test_each_row_says_what_its_code_did_and_the_answer_that_its_reference_faile
     out = ffnbench("compare", *rows, *other, *TINY, "--match", "none", "-q", columns=180).stdout
     verdicts = {line.split()[0]: line.split()[-1] for line in out.splitlines() if line.split()}
     assert (verdicts["built"], verdicts["changed"]) == ("crash", "unsupported")
-    assert re.search(r"^built: .*raised RuntimeError: no GPU here; changed: it changes its input", out, re.MULTILINE)
+    line = 1 + Path(HOSTILE).read_text().split("no GPU here")[0].count("\n")
+    built = rf"^built: .*raised RuntimeError: no GPU here \(\S*hostile.py, line {line}\); changed: it changes its input"
+    assert re.search(built, " ".join(out.split("\n  ")), re.MULTILINE)
     assert "nothing to compare with: the reference built failed; --reference other\n" in out
     errors = dict(re.findall(r"^(\S+) .*? (\d+e-\d+(?: vs itself)?) ", out, re.MULTILINE))
     assert ["itself" in errors[name] for name in ("other", "relu")] == [True, False]
@@ -45,7 +49,72 @@ def test_the_reference_that_is_hinted_at_compares(on_fakes) -> None:
 
 def test_cost_says_why_a_row_has_no_flops(on_fakes) -> None:
     _, out, _ = on_fakes("cost relu", f"mine={HOSTILE}:Refuses", "--d-model 64", prober=ProberHere)
-    assert out.endswith("mine: not counted: it raised ValueError: no such luck")
+    assert re.search(r"mine: not counted: it raised ValueError: no such luck \(\S*hostile.py, line \d+\)$", out)
+
+
+MODULE = """
+import torch
+from torch import nn
+
+class Mlp(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.gate, self.up = (nn.Linear(d_model, d_ff, bias=False) for _ in range(2))
+        self.down = nn.Linear(d_ff, d_model, bias=False)
+
+    def forward(self, x):
+        gate = nn.functional.silu(self.gate(x))
+        return self.down(gate * self.up(x))
+"""
+SMALL = ("--d-model", "64", "--seq-len", "32", "--threads", "1", "-q")
+
+
+def test_a_name_that_is_not_there_is_told_with_its_line_and_without_a_hint_at_arguments(tmp_path: Path) -> None:
+    (tmp_path / "mlp.py").write_text(MODULE.replace("d_ff, bias=False", "d_fff, bias=False", 1))
+    err = ffnbench("compare", "mlp.py:Mlp", *SMALL, cwd=tmp_path).stderr
+    error, hint = err.splitlines()
+    assert error.endswith("NameError: name 'd_fff' is not defined (mlp.py, line 8)")
+    assert "@name" not in hint
+
+
+def test_outputs_are_compared_with_a_form_and_nothing_is_timed(tmp_path: Path) -> None:
+    """silu in place of gelu is another function; a gate that is cut off from the graph has another gradient alone."""
+    (tmp_path / "good.py").write_text(MODULE)
+    (tmp_path / "wrong.py").write_text(MODULE.replace("silu", "gelu"))
+    (tmp_path / "cut.py").write_text(MODULE.replace("(self.gate(x))", "(self.gate(x)).detach()"))
+    for mode, failing in (("forward", ["wrong"]), ("train", ["wrong", "cut"])):
+        rows = [f"{name}={name}.py:Mlp@like=swiglu" for name in ("good", "wrong", "cut")]
+        arguments = ("swiglu", *rows, *SMALL, "--metrics", "error", "--mode", mode, "-o", "e.json")
+        found = ffnbench("compare", *arguments, cwd=tmp_path)
+        assert (found.returncode, found.stderr) == (0, "wrote e.json\n")
+        assert re.search(
+            r"error +failure *\n.*\nswiglu .* \de-[678] *\ngood .* \de-[678] *\nwrong .* mismatch", found.stdout
+        )
+        report = json.loads((tmp_path / "e.json").read_text())
+        assert not [sample for sample in report["samples"] if sample["metric"] == "latency"]
+        failures = {one["case"]: (one["kind"], one["message"]) for one in report["failures"]}
+        assert list(failures) == failing
+        assert {kind for kind, _ in failures.values()} == {"mismatch"}
+    assert "gradient of gate.weight" in failures["cut"][1]
+
+
+def test_a_width_that_a_module_makes_up_is_not_told_as_d_ff(on_fakes, tmp_path: Path) -> None:
+    """3 * 64 * 100 parameters are of no d_ff of ours; the note has the shapes."""
+    own = MODULE.replace("d_ff):", "hid=100):").replace("d_ff", "hid")
+    (tmp_path / "own.py").write_text(own)
+    cost = ("cost swiglu", f"mine={tmp_path}/own.py:Mlp", "--d-model 64")
+    rows = {row["label"]: row for row in csv.DictReader(on_fakes(*cost, "-f csv", prober=ProberHere)[1].split())}
+    assert (rows["mine"]["params"], rows["mine"]["d_ff"]) == (str(3 * 64 * 100), "")
+    assert rows["swiglu"]["d_ff"]
+    assert "100 wide" in on_fakes(*cost, "-v", prober=ProberHere)[1]
+
+
+def test_cost_says_of_no_output_that_it_was_compared(on_fakes, tmp_path: Path) -> None:
+    """Nothing is run there, so nothing is known of what a module gives."""
+    (tmp_path / "wrong.py").write_text(MODULE.replace("silu", "gelu"))
+    _, out, _ = on_fakes("cost swiglu", f"mine={tmp_path}/wrong.py:Mlp@like=swiglu", "--d-model 64", prober=ProberHere)
+    assert "mine" in out
+    assert "output" not in out
 
 
 def test_a_change_of_the_input_is_no_other_function(tmp_path: Path) -> None:

@@ -98,7 +98,13 @@ def test_it_sorts_filters_and_chooses_columns(browser: Browser, page) -> None:
         assert latency == sorted(latency, reverse=down)
         assert len(set(latency)) > 30
     heading.send_keys("\ue007")  # Enter: the keyboard sorts as well, here back to as it came
+    browser.wait("document.querySelector('th[aria-sort=descending]') === null")
     assert browser.column("activation")[:2] == ["relu", "silu"]
+    browser.run("scrollTo(0, 0)")
+    heading.send_keys(" ")
+    browser.wait("document.querySelector('th[aria-sort=ascending]') !== null")
+    assert browser.run("return scrollY") == 0
+    heading.send_keys(" ", " ")
     browser.find(".dt-search input").send_keys("backward bfloat16")
     assert len(browser.run(CELLS)) == 9
     assert set(browser.column("mode")) == {"backward"}
@@ -177,6 +183,16 @@ def test_what_is_printed_has_all_rows_in_dark_ink(browser: Browser, tmp_path: Pa
     assert browser.run("return getComputedStyle(document.querySelector('td')).color") == "rgb(0, 0, 0)"
     controls = browser.driver.find_elements("css selector", "input, button, summary, .dt-column-order")
     assert [one.tag_name for one in controls if one.is_displayed()] == []
+
+
+def test_a_label_is_printed_on_the_page_of_its_value(browser: Browser, page) -> None:
+    browser.open(page("compare"))
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    parts = browser.run(
+        "return [...document.querySelectorAll('dt')].map(dt => getComputedStyle(dt.parentElement).breakInside)"
+    )
+    assert len(parts) > 10
+    assert set(parts) == {"avoid"}
 
 
 def table_of(count: int) -> TextTable:

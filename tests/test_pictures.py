@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from scipy.special import ndtr
 
 from ffnbench.activations.facts import Facts
 from ffnbench.activations.table import ACTIVATIONS
@@ -87,6 +88,19 @@ def test_where_two_curves_are_one_line_both_are_seen(pair: Figure) -> None:
     for panel in (0, 1):
         (below,), (above,) = (pieces(pair, colour, panel) for colour in COLOURS)
         assert above.get_linewidth() < below.get_linewidth() - 1
+
+
+def test_two_curves_that_look_like_one_have_their_difference_beside_them(pair: Figure) -> None:
+    """The tanh form of gelu is at most 4.73e-4 away (Hendrycks and Gimpel; by scipy's erf here)."""
+    gelu = curve(lambda x: x * ndtr(x))
+    by_tanh = curve(lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
+    figure = figure_of({"gelu": gelu, "relu2": RELU2, "gelu_tanh": by_tanh})
+    (line,) = (line for line in figure.axes[2].lines if len(line.get_xdata()) > 2)
+    assert max(abs(line.get_ydata())) == pytest.approx(4.73e-4, rel=5e-3)
+    low, high = figure.axes[2].get_ylim()
+    assert high - low < 2e-3
+    assert line.get_label() == "gelu_tanh \N{MINUS SIGN} gelu"
+    assert [len(of.axes) for of in (pair, figure_of({"a": gelu, "b": gelu}))] == [2, 2]
 
 
 def test_a_slope_that_does_not_exist_is_a_gap() -> None:

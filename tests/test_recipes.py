@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -92,6 +93,21 @@ def test_the_workflow_passes_what_is_unchanged_and_fails_real_extra_work(own: Pa
     assert head.startswith("A/B of mypkg.mlp:SwiGLU")
     columns = {line.count(" | ") for line in lines_of_table.splitlines()} if extra else {0}
     assert len(columns) == 1, lines_of_table
+
+
+def test_pytest_shows_every_row_of_a_check_that_fails(tmp_path: Path, typed) -> None:
+    """It cuts the repr of an object at 240 characters, and a table is longer."""
+    names = ("relu", "gelu", "silu", "swiglu", "geglu", "reglu", "bilinear")
+    assert typed(f"ffnbench cost {','.join(names)} --d-model 64 -o ffn.json", tmp_path).returncode == 0
+    saved = json.loads((tmp_path / "ffn.json").read_text())
+    for one in saved["costs"]:
+        one["cost"]["params"] += 1
+    (tmp_path / "ffn.json").write_text(json.dumps(saved))
+    (tmp_path / "test_ffn.py").write_text(TEST_FILE)
+    done = typed("pytest -k costs", tmp_path)
+    assert done.returncode == 1
+    for name in names:
+        assert re.search(rf"{name} +params +REGRESSED", done.stdout), name
 
 
 @pytest.mark.slow

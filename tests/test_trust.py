@@ -181,7 +181,7 @@ REACHED = (
 FOREIGN: list[tuple[str, dict, str]] = [
     *((f"mine.py:{name}", {}, "") for name in REACHED),
     *((target, {}, "") for target in ("own.mlp:os.system", "own.mlp:made", "torch.nn:Linear", "os:system", "hf:llama")),
-    ("/tmp/mine.py:Mlp", {}, ""),
+    ("{outside}/mine.py:Mlp", {}, ""),
     ("../mine.py:Mlp", {}, ""),
     ("gelu", {"python": "/bin/sh"}, "python=/bin/sh"),
     ("gelu", {"source": "own"}, "source=own"),
@@ -191,7 +191,9 @@ FOREIGN: list[tuple[str, dict, str]] = [
 
 
 def test_everything_else_is_asked_for_by_name(project, baseline, check, marker) -> None:
+    (project.parent / "mine.py").write_text(MODULE + leaves(marker))
     for target, arm, word in FOREIGN:
+        target = target.format(outside=project.parent)
         path = baseline(target, arm=arm, command=f"touch {marker}")
         commit(project)
         code, err = check(path)
@@ -202,14 +204,38 @@ def test_everything_else_is_asked_for_by_name(project, baseline, check, marker) 
         assert check(path, flags)[0] == 2
 
 
-def test_an_activation_of_somebody_elses_is_code_too(project, baseline, check) -> None:
-    path = baseline("mine.py:Mlp")
+def test_an_activation_of_somebody_elses_is_code_too(project, baseline, check, marker) -> None:
+    path, target = baseline("mine.py:Mlp"), f"{project.parent}/act.py:f"
+    (project.parent / "act.py").write_text(leaves(marker))
     data = json.loads(path.read_text())
-    own = {"target": "/tmp/act.py:f", "formula": "", "flops": 1, "flops_backward": None}
-    data["plan"]["cases"][0]["ffn"] |= {"activation": "/tmp/act.py:f", "own": own}
+    own = {"target": target, "formula": "", "flops": 1, "flops_backward": None}
+    data["plan"]["cases"][0]["ffn"] |= {"activation": target, "own": own}
     path.write_text(json.dumps(data))
     commit(project)
-    assert "--trust /tmp/act.py:f" in check(path)[1]
+    assert f"--trust {target}" in check(path)[1]
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    "target", ["moved.py:Mlp", "own/moved.py:Mlp", "moved:Mlp", "own.moved:Mlp", "own.mlp.deep:Mlp"]
+)
+def test_what_is_not_there_is_said_not_to_be(project, baseline, check, target: str) -> None:
+    """No word of the user's would bring it back. What a module hides that is no package is not there either."""
+    path = baseline(target)
+    (project / "own/mlp").mkdir()
+    (project / "own/mlp/deep.py").write_text(MODULE)
+    commit(project)
+    code, err = check(path)
+    assert (code, "--trust" in err) == (2, False)
+    assert f"names {target}, and it is not there" in err
+
+
+@pytest.mark.parametrize("target", ["__main__:run", ".mlp:Mlp", ":Mlp", "..:Mlp", "sys:exit", "zipimport:zipimporter"])
+def test_names_of_no_file_are_refused_in_one_line(project, baseline, check, target: str) -> None:
+    path = baseline(target)
+    commit(project)
+    code, err = check(path)
+    assert (code, err.count("\n")) == (2, 2), err
 
 
 # Files that are not what they seem. Each changes a project whose baseline names `own.deep.mlp:Mlp` and is committed.

@@ -57,3 +57,13 @@ def test_no_sentence_is_written_in_two_places() -> None:
 
 if __name__ == "__main__":
     print(*(f"{where:45}  {text}" for where, text in FOUND), sep="\n")
+
+
+def test_what_is_not_decided_has_one_word() -> None:
+    """In files it is `unclear` and UNCLEAR; nobody reads these, nor another word for it, on a screen or in a page."""
+    other = re.compile(r"\bunclear\b|\bundecided\b|could not be decided|too noisy to tell", re.IGNORECASE)
+    assert not [f"{where} {text}" for where, text in FOUND if other.search(text) and "--on-unclear" not in text]
+    for page in (PACKAGE.parent / "README.md", *(PACKAGE.parent / "docs").glob("*.md")):
+        text = re.sub(r"--on-unclear|`[^`]*`|\(UNCLEAR in files and Python\)|UNCLEAR in files", "", page.read_text())
+        blocks = re.sub(r"^```py.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+        assert not re.search(r"\bunclear\b", blocks, re.IGNORECASE), page.name

@@ -63,9 +63,12 @@ from ffnbench.stats.stopping import Answered
 from ffnbench.targets import NO_FILE, NOT_THERE
 
 
-def check(request: CheckRequest, sink: NullSink = NULL_SINK) -> Checked:
-    """A baseline's own plan measured again, or a saved run, held against it."""
+def check(request: CheckRequest, sink: NullSink = NULL_SINK, *, updates: bool = False) -> Checked:
+    """A baseline's own plan measured again, or a saved run, held against it; `updates`: it will be the baseline."""
     before = load(request.baseline)
+    if updates and request.exact_only and is_timed(before):
+        told = f"{request.baseline!r} has latencies, and a new one by --exact-only would have none"
+        raise FfnbenchError(told, "leave --exact-only out: --update measures them again")
     sink.known(before)
     for text in sink.said():
         sink.tell(f"note: {text}")

@@ -50,7 +50,7 @@ def tell_wait(sink: NullSink, plan: Plan, *, budget: float | None = None) -> Non
     """One line before anything is measured: how long it takes at most where a budget says so, and that this machine is
     busy now.
     """
-    if sink.tells:
+    if sink.tells and "latency" in plan.metrics:
         others = world.MACHINE.others(max(case.workload.threads for case in plan.cases))
         if text := wait_text(budget, groups=len(plan.groups), others=others, cpus=os.cpu_count() or 1):
             sink.tell(text)

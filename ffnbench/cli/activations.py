@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, sink_of
 from ffnbench.planning.lists import several
-from ffnbench.report.flags import MeasuredOutput, Written
+from ffnbench.report.flags import FactsOutput, Written
 from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequest, flag
 
 
@@ -41,7 +41,7 @@ class Timing:
     "ffnbench activations --time --quick --dtype float32,bf16 --elements 64Ki,1Mi",
     docs="docs/methodology.md#facts-of-activations",
 )
-def activations(request: TimingRequest, timing: Timing, output: MeasuredOutput) -> int:
+def activations(request: TimingRequest, timing: Timing, output: FactsOutput) -> int:
     """Show the facts of activations, or with --time what their operations cost."""
     from ffnbench import api
     from ffnbench.ffn.dtypes import DTYPES

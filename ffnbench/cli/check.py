@@ -22,21 +22,20 @@ def check(request: CheckRequest, updating: Updating, output: CheckOutput) -> int
 
     if updating.update and updating.append:
         raise FfnbenchError("--update replaces the baseline, --append adds to it", "give one of the two")
-    if (updating.update or updating.append) and request.exact_only:
-        flag = "--update" if updating.update else "--append"
-        raise FfnbenchError(f"{flag} needs the whole measurement", "leave --exact-only out")
+    if updating.append and request.exact_only:
+        raise FfnbenchError("--append adds latencies, and --exact-only measures none", "leave --exact-only out")
     if updating.append and request.current:
         raise FfnbenchError("--append adds a run that is measured now", f"leave {request.current!r} out")
     with CheckSink(output, request.baseline, request.current, updating) as sink:
-        api.check(request, sink)
+        api.check(request, sink, updates=updating.update)
     return sink.code
 
 
 @command(
     "ab",
     "ffnbench ab mypkg.mlp:SwiGLU origin/main --d-model 1024 --fail-above 5%",
-    "ffnbench ab swiglu --base-python old/bin/python --head-python new/bin/python",
-    "ffnbench ab gelu --head-env MKL_ENABLE_INSTRUCTIONS:AVX2 --budget 5m",
+    "ffnbench ab swiglu --base-python .venv-old/bin/python --mode train",
+    "ffnbench ab mypkg/mlp.py:SwiGLU v1.0 --exact-only --format github",
     docs="docs/ci.md#ab-in-a-pull-request",
 )
 def ab(request: SidesRequest, output: CheckOutput) -> int:

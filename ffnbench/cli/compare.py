@@ -24,7 +24,8 @@ FOLLOWED = {"ratio": "ratio", "latency": "latency", "params": "params", "flops":
 @command(
     "compare",
     "ffnbench compare relu,gelu,swiglu --d-model 768 -o run.csv -o run.json",
-    "ffnbench compare swiglu,mine=mypkg.mlp:SwiGLU@like=swiglu --dtype bf16",
+    "ffnbench compare swiglu,mine=mypkg.mlp:SwiGLU@like=swiglu --metrics error",
+    "ffnbench compare gelu,swiglu@d_ff=1536..2560/128 --d-model 768 -o d_ff.png",
     "ffnbench compare --preset llama3-8b --seq-len 2Ki --precision 0.5% --budget 2m",
     docs="docs/methodology.md#the-method-on-one-page",
 )

@@ -47,12 +47,15 @@ def write_end(formatter: Any, examples: Sequence[str], docs: str) -> None:
 
 
 def write_options(command: Any, ctx: Any, formatter: Any, *, every: bool = True) -> None:
-    """Arguments and flags, panel by panel; where they are many, those that people use unless `every` is wanted."""
+    """Arguments and flags, panel by panel; where they are many, those that people use, and those of the examples,
+    unless `every` is wanted.
+    """
     panels: dict[str, list[tuple[str, str]]] = {name: [] for name in PANELS}
     params = command.get_params(ctx)
     every = every or len(params) <= FEW
+    examples = str(getattr(command, "described", ""))  # the group of all has none
     for param in params:
-        if param.name in RARE and not every:
+        if param.name in RARE and not every and f" {param.opts[0]} " not in examples:
             continue
         panels[param.rich_help_panel or "Options"].append((_name(param), " ".join((param.help or "").split())))
     for title, rows in panels.items():

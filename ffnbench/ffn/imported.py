@@ -71,9 +71,9 @@ def build_imported(spec: ImportedSpec) -> Any:
         raise FfnbenchError(f"{spec.target}: {problem.message}", problem.hint) from problem
     except Exception as problem:
         shown = ", ".join(f"{k}={v if isinstance(v, int | float | str) else '...'}" for k, v in arguments.items())
-        raise Raised(
-            f"{spec.target}({shown}) raised {one_line(problem)}", "set or override arguments with @name=value"
-        ) from problem
+        mistake = isinstance(problem, NameError | AttributeError | ImportError)  # whatever the arguments are
+        hint = "mend that line of it" if mistake else "set or override arguments with @name=value"
+        raise Raised(f"{spec.target}({shown}) raised {one_line(problem)}", hint) from problem
     if not isinstance(module, nn.Module):
         raise FfnbenchError(
             f"{spec.target} returned {type(module).__name__}, not an nn.Module",

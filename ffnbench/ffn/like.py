@@ -101,8 +101,9 @@ def layout_of(module: nn.Module, form: FFNSpec, x: Tensor) -> Layout:
     if others and error > tolerance_of(theirs.dtype):
         other, error = _nearest(module, others, x, theirs)
         if error <= tolerance_of(theirs.dtype):
-            told = ", ".join(f"{role} is {piece.name}" for role, piece in other.weights.items())
-            raise FfnbenchError(f"its weights are not what their names say: its output shows that {told}")
+            swapped = [role for role, piece in other.weights.items() if piece != best.weights[role]]
+            told = f"{' and '.join(swapped)} look swapped: its output is that of {form.form} with each in the place of"
+            raise FfnbenchError(f"{told} the other, against what their names say")
     return best
 
 

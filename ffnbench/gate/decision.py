@@ -46,6 +46,11 @@ class Status(Enum):
     IMPROVED = "IMPROVED"
     OK = "OK"
 
+    @property
+    def word(self) -> str:
+        """What people read; files and Python have the value."""
+        return "can't tell" if self is Status.UNCLEAR else self.value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:

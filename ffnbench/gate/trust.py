@@ -38,7 +38,7 @@ def refuse_untrusted(plan: Plan, path: str, trusted: tuple[str, ...]) -> list[Na
 
     Gives what may run if its file defines it, which shows when that is loaded.
     """
-    named = [one for one in dict.fromkeys(_named(plan)) if one.text not in trusted]
+    named = [one for one in dict.fromkeys(_named(plan, trusted)) if one.text not in trusted]
     of_git = tracked([Path(path), *(file for one in named for file in one.files)], beside=Path(path))
     known = {file.resolve() for file in of_git} if Path(path) in of_git else set()
     unknown = [one for one in named if not one.files or not known.issuperset(map(Path.resolve, one.files))]
@@ -61,7 +61,7 @@ def _untrusted(what: str, named: list[Named]) -> FfnbenchError:
     return FfnbenchError(f"{what}: {', '.join(one.text for one in named)}", f"if you trust it: {flags}")
 
 
-def _named(plan: Plan) -> Iterator[Named]:
+def _named(plan: Plan, trusted: tuple[str, ...]) -> Iterator[Named]:
     for case in plan.cases:
         arm = case.arm
         if arm.python:
@@ -71,7 +71,8 @@ def _named(plan: Plan) -> Iterator[Named]:
         yield from (Named(f"env={name}:{value}") for name, value in arm.env)
         own = (arm.python, arm.source, arm.env) == (OWN.python, OWN.source, OWN.env)  # others find other modules
         for target in _targets(case.ffn):
-            yield Named(target, _files_of(target) if own else ())
+            if target not in trusted:
+                yield Named(target, _files_of(target) if own else ())
 
 
 def _targets(spec: Any) -> Iterator[str]:
@@ -84,19 +85,30 @@ def _targets(spec: Any) -> Iterator[str]:
 
 
 def _files_of(target: str) -> tuple[Path, ...]:
-    """The files that loading a target would run, those of its packages first; none where they can't be found."""
+    """The files that loading a target would run, those of its packages first; none where they can't be known. Raises
+    FfnbenchError where it is not there.
+    """
+    gone = FfnbenchError(
+        f"the baseline names {target}, and it is not there", "has it moved? Run this where it is found"
+    )
     source = target.rpartition(":")[0]
     if target.startswith(HF):
         return ()
     if is_file_name(source):
-        return (Path(source).expanduser(),)
+        file = Path(source).expanduser()
+        if not file.exists():
+            raise gone
+        return (file,)
     here = os.getcwd()  # a worker looks there first (targets.py)
     found, folders = [], sys.path if here in sys.path else [here, *sys.path]
     parts = source.split(".")
     for end in range(1, len(parts) + 1):
         spec = PathFinder.find_spec(".".join(parts[:end]), folders)
         if spec is None:
-            return ()
+            # an editable install may have a finder of its own
+            if end == 1 and parts[0] and any(finder.find_spec(parts[0], None) for finder in sys.meta_path):
+                return ()
+            raise gone
         if spec.has_location and spec.origin:
             if os.path.islink(spec.origin):  # what it imports from its package stands beside the link
                 return ()

@@ -213,7 +213,6 @@ def _imported(text: str, label: str, target: str, attr: str, keys: Keys) -> Vari
         like = parse_variant(str(keys[LIKE]))
         if like.target or like.spec_keys.get("moe") is not None:
             raise FfnbenchError(f"{LIKE!r} takes the name of a form without experts, in {text!r}", "e.g. @like=swiglu")
-    held = f"its output is held against ffnbench's own {form_like(like, 1, 1).form}, on its weights" if like else ""
     return Variant(
         label=label or "@".join([attr, *text.split("@")[1:]]),
         text=text.removeprefix(f"{label}=") if label else text,
@@ -221,7 +220,6 @@ def _imported(text: str, label: str, target: str, attr: str, keys: Keys) -> Vari
         spec_keys={k: v for k, v in keys.items() if k in ours and k != LIKE},
         workload_keys={k: v for k, v in keys.items() if k in WORKLOAD_KEYS},
         arguments=tuple((k, v) for k, v in keys.items() if k not in ours and k not in WORKLOAD_KEYS),
-        notes=(Note(text=held),) if like else (),
         like=like,
     )
 

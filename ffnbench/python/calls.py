@@ -137,7 +137,7 @@ def check(request: CheckRequest, sink: Following) -> Check:
     """Measure a baseline's own plan again and say what has regressed: `.ok`, `.status`, a row for every metric.
 
     >>> found = ffnbench.check("baseline.json", tolerance={"latency": "5%"})
-    >>> assert found.ok, found
+    >>> assert found.ok, str(found)
     """
     return as_shown_check(api.check(request, sink))
 

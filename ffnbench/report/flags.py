@@ -116,6 +116,13 @@ class MeasuredOutput(AsJobs, Arranged, Output):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FactsOutput(MeasuredOutput):
+    """How facts of activations are shown and written, and with --time what was measured."""
+
+    out: tuple[str, ...] = out_flag(".csv, .json, .md; with --time also .html, .png, .svg, .pdf")
+
+
+@dataclass(frozen=True, kw_only=True)
 class CheckOutput(Output):
     """How a check is shown and written, and what follows from it."""
 

@@ -157,9 +157,9 @@ class OutputChecks:
         if found["wrong"]:
             return str(found["wrong"])
         if not found["finite"]:
-            return f"the {found['what']} of a timed call is not finite"
+            return f"the {found['what']} of a call is not finite"
         if (error := found["error"]) is not None and not error <= found["tolerance"]:
-            return f"the {found['what']} of a timed call differs from {self._of(case, plan)} by {error:.1e}"
+            return f"the {found['what']} of a call differs from {self._of(case, plan)} by {error:.1e}"
         return ""
 
     def _keep(self, case: Case, plan: Plan, found: Message, why: str) -> None:

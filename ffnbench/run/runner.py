@@ -19,7 +19,7 @@ from ffnbench import jsonable
 from ffnbench.device.ceilings import CacheLevel
 from ffnbench.device.environment import describe
 from ffnbench.errors import Unfinished, termination_as_interruption
-from ffnbench.metrics import LATENCY, METRICS
+from ffnbench.metrics import ERROR, LATENCY, METRICS
 from ffnbench.plan import Backend, Plan
 from ffnbench.result import Bound, CaseCost, Environment, FailureKind, Progress, Run, Sample, Side, Timer
 from ffnbench.run.ceiling_samples import RoofSamples
@@ -37,7 +37,8 @@ from ffnbench.worker.channel import Message
 
 ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now and then
 OPENED = [metric for metric in METRICS if metric.job == "open"]  # what opening a case tells
-EXACT_JOBS = list(dict.fromkeys(metric.job for metric in METRICS if metric.exact and metric.job))
+EXACT_JOBS = list(dict.fromkeys(metric.job for metric in METRICS if metric.exact and metric.job not in ("", "open")))
+UNTIMED_ROUNDS = 4  # where outputs are compared and nothing is timed
 FLOOR_S, AGAIN = 1.0, 3  # for which ceilings are looked for again, and samples, before anything is accused
 WHAT_TAKES = {Bound.PRODUCTS: "its matrix products take", Bound.BYTES: "reading its weights takes"}
 DOING = {Backend.COMPILE.value: "compiling", Backend.ONEDNN.value: "packing"}  # what opening a case is, by backend
@@ -71,7 +72,7 @@ def run(
     """
     source, found = pool or WorkerPool(plan, launch, now), Found(plan, on_found)
     source.plan = plan
-    checks = OutputChecks(judge if "latency" in plan.metrics else None, weights, plan.protocol.timeout_s, now)
+    checks = OutputChecks(judge if {LATENCY, ERROR} & {*plan.metrics} else None, weights, plan.protocol.timeout_s, now)
     if judge is launch:
         checks.aside = source.aside
     runner = _Runner(
@@ -246,6 +247,9 @@ class _Runner:
             self._rounds(worker, place)
             if first and self.checks.enabled:
                 self._hold_against_floors(worker)
+        elif self.checks.enabled:
+            for _ in range(UNTIMED_ROUNDS):
+                self._round(worker, place)
         for job in EXACT_JOBS:
             for label in self.found.alive:
                 self._exactly(worker, label, job, place.worker)
@@ -346,7 +350,7 @@ class _Runner:
         if name := answer.get("replaced"):
             self.found.suspect(label, f"it replaced {name}")
         elif problems:
-            self.found.suspect(label, f"in a timed call {problems[0]}")
+            self.found.suspect(label, f"in a call {problems[0]}")
         for one in evidence:
             self.checks.add_evidence(label, one)
         return label not in self.found.alive
@@ -359,8 +363,10 @@ class _Runner:
                 why = self.checks.judge(label, seconds, self.plan)
                 if (judged := self.checks.found(label)) is not None:
                     self.found.on_found(judged)
-                if why:
+                if why and self._timed:
                     self.found.suspect(label, why)
+                elif why:
+                    self.found.fail(label, FailureKind.MISMATCH.value, why)
         self.checks.release_worker()
 
     def _hold_against_floors(self, worker: Worker) -> None:

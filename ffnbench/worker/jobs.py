@@ -259,13 +259,13 @@ def _error_of(subject: Subject, case: Case, exact: Tensor | None) -> float | Non
     """
     y = subject.output()
     if not bool(torch.isfinite(y).all()):
-        raise Mismatch("the output is not finite before timing")
+        raise Mismatch("the output is not finite")
     reference, of = _reference(subject, case) or (exact, "the module's own in float64")
     if reference is None:
         return None
     error = relative_error(y, reference)
     if error > case.workload.tolerance:
-        raise Mismatch(f"the output differs from {of} by {error:.1e} before timing")
+        raise Mismatch(f"the output differs from {of} by {error:.1e}")
     return error
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from ffnbench.backends.compile_errors import not_compiled
 from ffnbench.device.device_errors import device_error, first_line, is_full
+from ffnbench.targets import one_line
 from ffnbench.worker.channel import Channel, Message, end_group
 from ffnbench.worker.heap import keep_freed_memory
 
@@ -183,7 +184,7 @@ def _one_line(problem: BaseException) -> str:
         return text
     if told := not_compiled(problem):
         return told
-    return f"{type(problem).__name__}: {text}"[:300] if text else type(problem).__name__
+    return one_line(problem)
 
 
 def _die_with_parent() -> None:

@@ -54,7 +54,7 @@ EXPORTS: dict[str, Callable[[Report], str]] = {
 def described(finding: Finding) -> str:
     """One finding in one line of words."""
     change = finding.change
-    text = f"{finding.case} {finding.metric}: {finding.status.value}"
+    text = f"{finding.case} {finding.metric}: {finding.status.word}"
     if change and change.low and change.high:
         value, low, high = (signed_percent(v - 1) for v in (change.value, change.low, change.high))
         text += f", {value} [{low}, {high}] at a tolerance of {percent(finding.tolerance)}"
@@ -70,7 +70,7 @@ def workflow_commands(findings: Sequence[Finding]) -> str:
         level = "error" if finding.status in FAILS else "warning" if finding.status in WARNS else ""
         if level:
             text = described(finding).replace("%", "%25")
-            lines.append(f"::{level} title=ffnbench {finding.status.value}::{text}")
+            lines.append(f"::{level} title=ffnbench {finding.status.word}::{text}")
     return "".join(line + "\n" for line in lines)
 
 

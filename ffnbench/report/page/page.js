@@ -40,6 +40,11 @@ document.querySelectorAll("table.rows").forEach((place, number) => {
   });
   const box = place.parentElement;
   Object.assign(box, { tabIndex: 0, role: "region", ariaLabel: `Rows of table ${number + 1}` });
+  box.addEventListener("keydown", (event) => { // the library hears Enter alone
+    if (event.key !== " " || !event.target.matches(".dt-column-order")) return;
+    event.preventDefault();
+    event.target.click();
+  });
   const order = columns.map((column, i) => i).slice(1).sort((a, b) => columns[b].priority - columns[a].priority || b - a);
   for (const i of order.filter((one) => columns[one].priority < 9).slice(0, -FEW)) {
     if (box.scrollWidth <= box.clientWidth || columns[i].priority < 0) break;

@@ -82,8 +82,9 @@ def literal(text: str) -> str:
 
 
 def shortened(text: str, most: int = 120) -> str:
-    """A text of at most so many letters."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """A text of at most so many letters; of a longer one both ends, since labels often differ at their end alone."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[: most - half - 1]}…{text[-half:]}"
 
 
 def ended(report: Report) -> str:

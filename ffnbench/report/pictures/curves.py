@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from ffnbench.result import Curve
 
 HEIGHT, LEGEND_ROW = 4.3, 0.2  # inches: the axes with their titles, and a row of the legend
 DERIVATIVE_REACH = (-0.6, 2.1)
+HIDDEN = 0.002  # of the width that is drawn: a fifth of a line
 WIDEST, NARROWEST = 3.0, 1.2  # points, of the first line and the last: where curves are one line, all are seen
 LETTERS = 12  # of the legend's that an inch has room for, with what stands before them
 MARKERS_OF_CURVE = 6
@@ -25,20 +27,25 @@ BAR, ROOM = 0.035, 1.35  # of the height: a dead zone, and that of all of them i
 
 
 def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivative: bool) -> Figure:
-    """All curves in one picture: axes through zero, minima in the legend, dead zones as bars at the bottom."""
+    """All curves in one picture: axes through zero, minima in the legend, dead zones as bars at the bottom. Curves
+    that look like one have a panel more, with what is between them.
+    """
     x = np.array(next(iter(curves.values())).x)
     values = np.array([curve.y for curve in curves.values()], dtype=float)
     slopes = np.array([curve.slope for curve in curves.values()], dtype=float)  # where there is none, a gap
     labels = [_legend_text(name, facts.get(name)) for name in curves]
-    width = 10.0 if derivative else 6.0
+    reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)  # a square function must not flatten the others
+    near = HIDDEN * reach
+    pairs = [(i, j) for i, j in combinations(range(len(values)), 2) if 0 < abs(values[i] - values[j]).max() < near]
+    panels = 1 + derivative + bool(pairs)
+    width = 2.0 + 4.0 * panels
     most = int(LETTERS * width)
     columns = max(1, min(3 if derivative else 2, len(labels), most // (max(map(len, labels)) + 8)))
     labels = ["\n".join(textwrap.wrap(label, most - 8)) for label in labels]
     rows = math.ceil(sum(label.count("\n") + 1 for label in labels) / columns)
     with drawing():
         figure = Figure(figsize=(width, HEIGHT + LEGEND_ROW * rows), dpi=DPI, layout="constrained")
-        axes: Any = figure.subplots(1, 2 if derivative else 1, squeeze=False)[0]
-        reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)  # a square function must not flatten the others
+        axes: Any = figure.subplots(1, panels, squeeze=False)[0]
         _frame(axes[0], x, _limits(values, -reach, reach), "f(x)")
         looks = pens(curves)
         _mark_dead_zones(axes[0], curves, looks)
@@ -46,6 +53,11 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
         if derivative:
             _frame(axes[1], x, _limits(slopes, *DERIVATIVE_REACH), "f'(x)")
             _draw(axes[1], x, slopes, [""] * len(labels), looks)
+        if pairs:
+            apart = np.array([values[j] - values[i] for i, j in pairs])
+            names = [literal(f"{[*curves][j]} \N{MINUS SIGN} {[*curves][i]}") for i, j in pairs]
+            _frame(axes[-1], x, _limits(apart, -math.inf, math.inf), "difference")
+            _draw(axes[-1], x, apart, names, [looks[j] for _, j in pairs])
         figure.legend(loc="outside lower center", ncols=columns, handlelength=3.2)
     return figure
 

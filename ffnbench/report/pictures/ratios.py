@@ -129,7 +129,7 @@ def _name(report: Report, label: str) -> str:
     name = report.plan.case(label).variant if operations else report.plan.name_of(label)
     if len(name) <= LINE:
         return literal(name)
-    folded = name.replace("@", " @")
+    folded = shortened(name, LINE * LINES - 3).replace("@", " @")
     lines = textwrap.wrap(folded, LINE, break_on_hyphens=False, max_lines=LINES, placeholder="…")
     return "\n".join(literal(line.replace(" @", "@")) for line in lines)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from functools import partial
 
@@ -28,9 +29,9 @@ STYLES = {
     Status.INCOMPARABLE: "bold yellow", Status.IMPROVED: "green", Status.OK: "green",
 }  # fmt: skip
 LOUD = {
-    Status.UNCLEAR: "could not be decided",
-    Status.INCOMPARABLE: "could not be compared",
-    Status.MISSING: "could not be measured",
+    Status.UNCLEAR: "can't tell for",
+    Status.INCOMPARABLE: "could not compare",
+    Status.MISSING: "could not measure",
 }
 PASSED = (Status.OK, Status.IMPROVED)
 
@@ -145,7 +146,7 @@ def findings_table(checked: Checked) -> TextTable:
     fields: list[Field] = [
         (Column(title="case", left=True), lambda f: Cell(text=f.case)),
         (Column(title="metric", left=True), lambda f: Cell(text=f.metric)),
-        (Column(title="status", left=True), lambda f: Cell(text=f.status.value, style=STYLES.get(f.status, ""))),
+        (Column(title="status", left=True), lambda f: Cell(text=f.status.word, style=STYLES.get(f.status, ""))),
         (
             Column(title="change", unit=CERTAIN * any(f.change for f in findings), takes=OF_RATIO),
             lambda f: Cell(text=_change(f)),
@@ -191,7 +192,7 @@ def _summary(checked: Checked, equal: int) -> list[str]:
         longer = "; a longer --budget may tell" * (not checked.saved)
         crosses = f": the interval crosses the limit{longer}" * (status is Status.UNCLEAR)
         why = "".join(f": {reason}" for reason in reasons) or crosses
-        lines.append(f"WARNING: {counted(len(of), 'row')} {words}: {', '.join(rows)}{why}" if of else "")
+        lines.append(f"WARNING: {words} {counted(len(of), 'row')}: {', '.join(rows)}{why}" if of else "")
     lines.append("; ".join(f"{f.case} {f.metric}: {f.reason}" for f in findings if f.status in PASSED and f.reason))
     timed = [f for f in findings if f.metric == LATENCY]
     if len(timed) > 1 and all(f.status is Status.IMPROVED for f in timed):
@@ -206,6 +207,9 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     elif checked.excluded is not None:
         told.append(f"OK excludes slowdowns above {percent(checked.excluded)}")
     ended = [] if any(NoteKind.BUSY is note.kind for note in now.notes("")) else machine_line(now)
+    if regressed and checked.against and not _suspects(checked):
+        update = f"ffnbench check {shlex.quote(checked.against)} --update"
+        ended.append(f"a change that is meant becomes the baseline: {update}")
     known = {finding.reason for finding in findings}
     general = [line for line in general_line(now) if line not in known]
     return list(filter(None, [*lines, "; ".join(told), *general, *ended]))

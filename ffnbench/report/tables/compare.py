@@ -156,6 +156,7 @@ class _Fields:
         for group in METRIC_GROUPS:
             if group in report.plan.metrics:
                 fields += self._group(group)
+        fields += [(Column(title="error", priority=2, key=ERROR), _error_cell)] if self._errors else []
         fields += [] if self._held else [self._of("weight_bytes", EXTRA)]
         fields += [self._of(key, EXTRA) for key in ("flops_elementwise", "params_formula", "sizing")]
         fields += [text_field(key, key, EXTRA, left=True) for key in ("activation", "gate")]
@@ -163,7 +164,6 @@ class _Fields:
             return [*fields, (Column(title="failure", left=True), self._failure)] if report.failures else fields
         fields += [self._of(HELD, 4)] if self._held else []
         fields += [*ceiling_fields(report), *rate_fields(), self._of("tokens_per_s", 7), *self._once()]
-        fields += [(Column(title="error", priority=2, key=ERROR), _error_cell)] if self._errors else []
         return [*fields, *self._beside(), *timed_fields(report, lambda row: row["label"], self.reference)]
 
     @property
@@ -248,7 +248,8 @@ class _Fields:
     def _errors(self) -> bool:
         """Whether errors stand in a column: then it stays longer than what is paid once."""
         likened = any(isinstance(case.ffn, ImportedSpec) and case.ffn.like for case in self._report.plan.shown)
-        return (likened or self._backends) and any(row[ERROR] is not None for row in self._rows)
+        asked = ERROR in self._report.plan.metrics
+        return (asked or likened or self._backends) and any(row[ERROR] is not None for row in self._rows)
 
     @property
     def _held(self) -> bool:

@@ -87,7 +87,7 @@ def judged_lines(report: Report) -> Iterator[str]:
                 errors[dtype] = max(one.error, errors.get(dtype, 0.0))
         largest = [error_text(e) + f" ({dtype})" * (len(errors) > 1) for dtype, e in errors.items()]
         yield (
-            f"outputs of {counted(sum(one.outputs for one in found), 'timed call')}"
+            f"outputs of {counted(sum(one.outputs for one in found), 'call')}"
             + f", and gradients of {gradients:,}," * bool(gradients)
             + f" were compared with {what}"
             + f": largest error {', '.join(largest)}" * bool(largest)

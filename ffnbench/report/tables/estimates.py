@@ -51,8 +51,10 @@ def _table(report: Report, machines: Sequence[Hardware], rows: list[Record], nea
     swept = [key for key in swept_columns(plan) if key in rows[0] and key != "d_ff"]
     timed = ("device_at_least_s", "all_reduce_at_least_s", "at_least_s")
     named: list[t.Field] = [
-        (t.Column(title="variant", left=True, key="label"), lambda row: t.Cell(text=plan.name_of(row["label"]))),
-        *([t.text_field("hardware", "hardware", 0, left=True)] if times > 1 else []),
+        (
+            t.Column(title="variant", left=True, key="label"),
+            lambda row: t.Cell(text=plan.name_of(row["label"]) + (f" on {row['hardware']}" if times > 1 else "")),
+        ),
         *(t.text_field(key, key, 2) for key in swept),
         t.count_field("d_ff", "d_ff", 6),
     ]

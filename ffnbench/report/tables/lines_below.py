@@ -79,7 +79,7 @@ def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list
     for name, of_row in rows_of.items():
         reference = _name(report, report.plan.case(found[0].reference))
         names.setdefault(_in_several(reference, of_row, len(found)), []).append(name)
-    told = [f"{listed(alike)} {'are' if len(alike) > 1 else 'is'} {what}" for what, alike in names.items()]
+    told = [f"{listed(alike)}: {what}" for what, alike in names.items()]
     return ["; ".join(told)] if told else []
 
 
@@ -158,8 +158,8 @@ def both_ways(ratio: Estimate) -> str:
 
 
 def _in_several(reference: str, rows: Sequence[Comparison], points: int) -> str:
-    """`slower than relu everywhere`; `as fast as relu at 5, undecided at 4 of 9`."""
-    words = {Verdict.SAME: f"as fast as {reference}", Verdict.UNCLEAR: "undecided",
+    """`slower than relu everywhere`; `as fast as relu at 5, can't tell at 4 of 9`."""
+    words = {Verdict.SAME: f"as fast as {reference}", Verdict.UNCLEAR: "can't tell",
              Verdict.BUSY: "too disturbed to compare", Verdict.SLOWER: f"slower than {reference}",
              Verdict.FASTER: f"faster than {reference}"}  # fmt: skip
     told = Counter(words[row.verdict] for row in rows).most_common()
@@ -277,7 +277,7 @@ def _control(report: Report) -> list[str]:
         return ["control: too many rounds disturbed to tell"]
     if found is None or found.ratio is None or found.ratio.low is None or found.ratio.high is None:
         return []
-    words = {Verdict.SAME: "as it should be", Verdict.UNCLEAR: "too noisy to tell"}
+    words = {Verdict.SAME: "as it should be", Verdict.UNCLEAR: "can't tell"}
     said = words.get(found.verdict, "more than chance")
     return [f"control: {report.plan.reference} against itself is {interval_text(found.ratio)}, {said}"]
 

@@ -38,7 +38,7 @@ def rates_table(rates: Rates) -> TextTable:
         "wrong way: slowed rows that are called faster, or the same",
         f"coverage: intervals that hold the true ratio ({COVERAGE[0]:.0%} to {COVERAGE[1]:.0%})",
         "finds: runs in which the slowed row is called slower",
-        f"says {BUSY}: runs with a row left undecided because other processes used the CPUs",
+        f"says {BUSY}: runs with a row that had too few rounds, since other processes used the CPUs",
     )
     undecided = (f"no row has an interval: this machine is {BUSY}; try again when it is quiet",)
     return TextTable(
