@@ -41,7 +41,7 @@ NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 def table_rows(text: str) -> list[list[str]]:
     """The cells of a markdown table; a heading of a group is a row with one text."""
     lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith(("| :", "| --"))]
-    return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines]
+    return [[cell.strip() for cell in line.removeprefix("|").removesuffix("|").split(" | ")] for line in lines]
 
 
 def rounded(text: str) -> tuple[float, float]:

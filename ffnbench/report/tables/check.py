@@ -203,7 +203,7 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     if now.wall_s and any(f.change for f in timed):
         told.append(f"measured in {now.wall_s:.0f} s")
     if checked.smallest is not None:
-        told.append(f"undecided rows would show a slowdown from {percent(checked.smallest)} on")
+        told.append(f"a slowdown of {percent(checked.smallest)} would have shown in every row")
     elif checked.excluded is not None:
         told.append(f"OK excludes slowdowns above {percent(checked.excluded)}")
     ended = [] if any(NoteKind.BUSY is note.kind for note in now.notes("")) else machine_line(now)
