@@ -46,11 +46,11 @@ def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
         *over_runs(report),
         *_control(report),
         *map(_fastest, _backends(report)),
+        *_doubted(report),
     ]
     after = [
         *failure_line(report),
         *_launch_bound(report),
-        *_doubted(report),
         *to_do(report),
         *general_line(report),
         *machine_line(report),
