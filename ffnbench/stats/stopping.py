@@ -99,14 +99,14 @@ def rounds_wanted(protocol: Protocol, found: Scatter, pace: Pace, left_s: float)
 def limit_met(table: Table, fits: bool, answered: Answered | None = None) -> str:
     """Which limit a run has met after whole workers: budget, workers, or what `answered` says; else nothing.
 
-    The table is of the cases that have not failed, `fits` says whether a further worker would end within the budget.
-    Never before the protocol's fewest workers.
+    The table is of the cases that have not failed, `fits` says whether a further worker would end within the budget;
+    nothing else ends a run before the protocol's fewest workers.
     """
     workers, protocol = table.whole_workers, table.plan.protocol
     if protocol.precision is None:
         return "workers" if workers >= protocol.workers else ""
     if workers < protocol.workers:
-        return ""
+        return "" if fits else "budget"
     if workers in looks() and (word := (answered or precise)(table)):
         return word
     if not fits:
