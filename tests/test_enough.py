@@ -6,7 +6,6 @@ import math
 import random
 import re
 from dataclasses import replace
-from functools import partial
 from statistics import median
 
 import pytest
@@ -135,8 +134,7 @@ def on(world: World, seed: int, *flags: str) -> Report:
     """What three rows, of which two differ by 1 and 3 %, show on a machine; with the flags of a hint."""
     given = dict(zip((flag.removeprefix("--") for flag in flags[::2]), flags[1::2], strict=True))
     rows = "a=relu,b=relu@slowdown=0.01,c=relu@slowdown=0.03"
-    plan = plan_of(variants=rows, match="none", **planning_of(given))
-    return report_of(Machine(world, plan, seed).run(partial(run, bound=False)))  # as where no budget was typed
+    return report_of(Machine(world, plan_of(variants=rows, match="none", **planning_of(given)), seed).run(run))
 
 
 def planning_of(given: dict[str, str]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from ffnbench.api import world
 from ffnbench.api.preparing import Prepared, new_report
-from ffnbench.errors import FfnbenchError, termination_as_interruption
+from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
 from ffnbench.plan import Plan, Protocol
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.output import NullSink
@@ -30,7 +30,6 @@ from ffnbench.stats.cells import (
 from ffnbench.stats.verdict import with_figures
 from ffnbench.units import counted
 
-LEAST_OF_CELL_S = 1.0  # of a budget that others have used up
 Visit = Callable[[Plan, NullSink, Finder], ShownReport]  # one run of a cell; all that it finds is told as well
 
 
@@ -94,15 +93,19 @@ class Sweep:
         for number, cell in enumerate(cells, start=1):
             turn, budget_s = self.sink.within(number, len(cells), "group"), cell.protocol.budget_s
             if budget_s is not None:
-                left_s, budget_s = self.whole.left_s, max(LEAST_BUDGET_S, seconds)
-                if self.whole.bound:
-                    budget_s = min(budget_s, left_s / (len(cells) - number + 1))
-                if budget_s < LEAST_OF_CELL_S:
+                left_s = self.whole.left_s
+                if self.whole.over:
                     return False
-                turn.after_s = left_s - budget_s
+                budget_s = max(1.0, min(max(LEAST_BUDGET_S, seconds), left_s / (len(cells) - number + 1)))
+                turn.after_s = max(0.0, left_s - budget_s)
             planned = replace(cell, protocol=replace(cell.protocol, budget_s=budget_s))
             assert self.visit is not None
-            found = self.visit(planned, turn, self._same_machine)
+            try:
+                found = self.visit(planned, turn, self._same_machine)
+            except Unfinished:
+                if not (self.parts and self.whole.over):
+                    raise
+                return False
             self.parts.append(found)
             if found.interrupted or found.stopped:
                 return False

@@ -6,6 +6,7 @@ that fails is dropped and told; a worker that dies is replaced without the case 
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import Counter, defaultdict
@@ -59,7 +60,7 @@ def run(
     pool: WorkerPool | None = None,
     watch: Callable[[], Watch] = Watch,
     spent_s: float = 0.0,
-    bound: bool = True,
+    bound_s: float = math.inf,
 ) -> Run:
     """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was measured by then.
 
@@ -68,13 +69,13 @@ def run(
     answered; by itself that is when the precision is reached. `weights` is a folder with the weights that every case
     takes over. Without `costs` nothing is known of ceilings, without `judge`, which starts the process that judges
     outputs, nobody does. `pool` is where workers come from, for several runs that share it and end it. `on_found` is
-    told of everything as it comes. `spent_s` of the budget are over; where that is not a `bound`, the protocol's fewest
-    workers are made whatever they take. `launch`, `now`, `describe`, `judge` and `watch` are the world outside:
-    simulations and tests bring their own.
+    told of everything as it comes. `spent_s` of the budget are over. The protocol's fewest workers are made whatever
+    they take, but nothing goes beyond `bound_s` of it. `launch`, `now`, `describe`, `judge` and `watch` are the world
+    outside: simulations and tests bring their own.
     """
     source, found = pool or WorkerPool(plan, launch, now), Found(plan, on_found)
     judge = judge if "latency" in plan.metrics else None
-    schedule = Schedule(now, plan.protocol, judged=judge is not None, spent_s=spent_s, bound=bound)
+    schedule = Schedule(now, plan.protocol, judged=judge is not None, spent_s=spent_s, bound_s=bound_s)
     source.plan, source.wait_s = plan, schedule.wait_s
     checks = OutputChecks(judge, weights, partial(schedule.wait_s, plan.protocol.timeout_s), now)
     if judge is launch:
@@ -91,9 +92,12 @@ def run(
     except KeyboardInterrupt:
         interrupted = True
     except Unfinished as problem:
-        if not found.samples and not schedule.over:
+        if schedule.over:
+            runner.limit = "budget"
+        elif not found.samples:
             raise
-        stopped = "" if schedule.over else problem.message  # what was measured by then is an answer of its own
+        else:
+            stopped = problem.message  # what was measured by then is an answer of its own
     finally:
         if pool is None:
             source.close()

@@ -1,7 +1,6 @@
 """How far a run is, what its parts cost, how much the next worker makes, and how long it will still take.
 
-A budget that is a bound ends everything: rounds, and requests that have begun. One that is not gives way to the least
-that can answer.
+A budget gives way to the least that can answer; a bound ends everything: rounds, and requests that have begun.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import median, median_low
 
 from ffnbench.plan import Plan, Protocol
 from ffnbench.result import Progress
@@ -19,8 +18,8 @@ from ffnbench.stats.stopping import Answered, Pace, limit_met, rounds_wanted, sc
 
 MADE_UP = 4  # times the rounds that a worker should make: then it waits for quiet no longer
 FEWEST = 2  # rounds of a worker, where the budget has no time for more
-LATER = 1 / 4  # of what the first worker took beside its rounds, a later one takes: it checks and looks for nothing
-JUDGING = 0.4  # of the same, judging at the end takes: every case is built and checked once more
+LATER = 0.2  # of what the first worker took beside its rounds, a later one takes: it checks and looks for nothing
+JUDGING = 0.3  # of the same, judging at the end takes: every case is built and checked once more
 LATE_S = 1.5  # that a request may end after the budget
 
 
@@ -32,11 +31,10 @@ class Schedule:
     protocol: Protocol
     judged: bool = False  # at the end
     spent_s: float = 0.0  # of the budget, before the run
-    bound: bool = True  # whether the budget ends the run before the least that can answer is measured, too
+    bound_s: float = math.inf  # since the budget began
     rounds: int = 0  # of the next worker
     whole: int = 0  # workers that are done
     _start: float = 0.0
-    _end: float = math.inf  # that a bound sets
     _worker_start: float = 0.0
     _last: float = 0.0
     _round_s: list[float] = field(default_factory=list)
@@ -48,7 +46,6 @@ class Schedule:
     def __post_init__(self) -> None:
         self._worker_start = self._last = self.now()
         self._start = self._worker_start - self.spent_s
-        self._end = self._start + ((self.bound and self.protocol.budget_s) or math.inf)
         self.rounds = self.protocol.rounds
 
     @property
@@ -59,22 +56,21 @@ class Schedule:
     @property
     def over(self) -> bool:
         """Whether nothing more may begin."""
-        return self.now() >= self._end
+        return self.elapsed_s >= self.bound_s
 
     @property
     def left_s(self) -> float:
-        """Seconds that are left for rounds and what comes before them: of a budget that is no bound at least what the
-        fewest workers take.
+        """Seconds that are left for rounds and what comes before them: of the budget, or what the fewest workers take,
+        within the bound.
         """
-        protocol, pace = self.protocol, self.pace()
-        left = (protocol.budget_s or math.inf) - self.elapsed_s - self._after
-        if self.bound:
-            return left
-        return max(left, (protocol.workers - self.whole) * pace.seconds(protocol.rounds + 1) - self._in_rounds)
+        protocol, spent_s = self.protocol, self.elapsed_s + self._after
+        rounds = protocol.rounds if self.bound_s == math.inf else FEWEST
+        due_s = (protocol.workers - self.whole) * self.pace().seconds(rounds + 1) - self._in_rounds
+        return min(self.bound_s - spent_s, max(due_s, (protocol.budget_s or math.inf) - spent_s))
 
     def wait_s(self, most_s: float) -> float:
         """For how long an answer may be waited for."""
-        return max(0.0, min(most_s, self._end + LATE_S - self.now()))
+        return max(0.0, min(most_s, self.bound_s + LATE_S - self.elapsed_s))
 
     def worker_begins(self) -> None:
         """Another worker is about to be made."""
@@ -106,12 +102,12 @@ class Schedule:
         as can be.
         """
         rest = median(self._rest_s[1:] or [LATER * self._first_s])
-        return Pace(rest, median(self._round_s) if self._round_s else 0.0)
+        return Pace(rest, median_low(self._round_s) if self._round_s else 0.0)
 
     @property
     def _after(self) -> float:
         """Seconds that pass after the last worker."""
-        return max(self.pace().worker_s, JUDGING * self._first_s) if self.judged else 0.0
+        return max(self.pace().worker_s, JUDGING * self._first_s) if self.judged and self._round_s else 0.0
 
     def look(self, table: Table) -> None:
         """From what was measured so far: how many rounds the next worker makes. The last one makes what there is time
@@ -126,7 +122,7 @@ class Schedule:
 
     def limit(self, table: Table, answered: Answered | None) -> str:
         """Which limit is met, "" for none."""
-        rounds = FEWEST if self.whole < self.protocol.workers else self.rounds
+        rounds = 1 if self.whole < self.protocol.workers else self.rounds
         return limit_met(table, self.left_s >= self.pace().seconds(rounds), answered)
 
     def enough(self, made: int, clean: int) -> bool:
