@@ -20,7 +20,7 @@ MADE_UP = 4  # times the rounds that a worker should make: then it waits for qui
 FEWEST = 2  # rounds of a worker, where the budget has no time for more
 LATER = 0.2  # of what the first worker took beside its rounds, a later one takes: it checks and looks for nothing
 JUDGING = 0.3  # of the same, judging at the end takes: every case is built and checked once more
-LATE_S = 1.5  # that a request may end after the budget
+LATE_S = 1.0  # that a request may end after the budget
 
 
 @dataclass(slots=True)
