@@ -25,7 +25,7 @@ from ffnbench.run.runner import run
 from ffnbench.run.schedule import Schedule
 from ffnbench.run.worker_pool import Launch, WorkerPool
 from ffnbench.stats.rounds import table_of
-from ffnbench.stats.stopping import SERVES_S, Answered
+from ffnbench.stats.stopping import Answered
 from ffnbench.stats.verdict import with_figures, with_suspects
 
 if TYPE_CHECKING:
@@ -127,12 +127,8 @@ def measured_once(
 
         if lessons and plan.cases[0].training:
             return replace(new_report(plan, costs), **raw_of(lessons(plan, pool, sink, told)))
-        of_cell, shared = plan is not prepared.plan, plan.arms == (OWN,)
+        spent_s = whole.elapsed_s if plan is prepared.plan else 0.0  # of the budget of a cell nothing is
         with sink.progress() as listener:
-            if of_cell and shared:  # what starting takes is no part of a cell's time
-                pool.wait_s = whole.wait_s
-                pool.greeting(ahead_s=min(SERVES_S / 2, plan.protocol.budget_s or 0.0))
-            spent_s = 0.0 if of_cell else whole.elapsed_s
             done = run(
                 plan,
                 on_progress=listener,
@@ -142,7 +138,7 @@ def measured_once(
                 weights=weights,
                 costs=costs,
                 judge=None if launch else world.MACHINE.judge,
-                pool=pool if shared else None,
+                pool=pool if plan.arms == (OWN,) else None,
                 watch=world.MACHINE.watch,
                 spent_s=spent_s,
                 bound_s=bound_s - whole.elapsed_s + spent_s,

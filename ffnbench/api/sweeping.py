@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from ffnbench.api import world
 from ffnbench.api.preparing import Prepared, new_report
-from ffnbench.errors import FfnbenchError, Unfinished, termination_as_interruption
+from ffnbench.errors import FfnbenchError, termination_as_interruption
 from ffnbench.plan import Plan, Protocol
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.output import NullSink
@@ -100,12 +100,7 @@ class Sweep:
                 turn.after_s = max(0.0, left_s - budget_s)
             planned = replace(cell, protocol=replace(cell.protocol, budget_s=budget_s))
             assert self.visit is not None
-            try:
-                found = self.visit(planned, turn, self._same_machine)
-            except Unfinished:
-                if not (self.parts and self.whole.over):
-                    raise
-                return False
+            found = self.visit(planned, turn, self._same_machine)
             self.parts.append(found)
             if found.interrupted or found.stopped:
                 return False

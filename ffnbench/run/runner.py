@@ -253,8 +253,6 @@ class _Runner:
         if self._timed and self.timer is None and (told := self._ask_of_reference(worker, {"do": "timer"})):
             self.timer = jsonable.decode(Timer, told)
         for label in self.found.alive:
-            if self.schedule.over:
-                return
             self._open(worker, label, place.worker)
         if self._timed:
             if not self._explored:
@@ -263,7 +261,7 @@ class _Runner:
                 self.roofs.begin(partial(self._ask_of_reference, worker), self.devices.room(self.plan))
                 self.schedule.beside(self.schedule.now() - start)
             self._rounds(worker, place)
-            if first and self.checks.enabled and self.schedule.left_s > 0:
+            if first and self.checks.enabled:
                 self._hold_against_floors(worker)
         for job in EXACT_JOBS:
             for label in self.found.alive:

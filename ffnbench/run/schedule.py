@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from statistics import median, median_low
+from statistics import median
 
 from ffnbench.plan import Plan, Protocol
 from ffnbench.result import Progress
@@ -66,7 +66,7 @@ class Schedule:
         protocol, spent_s = self.protocol, self.elapsed_s + self._after
         rounds = protocol.rounds if self.bound_s == math.inf else FEWEST
         due_s = (protocol.workers - self.whole) * self.pace().seconds(rounds + 1) - self._in_rounds
-        return min(self.bound_s - spent_s, max(due_s, (protocol.budget_s or math.inf) - spent_s))
+        return min(self.bound_s - spent_s, max(0.0, due_s, (protocol.budget_s or math.inf) - spent_s))
 
     def wait_s(self, most_s: float) -> float:
         """For how long an answer may be waited for."""
@@ -102,12 +102,12 @@ class Schedule:
         as can be.
         """
         rest = median(self._rest_s[1:] or [LATER * self._first_s])
-        return Pace(rest, median_low(self._round_s) if self._round_s else 0.0)
+        return Pace(rest, median(self._round_s) if self._round_s else 0.0)
 
     @property
     def _after(self) -> float:
         """Seconds that pass after the last worker."""
-        return max(self.pace().worker_s, JUDGING * self._first_s) if self.judged and self._round_s else 0.0
+        return max(self.pace().worker_s, JUDGING * self._first_s) if self.judged else 0.0
 
     def look(self, table: Table) -> None:
         """From what was measured so far: how many rounds the next worker makes. The last one makes what there is time

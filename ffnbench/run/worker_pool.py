@@ -183,13 +183,13 @@ class WorkerPool:
             self.started += 1
         self._since = self.now()
 
-    def greeting(self, needed: int = 0, *, ahead_s: float = 0.0) -> dict[str, Any]:
+    def greeting(self, needed: int = 0) -> dict[str, Any]:
         """What the first one says. Waits until all have started, for none measures beside one that starts. Where there
-        are none that serve for `ahead_s` more, new ones are started: as many as are `needed`, up to one a CPU, where
-        each is a worker.
+        are none that go on serving, new ones are started: as many as are `needed`, up to one a CPU, where each is a
+        worker.
         """
         start = self.now()
-        self._sweep(ahead_s)
+        self._sweep()
         if not self._ready:
             at_once = max(1, self._cpus // len(self.plan.arms))
             self.start(STARTERS if self.forks else max(1, min(needed, at_once)))
@@ -249,12 +249,12 @@ class WorkerPool:
             starter.close()
             return None
 
-    def _sweep(self, ahead_s: float) -> None:
+    def _sweep(self) -> None:
         """Let go of starters that have ended with a child, or have served long enough: the longer, the longer they take
         to start.
         """
         serves_s = max(SERVES_S, SERVES * self._start_s)
-        late = self.forks and self.now() - self._since + ahead_s > serves_s
+        late = self.forks and self.now() - self._since > serves_s
         for one in [one for one in self._ready if late or one[1].ended]:
             self._ready.remove(one)
             one[1].close()
