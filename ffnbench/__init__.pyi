@@ -223,8 +223,8 @@ def block(
         rounds: Exactly so many rounds in each worker; a round measures each case once.
         quick: 5 workers of 4 rounds: a first look.
         precision: Measure until every ratio is known to +-PCT percent, 0.5 or 0.5%. [default: 1%]
-        budget: Measure for so long at most, 90s or 5m; 3 workers at least. [default: 5s a variant, 15s at least;
-            with precision 2m]
+        budget: Be done in so long at most, 90s or 5m, start and all. [default: 5s a variant, 15s at least, and
+            what 3 workers take; with precision 2m]
         seed: Seed of inputs, weights and the order of rounds; of simulated machines.
         timeout: Give up a case that takes longer for one step.
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.
@@ -405,8 +405,8 @@ def compare(
         rounds: Exactly so many rounds in each worker; a round measures each case once.
         quick: 5 workers of 4 rounds: a first look.
         precision: Measure until every ratio is known to +-PCT percent, 0.5 or 0.5%. [default: 1%]
-        budget: Measure for so long at most, 90s or 5m; 3 workers at least. [default: 5s a variant, 15s at least;
-            with precision 2m]
+        budget: Be done in so long at most, 90s or 5m, start and all. [default: 5s a variant, 15s at least, and
+            what 3 workers take; with precision 2m]
         seed: Seed of inputs, weights and the order of rounds; of simulated machines.
         timeout: Give up a case that takes longer for one step.
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.

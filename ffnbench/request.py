@@ -240,8 +240,8 @@ class Limits:
     precision: float | None = flag(
         None, "Measure until every ratio is known to +-PCT percent, 0.5 or 0.5%. [default: 1%]", EFFORT, "PCT")
     budget: float | None = flag(
-        None, "Measure for so long at most, 90s or 5m; 3 workers at least. "
-        "[default: 5s a variant, 15s at least; with --precision 2m]", EFFORT, "TIME")
+        None, "Be done in so long at most, 90s or 5m, start and all. "
+        "[default: 5s a variant, 15s at least, and what 3 workers take; with --precision 2m]", EFFORT, "TIME")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,7 +55,7 @@ class FakeWorker:
         self.facts, self.device = launch.facts, launch.device
         self.closed = self.ended = False
 
-    def greeting(self) -> dict:
+    def greeting(self, timeout_s: float = 0.0) -> dict:
         return FACTS | self.facts
 
     def fork(self, timeout_s: float) -> None:
@@ -214,7 +214,7 @@ def on_machine(monkeypatch: pytest.MonkeyPatch):
 class InThisProcess:
     """Answers what a worker's process would of modules and activations, by the same jobs."""
 
-    def greeting(self) -> dict:
+    def greeting(self, timeout_s: float = 0.0) -> dict:
         return FACTS
 
     def ask(self, request: dict, timeout_s: float) -> dict:
@@ -258,9 +258,9 @@ def in_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
 def on_fakes(on_machine, in_process, monkeypatch: pytest.MonkeyPatch):
     """A command in this process, workers faked; gives exit code, stdout in one line, stderr. Words are cut at spaces.
 
-    Its clock is made up: each look at it is 20 ms later, so that no budget is waited for.
+    Its clock is made up: each look at it is 5 ms later, so that no budget is waited for.
     """
-    ticks = itertools.count(step=0.02)
+    ticks = itertools.count(step=0.005)
     monkeypatch.setattr(measuring, "run", partial(measuring.run, now=lambda: next(ticks)))
 
     def run(*arguments: object, launch: object = None, prober: object = KnownProber) -> tuple[int, str, str]:

@@ -257,7 +257,7 @@ class SimulatedWorker:
         self.context, self.jobs, self.gone, self.closed = Context(world), None, False, False
         self.context.free_s = world.host_s
 
-    def greeting(self) -> dict[str, Any]:
+    def greeting(self, timeout_s: float = 0.0) -> dict[str, Any]:
         return {**FACTS, "gpus": 1, "gpu_names": ["Simulated"], "cuda": "13.0"}
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:

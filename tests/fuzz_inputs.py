@@ -340,8 +340,8 @@ class FuzzWorker(FakeWorker):
 
     launch: FuzzLaunch
 
-    def greeting(self) -> dict[str, Any]:
-        return self.launch.refusal("greeting") or super().greeting() | {"build": {"torch": "2.0-fuzz"}}
+    def greeting(self, timeout_s: float = 0.0) -> dict[str, Any]:
+        return self.launch.refusal("greeting") or super().greeting(timeout_s) | {"build": {"torch": "2.0-fuzz"}}
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         job = request["do"]

@@ -155,7 +155,7 @@ class Beside:
         self.clock_s += 1.0
         return self
 
-    def greeting(self) -> dict[str, Any]:
+    def greeting(self, timeout_s: float = 0.0) -> dict[str, Any]:
         return {"gpus": 0, "version": "none"}
 
     def fork(self, timeout_s: float) -> None:

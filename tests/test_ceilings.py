@@ -333,7 +333,7 @@ def test_env_measures_and_shows(on_machine, disturbed: bool) -> None:
         def fork(self, timeout_s: float) -> None:
             return None
 
-        def greeting(self) -> dict:
+        def greeting(self, timeout_s: float = 0.0) -> dict:
             return dict(FACTS)
 
         def ask(self, request: dict, timeout_s: float) -> dict:

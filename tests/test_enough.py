@@ -97,7 +97,8 @@ def test_limits_and_their_order() -> None:
     plan = plan_of(precision=1.0, budget=30.0)
     sharp, wide = [0.0, 0.001] * 3, [0.0, 0.1, -0.1] * 2
     apart = [[v + shift for v in wide] for shift in (-0.2, 0.0, 0.2, 0.1, -0.1, 0.3)]
-    assert limit_met(Table(plan, samples_of([sharp] * 2)), False) == ""  # never fewer than three workers
+    assert limit_met(Table(plan, samples_of([sharp] * 2)), True) == ""  # three workers, if there is time for them
+    assert limit_met(Table(plan, samples_of([sharp] * 2)), False) == "budget"
     assert limit_met(Table(plan, samples_of([sharp] * (FIRST_LOOK - 1))), True) == ""  # too few to stop on
     assert limit_met(Table(plan, samples_of([sharp] * 3)), False) == "budget"
     assert limit_met(Table(plan, samples_of([sharp] * FIRST_LOOK)), True) == "precision"

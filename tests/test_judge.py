@@ -387,7 +387,7 @@ class FakeJudge:
     def __call__(self, arm: object = None) -> FakeJudge:
         return self
 
-    def greeting(self) -> dict[str, Any]:
+    def greeting(self, timeout_s: float = 0.0) -> dict[str, Any]:
         return {"gpus": 0, "build": {}}
 
     def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
@@ -412,7 +412,7 @@ def judged_by(
     answer: dict[str, Any], fails: list[str] | None = None, times: int = 1
 ) -> tuple[list[str], OutputChecks, FakeJudge]:
     plan, judge = plan_of("relu,swiglu"), FakeJudge(RIGHT | answer, fails or [])
-    checks = OutputChecks(judge, "", 5.0, time.monotonic)
+    checks = OutputChecks(judge, "", lambda: 5.0, time.monotonic)
     said = []
     for _ in range(times):
         checks.add_evidence("swiglu", {"salt": 1})

@@ -145,7 +145,7 @@ class OutputSink(FakeLaunch):
     def __call__(self):
         worker = super().__call__()
         if worker.index in self.dead:
-            worker.greeting = lambda: (_ for _ in ()).throw(Unfinished("could not start"))
+            worker.greeting = lambda timeout_s: (_ for _ in ()).throw(Unfinished("could not start"))
         return worker
 
 

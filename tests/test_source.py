@@ -225,7 +225,7 @@ class FakeStarter:
     def __init__(self, breaks: str) -> None:
         self.breaks, self.asked, self.closed = breaks, [], False
 
-    def greeting(self) -> dict:
+    def greeting(self, timeout_s: float = 0.0) -> dict:
         return {}
 
     def ask(self, request: dict, timeout_s: float) -> dict:

@@ -134,7 +134,7 @@ class SimulatedStarter:
         """A worker."""
         return SimulatedWorker(self._machine, self._layout)
 
-    def greeting(self) -> dict[str, Any]:
+    def greeting(self, timeout_s: float = 0.0) -> dict[str, Any]:
         """What it would tell."""
         return {"gpus": 0, "version": "simulated"}
 

@@ -160,7 +160,8 @@ def _exact(before: ShownReport, prepared: Prepared, sink: NullSink) -> ShownRepo
     now = prepared.priced()
     if not unpredicted(before, now):
         return now
-    return measured_once(replace(prepared, plan=replace(prepared.plan, metrics=("memory",))), sink)
+    protocol = replace(prepared.plan.protocol, budget_s=None)  # that was of latency
+    return measured_once(replace(prepared, plan=replace(prepared.plan, metrics=("memory",), protocol=protocol)), sink)
 
 
 def environment_here(device: str) -> Environment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from contextlib import closing, nullcontext
@@ -21,6 +22,7 @@ from ffnbench.request import Apart, Sharded
 from ffnbench.result import Progress, raw_of
 from ffnbench.run.log import Finder
 from ffnbench.run.runner import run
+from ffnbench.run.schedule import Schedule
 from ffnbench.run.worker_pool import Launch, WorkerPool
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import Answered
@@ -106,9 +108,12 @@ def measured_once(
     weights: str = "",
 ) -> ShownReport:
     """One run of a prepared plan, with its figures; `answered` may end it early, `weights` holds a base's. A plan of
-    several cells is measured cell by cell, unless it is to answer as a whole.
+    several cells is measured cell by cell, unless it is to answer as a whole. Its budget began with the command, and
+    stands still while another run is waited for.
     """
     plan, launch_ = prepared.plan, launch or world.MACHINE.launch
+    bound_s = _bound_of(plan, gate=answered is not None)
+    before_s = time.monotonic() - sink.began if sink.began else 0.0
     pool = WorkerPool(plan, launch_)  # cells share its processes, where these know nothing of labels
     lessons = _lessons(prepared.plan, sink)
 
@@ -125,6 +130,7 @@ def measured_once(
 
         if lessons and trains:
             return replace(new_report(plan, costs), **raw_of(lessons(plan, pool, sink, told)))
+        spent_s = whole.elapsed_s if plan is prepared.plan else 0.0  # of the budget of a cell nothing is
         with sink.progress() as listener:
             done = run(
                 plan,
@@ -137,18 +143,31 @@ def measured_once(
                 judge=None if launch else world.MACHINE.judge,
                 pool=pool if plan.arms == (OWN,) else None,
                 watch=world.MACHINE.watch,
+                spent_s=spent_s,
+                bound_s=bound_s - whole.elapsed_s + spent_s,
             )
         return replace(new_report(done.plan, prepared.costs_of(done.plan)), **raw_of(done))
 
     timed = "latency" in plan.metrics  # bytes are the same beside anyone
     with closing(pool), world.MACHINE.lock(sink.waits, sink.tell) if timed else nullcontext("") as beside:
+        whole = Schedule(time.monotonic, plan.protocol, spent_s=before_s, bound_s=bound_s)
         before = sink.before()  # what another run has left that was waited for
         if before or (answered is None and plan.is_sweep):
-            found = Sweep(prepared, sink, visit, before).measure()
+            found = Sweep(prepared, sink, visit, before, whole).measure()
         else:
             found = visit(plan, sink, lambda _: None)
+    if timed and found.limit == "budget" and not (found.interrupted or table_of(found).whole_workers):
+        found = replace(found, stopped=f"the budget of {plan.protocol.budget_s:g} s was over before all was measured")
     seen = (Note(text=beside, kind=NoteKind.SEEN),) if beside else ()
     return with_figures(replace(found, warnings=(*seen, *found.warnings)))
+
+
+def _bound_of(plan: Plan, *, gate: bool) -> float:
+    """The budget that was typed, or is that of a gate, in seconds; else infinite: what nobody typed gives way to the
+    least that can answer.
+    """
+    typed = gate or getattr(plan.request, "budget", None) is not None
+    return (plan.protocol.budget_s if typed else None) or math.inf
 
 
 def _lessons(plan: Plan, sink: NullSink) -> Lessons | None:

@@ -83,8 +83,12 @@ def prepare(request: AnyRequest, sink: NullSink = NULL_SINK, *, counts: bool = F
 
 
 def _plan(request: AnyRequest, probe: Probe) -> Plan:
+    """The plan of a request; mistakes in its flags are found before code of the user's is loaded."""
     file, function = PLANS[type(request)]
-    plan: Plan = getattr(import_module(f"ffnbench.planning.{file}"), function)(request, probe)
+    planned = getattr(import_module(f"ffnbench.planning.{file}"), function)
+    if isinstance(request, CompareRequest) and ":" in request.variants and "routing" not in request.metrics:
+        planned(replace(request, variants="swiglu", reference=None), NoProbe())
+    plan: Plan = planned(request, probe)
     return plan
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ffnbench.api import world
 from ffnbench.api.preparing import Prepared, new_report
 from ffnbench.errors import FfnbenchError, termination_as_interruption
-from ffnbench.plan import Plan
+from ffnbench.plan import Plan, Protocol
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.result import Environment, Report
 from ffnbench.run.log import Finder
+from ffnbench.run.schedule import Schedule
 from ffnbench.run.what_fits import too_large
 from ffnbench.stats.cells import (
     FIRST_VISITS,
@@ -26,6 +28,7 @@ from ffnbench.stats.cells import (
     whole,
 )
 from ffnbench.stats.verdict import with_figures
+from ffnbench.units import counted
 
 Visit = Callable[[Plan, NullSink, Finder], ShownReport]  # one run of a cell; all that it finds is told as well
 
@@ -38,6 +41,7 @@ class Sweep:
     sink: NullSink
     visit: Visit | None
     before: Report | None
+    whole: Schedule = field(default_factory=lambda: Schedule(time.monotonic, Protocol()))  # of the budget of all
     parts: list[ShownReport] = field(default_factory=list)
     looks: int = 1
 
@@ -85,14 +89,20 @@ class Sweep:
         return {case.label for part in self.parts for case in part.plan.cases}
 
     def _visit(self, cells: Sequence[Plan], seconds: float) -> bool:
-        """Measure these cells one after another; whether nothing ended that early. Where the time for training is over,
-        what is timed still is.
+        """Measure these cells one after another, for so long each, or as long as is left; whether all were. What is timed
+        still is where the time for training is over.
         """
         for number, cell in enumerate(cells, start=1):
-            budget_s = None if cell.protocol.budget_s is None else max(LEAST_BUDGET_S, seconds)
+            turn, budget_s = self.sink.within(number, len(cells), "group"), cell.protocol.budget_s
+            if budget_s is not None:
+                left_s = self.whole.left_s
+                if self.whole.over:
+                    return False
+                budget_s = max(1.0, min(max(LEAST_BUDGET_S, seconds), left_s / (len(cells) - number + 1)))
+                turn.after_s = max(0.0, left_s - budget_s)
             planned = replace(cell, protocol=replace(cell.protocol, budget_s=budget_s))
             assert self.visit is not None
-            found = self.visit(planned, self.sink.within(number, len(cells), "group"), self._same_machine)
+            found = self.visit(planned, turn, self._same_machine)
             self.parts.append(found)
             if found.interrupted or (found.stopped and not cell.cases[0].training):
                 return False
@@ -120,7 +130,7 @@ class Sweep:
         """What time is left goes to the cells that are not decided, which may be so many looks more."""
         if self.found.further:  # nobody knows which of them this is
             return
-        left = max(0.0, budget_s - sum(part.wall_s or 0.0 for part in self.parts))
+        left = max(0.0, min(self.whole.left_s, budget_s - sum(part.wall_s or 0.0 for part in self.parts)))
         unclear = undecided(with_figures(self.found), cells)[: int(left / LEAST_BUDGET_S)]
         if unclear:
             self.looks += looks
@@ -139,10 +149,12 @@ class Sweep:
 
 
 def refuse_short(plan: Plan) -> None:
-    """Raise FfnbenchError for a budget that its cells can't keep to."""
-    cells, budget_s = len(cells_of(plan)), plan.protocol.budget_s
-    if cells > 1 and budget_s is not None and budget_s < cells * LEAST_BUDGET_S:
-        raise FfnbenchError(
-            f"{cells:,} groups take {LEAST_BUDGET_S:g} s each at least",
-            f"--budget {math.ceil(cells * LEAST_BUDGET_S)}s",
-        )
+    """Raise FfnbenchError for a budget that its cells can't keep to, on whatever machine: warm-up and samples have a
+    least length.
+    """
+    protocol, cells = plan.protocol, len(cells_of(plan))
+    a_case_s = protocol.warmup_s + protocol.workers * (protocol.rounds + 1) * protocol.min_sample_s
+    least_s = math.ceil(max(cells * LEAST_BUDGET_S, len(plan.cases) * a_case_s))
+    if protocol.budget_s is not None and protocol.budget_s < least_s:
+        what = f"{counted(len(plan.cases), 'row')} in {counted(cells, 'group')}"
+        raise FfnbenchError(f"{what} take {least_s:,} s at least", f"--budget {least_s}s")

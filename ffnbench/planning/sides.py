@@ -59,6 +59,7 @@ def variant_of_sides(request: SidesRequest) -> Variant:
         raise FfnbenchError(f"{variant.label!r} is what the other side is called", "give the variant another label")
     check_timeout(request.timeout)
     check_seed(request.seed)
+    plan_compare(as_compare(request, variants="swiglu", metrics="latency", budget=None))  # mistakes in flags, first
     return variant
 
 

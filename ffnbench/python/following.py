@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -16,7 +17,7 @@ class Following(NullSink):
     """Follows one call. `view` makes the answer readable, once there is one. A context manager."""
 
     def __init__(self, *, quiet: bool = False, wait: bool = False, spoken: Callable[[str], str] = str) -> None:
-        self.waits, self._spoken = wait, spoken
+        self.waits, self._spoken, self.began = wait, spoken, time.monotonic()
         self.view: Callable[[], View] | None = None
         terminal = sys.stderr is not None and sys.stderr.isatty()
         self._bar = NotebookLine() if not quiet and notebook_shell() else None

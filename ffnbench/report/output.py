@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -49,6 +50,8 @@ class NullSink:
     elsewhere = False
     checkpoints: Path | None = None  # where what is trained is kept from time to time
     left = 0  # runs that come after this one
+    after_s = 0.0  # seconds that these take
+    began = 0.0  # when the command did, by time.monotonic; 0 where nobody knows
 
     def show(self, view: Callable[[], View]) -> None:
         """Nothing."""
@@ -86,6 +89,7 @@ class OneOfSeveral(NullSink):
 
     def __init__(self, whole: NullSink, number: int, of: int, what: str) -> None:
         self._whole, self._number, self._of, self._what = whole, number, of, what
+        self.began = time.monotonic()
         self.checkpoints, self.left = whole.checkpoints, of - number
         self.waits, self.tells, self.tell, self.journal = whole.waits, whole.tells, whole.tell, whole.journal  # type: ignore[method-assign]
 
@@ -95,7 +99,12 @@ class OneOfSeveral(NullSink):
         number, of = self._number, self._of
         with self._whole.progress() as listener:
             yield lambda event: listener(
-                replace(event, done=(number - 1 + event.done) / of, text=f"{self._what} {number}/{of}: {event.text}")
+                replace(
+                    event,
+                    done=(number - 1 + event.done) / of,
+                    text=f"{self._what} {number}/{of}: {event.text}",
+                    eta_s=None if event.eta_s is None else event.eta_s + self.after_s,
+                )
             )
 
 
@@ -121,6 +130,7 @@ class OutputSink(NullSink):
         inputs: Iterable[Path] = (),
         counts_only: bool = False,
     ) -> None:
+        self.began = time.monotonic()
         asked = getattr(output, "format", "table")
         self._format: str = SHORT_FORMATS.get(asked, asked)
         self._verbose: bool = getattr(output, "verbose", False)

@@ -90,7 +90,11 @@ class NotebookLine:
 
 
 def _eta(event: Progress) -> str:
-    return f"  eta {int(event.eta_s) // 60}:{int(event.eta_s) % 60:02d}" if event.eta_s is not None else ""
+    """` eta 1:05`, rounded up: what goes on is never at 0:00. Empty where nobody knows."""
+    if event.eta_s is None:
+        return ""
+    minutes, seconds = divmod(max(1, math.ceil(event.eta_s)), 60)
+    return f"  eta {minutes}:{seconds:02d}"
 
 
 def wait_text(seconds: float | None, *, groups: int = 1, others: float | None = None, cpus: int = 1) -> str:

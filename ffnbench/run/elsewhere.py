@@ -26,7 +26,7 @@ from typing import IO, Any
 
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.plan import OWN, Arm
-from ffnbench.run.session import LEAVE_S, Session, last_line, speaking
+from ffnbench.run.session import LEAVE_S, START_TIMEOUT_S, Session, last_line, speaking
 from ffnbench.worker.arrival import SPEAKS
 
 PACKAGE = Path(__file__).parents[1]
@@ -167,12 +167,12 @@ class LaunchedSession(Session):
             self._over.set()
             self._answers.put(None)
 
-    def greeting(self) -> dict[str, Any]:
+    def greeting(self, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
         """As a worker's; of the folder here nothing runs there, so its commit says nothing. Raises Unfinished too where
         the command has led to another machine than before.
         """
         try:
-            told = super().greeting() | {"git": (None, None)}
+            told = super().greeting(timeout_s) | {"git": (None, None)}
         except Unfinished as problem:
             problem.message += self._connection.last_output() if self._hung else ""
             raise

@@ -36,7 +36,7 @@ class OutputChecks:
 
     launch: Launch | None
     weights: str
-    timeout_s: float
+    wait_s: Callable[[], float]  # for an answer; 0 where there is no time for one
     now: Callable[[], float]
     aside: Callable[[Plan], Worker | None] = lambda _: None
     seconds: float = 0.0
@@ -79,6 +79,9 @@ class OutputChecks:
     def judge(self, label: str, seconds: float, plan: Plan) -> str:
         """Judge what waits of a case. Gives why it is suspect, "" where it is not."""
         evidence, case = self._waiting.pop(label), plan.case(label)
+        if not self.wait_s():
+            self._keep(case, plan, {}, "the budget was over")
+            return ""
         random.shuffle(evidence)
         of = self._label_of(case, plan)
         start = self.now()
@@ -114,7 +117,7 @@ class OutputChecks:
         if self._worker is None:
             self._begin(plan)
         assert self._worker is not None
-        answer = self._worker.ask({**request, "weights": self.weights}, self.timeout_s)
+        answer = self._worker.ask({**request, "weights": self.weights}, self.wait_s())
         if answer.get("ends"):
             self.close()
             raise WorkerLost(answer["failure"], answer["message"])
@@ -127,7 +130,7 @@ class OutputChecks:
         sent = replace(plan, cases=shown)
         forked = self.aside(sent)
         self._worker, self._stays = forked or start_for(sent, self.launch), forked is None
-        self._worker.ask({"do": "plan", "plan": jsonable.encode(sent)}, self.timeout_s)
+        self._worker.ask({"do": "plan", "plan": jsonable.encode(sent)}, self.wait_s())
 
     def _label_of(self, case: Case, plan: Plan) -> str:
         """Whose module judges it: in `ab` the base's."""
@@ -142,7 +145,7 @@ class OutputChecks:
         """Nothing was judged; a second time the case is to blame, unless memory is."""
         self.close()
         self._losses[case.label] += 1
-        if self._losses[case.label] > 1 and lost.kind != "oom":
+        if self._losses[case.label] > 1 and lost.kind != "oom" and self.wait_s():
             return f"the process that checks its outputs died twice: {lost}"
         self._keep(case, plan, {}, str(lost))
         return ""

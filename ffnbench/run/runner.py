@@ -6,6 +6,7 @@ that fails is dropped and told; a worker that dies is replaced without the case 
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections import Counter, defaultdict
@@ -59,6 +60,8 @@ def run(
     judge: Launch | None = None,
     pool: WorkerPool | None = None,
     watch: Callable[[], Watch] = Watch,
+    spent_s: float = 0.0,
+    bound_s: float = math.inf,
 ) -> Run:
     """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was measured by then.
 
@@ -67,16 +70,19 @@ def run(
     answered; by itself that is when the precision is reached. `weights` is a folder with the weights that every case
     takes over. Without `costs` nothing is known of ceilings, without `judge`, which starts the process that judges
     outputs, nobody does. `pool` is where workers come from, for several runs that share it and end it. `on_found` is
-    told of everything as it comes. `launch`, `now`, `describe`, `judge` and `watch` are the world outside:
-    simulations and tests bring their own.
+    told of everything as it comes. `spent_s` of the budget are over. The protocol's fewest workers are made whatever
+    they take, but nothing goes beyond `bound_s` of it. `launch`, `now`, `describe`, `judge` and `watch` are the world
+    outside: simulations and tests bring their own.
     """
     source, found = pool or WorkerPool(plan, launch, now), Found(plan, on_found)
-    source.plan = plan
-    checks = OutputChecks(judge if {LATENCY, ERROR} & {*plan.metrics} else None, weights, plan.protocol.timeout_s, now)
+    judge = judge if {LATENCY, ERROR} & {*plan.metrics} else None
+    schedule = Schedule(now, plan.protocol, judged=judge is not None, spent_s=spent_s, bound_s=bound_s)
+    source.plan, source.wait_s = plan, schedule.wait_s
+    checks = OutputChecks(judge, weights, partial(schedule.wait_s, plan.protocol.timeout_s), now)
     if judge is launch:
         checks.aside = source.aside
     runner = _Runner(
-        found, source, Schedule(now, plan.protocol, judged=checks.enabled), RoofSamples(found, costs, now), checks,
+        found, source, schedule, RoofSamples(found, costs, now), checks,
         on_progress=on_progress, describe=describe, answered=answered, weights=weights,
     )  # fmt: skip
     around, start = watch(), now()
@@ -87,9 +93,12 @@ def run(
     except KeyboardInterrupt:
         interrupted = True
     except Unfinished as problem:
-        if not found.samples:
+        if schedule.over:
+            runner.limit = "budget"
+        elif not found.samples:
             raise
-        stopped = problem.message  # what was measured by then is an answer of its own
+        else:
+            stopped = problem.message  # what was measured by then is an answer of its own
     finally:
         if pool is None:
             source.close()
@@ -129,6 +138,11 @@ class _Known:
     calls: int | None = None
     seconds: list[float] = field(default_factory=list)  # of every sample
 
+    @property
+    def lasts_s(self) -> float:
+        """Seconds that a sample takes at least, as far as that is known."""
+        return (self.calls or 0) * min(self.seconds, default=0.0)
+
 
 @dataclass(slots=True)
 class _Runner:
@@ -160,6 +174,10 @@ class _Runner:
         return self.found.plan
 
     @property
+    def _timeout_s(self) -> float:
+        return self.schedule.wait_s(self.plan.protocol.timeout_s)
+
+    @property
     def _timed(self) -> bool:
         return "latency" in self.plan.metrics
 
@@ -177,7 +195,8 @@ class _Runner:
                     self._find_devices(worker, facts)
                 self._one_worker(worker, _Place(index, starter))
             except WorkerLost as lost:
-                self._lose(index, lost)
+                if not self.schedule.over:
+                    self._lose(index, lost)
             else:
                 self.schedule.worker_done()
             finally:
@@ -219,9 +238,7 @@ class _Runner:
 
     def _find_devices(self, worker: Worker, facts: Message) -> None:
         """Where all is measured."""
-        plan, told, notes = self.devices.find(
-            self.plan, facts, lambda request: worker.ask(request, self.plan.protocol.timeout_s)
-        )
+        plan, told, notes = self.devices.find(self.plan, facts, lambda request: worker.ask(request, self._timeout_s))
         self.found.plan, self.environment = plan, self.describe(told)
         self.found.caches = tuple(CacheLevel(**one) for one in facts.get("caches", ()))
         self.found.on_found(self.environment)
@@ -258,7 +275,8 @@ class _Runner:
         """Build and warm up a case in this worker; what compiling and packing took are samples of their own."""
         doing, known = DOING.get(self.plan.case(label).workload.backend, "opening"), self._known[label]
         self._tell(f"{self._which}  {doing} {label}")
-        request = {"do": "open", "label": label, "calls": known.calls, "checked": known.calls is not None,
+        calls = known.calls if self._timed else 1  # which warms nothing up
+        request = {"do": "open", "label": label, "calls": calls, "checked": known.calls is not None,
                    "weights": self.weights}  # fmt: skip
         opened = self._try(worker, label, request)
         if not opened:
@@ -306,6 +324,8 @@ class _Runner:
         random.Random(f"{self.plan.protocol.seed}/{place.worker}/{place.round}").shuffle(order)
         clean: dict[str, bool] = {}
         for number, label in enumerate(order):
+            if self.schedule.left_s < self._known[label].lasts_s:
+                break
             if label in roofs:
                 self.roofs.sample(partial(self._ask_of_reference, worker), label, place.at(number))
             elif (found := self._sample(worker, place, label, number)) is not None:
@@ -339,7 +359,7 @@ class _Runner:
                 throttled=answer.get("throttled"), faults=answer.get("faults"), **place.at(order),
             )  # fmt: skip
             self.found.timed(sample, answer)
-            if clean := is_clean(sample):
+            if (clean := is_clean(sample)) or self.schedule.left_s < known.lasts_s:
                 break
         return clean
 
@@ -415,7 +435,7 @@ class _Runner:
 
     def _ask(self, worker: Worker, label: str, request: Message) -> Message:
         try:
-            answer = worker.ask(request, self.plan.protocol.timeout_s)
+            answer = worker.ask(request, self._timeout_s)
         except WorkerLost as lost:
             raise _Lost(label, lost.kind, str(lost)) from lost
         if answer.get("ends") or ("failure" in answer and not label):  # no case's, so the worker is of no use
@@ -427,7 +447,7 @@ class _Runner:
     def _ask_of_reference(self, worker: Worker, request: Message) -> Message:
         """Ask for what is no case's; empty where it can't be had. One that is lost ends the looking at roofs."""
         try:
-            answer = worker.ask({**request, "label": self.plan.reference}, self.plan.protocol.timeout_s)
+            answer = worker.ask({**request, "label": self.plan.reference}, self._timeout_s)
             if answer.get("ends"):
                 raise WorkerLost(answer["failure"], answer["message"])
         except WorkerLost:

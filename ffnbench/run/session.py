@@ -67,11 +67,11 @@ class Session:
             self._answers.put(line)
         self._answers.put(None)
 
-    def greeting(self) -> dict[str, Any]:
+    def greeting(self, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
         """What the worker says of its torch; waits for its start the first time. Raises Unfinished where that fails."""
         if self._facts is None:
             try:
-                hello = self._receive(START_TIMEOUT_S)
+                hello = self._receive(timeout_s)
             except WorkerLost as lost:
                 raise Unfinished(f"a worker could not start: {lost}", self._hints[0]) from lost
             if "error" in hello:
@@ -173,9 +173,9 @@ class Fork:
     def __init__(self, starter: Session, process: int) -> None:
         self._starter, self._process, self._gone = starter, process, False
 
-    def greeting(self) -> dict[str, Any]:
+    def greeting(self, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
         """What its starter says."""
-        return self._starter.greeting()
+        return self._starter.greeting(timeout_s)
 
     def ask(self, request: Message, timeout_s: float) -> Message:
         """As a session does."""

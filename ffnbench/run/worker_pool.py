@@ -18,11 +18,12 @@ from ffnbench.errors import Unfinished
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import CONTROL, OWN, Arm, Backend, Plan
 from ffnbench.result import Side
-from ffnbench.run.session import WorkerLost
+from ffnbench.run.session import START_TIMEOUT_S, WorkerLost
 from ffnbench.stats.stopping import SERVES_S, STARTERS
 from ffnbench.worker.channel import Message
 
 RESTARTS = 3
+SERVES = 10  # times as long as they took to start, starters serve at least
 NONE = "none"
 COMPARED = {  # of what a worker says of itself, and in which words
     "python": "python", "version": "torch", "commit": "torch commit", "threads": "default threads", "blas": "BLAS",
@@ -33,7 +34,7 @@ COMPARED = {  # of what a worker says of itself, and in which words
 class Worker(Protocol):
     """What the runner needs of a worker; the tests' fake one has no process and no torch."""
 
-    def greeting(self) -> dict[str, Any]: ...
+    def greeting(self, timeout_s: float = ...) -> dict[str, Any]: ...
     def ask(self, request: Message, timeout_s: float) -> Message: ...
     def rest(self, rests: bool) -> None: ...
     def close(self) -> None: ...
@@ -93,9 +94,9 @@ class WorkerGroup:
         """Its processes that a plan with fewer cases needs."""
         return WorkerGroup(plan, {arm: self._members[arm] for arm in plan.arms})
 
-    def greeting(self) -> dict[str, Any]:
+    def greeting(self, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
         """Those of the reference's, the GPUs that all of them see, and under `sides` in what they differ."""
-        told = {arm: member.greeting() for arm, member in self._members.items()}
+        told = {arm: member.greeting(timeout_s) for arm, member in self._members.items()}
         fewest = min(said["gpus"] for said in told.values())
         return told[self._plan.arms[0]] | {"gpus": fewest, "sides": self._sides(told)}
 
@@ -160,48 +161,49 @@ class WorkerGroup:
 
 @dataclass(slots=True)
 class WorkerPool:
-    """Gives one worker after another. `needed` is how many are wanted where each takes an interpreter of its own."""
+    """Gives one worker after another. `wait_s` cuts the seconds for which an answer may be waited for."""
 
     plan: Plan
     launch: Launch
     now: Callable[[], float] = time.monotonic
+    wait_s: Callable[[float], float] = float
     forks: bool = True  # until a starter says that it can't
     started: int = 0
     _ready: deque[tuple[int, Starter]] = field(default_factory=deque)  # numbered
     _since: float = 0.0  # when the starters that are there began to serve
+    _start_s: float = 0.0  # what their start took
     _preloaded: set[int] = field(default_factory=set)
     _preloads: bool = True  # until that costs a starter
     _cpus: int = 1  # that a starter may use
 
     def start(self, count: int = STARTERS) -> None:
-        """Start so many processes; they are not waited for."""
-        for _ in range(count):
+        """Start so many processes, one where nothing is timed; they are not waited for."""
+        for _ in range(count if "latency" in self.plan.metrics else 1):
             self._ready.append((self.started, start_for(self.plan, self.launch)))
             self.started += 1
+        self._since = self.now()
 
-    def greeting(self) -> dict[str, Any]:
+    def greeting(self, needed: int = 0) -> dict[str, Any]:
         """What the first one says. Waits until all have started, for none measures beside one that starts. Where there
-        are none of a run before, the first of this one are started.
+        are none that go on serving, new ones are started: as many as are `needed`, up to one a CPU, where each is a
+        worker.
         """
+        start = self.now()
+        self._sweep()
         if not self._ready:
-            self.start()
-        self._since = self._since or self.now()
-        told = [starter.greeting() for _, starter in self._ready]
+            at_once = max(1, self._cpus // len(self.plan.arms))
+            self.start(STARTERS if self.forks else max(1, min(needed, at_once)))
+        told = [starter.greeting(self.wait_s(START_TIMEOUT_S)) for _, starter in self._ready]
+        self._start_s = max(self._start_s, self.now() - start)
         self._cpus = told[0].get("usable_cpus", 1)
         return told[0]
 
     def next(self, needed: int) -> tuple[int, Worker]:
-        """The next worker, with the number of the starter that it is of. `needed` is how many will be wanted: where
-        each takes an interpreter of its own, as many are started at a time as there are CPUs. Raises Unfinished where
-        one starter after another is lost.
+        """The next worker, with the number of the starter that it is of. `needed` is how many will be wanted. Raises
+        Unfinished where one starter after another is lost.
         """
         for _ in range(RESTARTS):
-            self._sweep()
-            if not self._ready:
-                at_once = max(1, self._cpus // len(self.plan.arms))
-                self.start(STARTERS if self.forks else max(1, min(needed, at_once)))
-                self._since = self.now()
-            self.greeting()
+            self.greeting(needed)
             number, starter = self._ready.popleft()
             try:
                 worker = self._fork_of(number, starter) if self.forks else None
@@ -226,9 +228,10 @@ class WorkerPool:
         if (targets or compiles) and self._preloads and number not in self._preloaded:
             self._preloaded.add(number)
             self._preloads = False
-            starter.ask({"do": "preload", "targets": targets, "compiles": compiles}, self.plan.protocol.timeout_s)
+            preload = {"do": "preload", "targets": targets, "compiles": compiles}
+            starter.ask(preload, self.wait_s(self.plan.protocol.timeout_s))
             self._preloads = True
-        worker = starter.fork(self.plan.protocol.timeout_s)
+        worker = starter.fork(self.wait_s(self.plan.protocol.timeout_s))
         self.forks = worker is not None
         return worker
 
@@ -241,14 +244,17 @@ class WorkerPool:
         starter = self._ready[0][1]
         part = starter.part(plan) if isinstance(starter, WorkerGroup) else starter
         try:
-            return part.fork(self.plan.protocol.timeout_s)
+            return part.fork(self.wait_s(self.plan.protocol.timeout_s))
         except WorkerLost:
             starter.close()
             return None
 
     def _sweep(self) -> None:
-        """Let go of starters that have ended with a child, or have served long enough."""
-        late = self.forks and self._since and self.now() - self._since > SERVES_S
+        """Let go of starters that have ended with a child, or have served long enough: the longer, the longer they take
+        to start.
+        """
+        serves_s = max(SERVES_S, SERVES * self._start_s)
+        late = self.forks and self.now() - self._since > serves_s
         for one in [one for one in self._ready if late or one[1].ended]:
             self._ready.remove(one)
             one[1].close()

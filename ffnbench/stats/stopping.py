@@ -30,7 +30,7 @@ from ffnbench.stats.rounds import Row, Table
 
 MOST_ROUNDS, MOST_WORKERS = 60, 400
 FIRST_LOOK = 6  # a scatter of fewer values is too uncertain to stop on
-FEWEST_WORKERS, FEWEST_ROUNDS = 3, 2  # of a fixed number of them, where a budget does not hold them all
+FEWEST_WORKERS = 3  # of a fixed number of them, where a budget does not hold them all
 SEVERAL = 8  # workers that a run should have: so long a worker may be, at most
 # the scatter between workers before it is known: 2 %, as if two workers had shown it
 PRIOR_BETWEEN, PRIOR_WEIGHT = 0.02**2, 2
@@ -102,15 +102,15 @@ def limit_met(table: Table, fits: bool, answered: Answered | None = None, expect
     """Which limit a run has met after whole workers: budget, workers, or what `answered` says; else nothing.
 
     The table is of the cases that have not failed, `fits` says whether a further worker would end within the budget,
-    `expected` how many workers the budget has room for.
-    Never before the protocol's fewest workers.
+    `expected` how many workers the budget has room for. Nothing but the budget ends a run before the protocol's fewest
+    workers.
     """
     workers, protocol = table.whole_workers, table.plan.protocol
     if protocol.precision is None:
         enough = workers >= protocol.workers or (workers >= FEWEST_WORKERS and not fits)
         return "workers" if enough else ""
     if workers < protocol.workers:
-        return ""
+        return "" if fits else "budget"
     if workers in looks() and (word := (answered or precise)(table, expected)):
         return word
     if not fits:

@@ -1,0 +1,335 @@
+"""A budget that was typed is a bound, on machines of any speed; the promise is 10 % of it, or 3 s."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+from conftest import FakeLaunch, KnownProber
+from exam.machine import ENVIRONMENT
+
+from ffnbench.api import measuring
+from ffnbench.api.preparing import Prepared, prepare
+from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.plan import Plan
+from ffnbench.planning.compare import plan_compare
+from ffnbench.planning.sides import variant_of_sides
+from ffnbench.report.output import NullSink
+from ffnbench.report.progress import ProgressBar
+from ffnbench.request import CompareRequest, SidesRequest
+from ffnbench.result import Progress, Run, Verdict
+from ffnbench.run import prober
+from ffnbench.run.runner import run
+from ffnbench.run.schedule import Schedule
+from ffnbench.run.session import WorkerLost
+from ffnbench.stats.verdict import summarise
+
+# seconds on a quiet machine, as they were seen for d_model 768 on two CPUs
+START_S, CHECK_S, OPEN_S, SAMPLE_S, JUDGE_S = 1.5, 0.8, 0.1, 0.06, 0.15
+QUIET, DISTURBED = 0.003, 0.7
+
+
+class Machine:
+    """Processes that take `slower` times as long as on a quiet machine, by a clock that they turn themselves; a request
+    that lasts longer than it may is lost. `stuck` says which ones never end.
+    """
+
+    def __init__(self, slower: float = 1.0, stuck: Callable[[dict[str, Any], float], bool] = lambda *_: False) -> None:
+        self.slower, self.stuck, self.clock_s = slower, stuck, 0.0
+        self.ended: list[tuple[str, float]] = []  # what was asked, and when that was over
+
+    def now(self) -> float:
+        return self.clock_s
+
+    def lasts(self, request: dict[str, Any], seconds: float, timeout_s: float) -> bool:
+        """Whether there was time for it."""
+        seconds *= self.slower
+        late = seconds > timeout_s or self.stuck(request, self.clock_s)
+        self.clock_s += timeout_s if late else seconds
+        self.ended.append((request["do"], self.clock_s))
+        return not late
+
+    def launch(self) -> Starter:
+        return Starter(self)
+
+    def run(self, plan: Plan, **how: Any) -> Run:
+        """With a judge, whose process is one of its own; the budget is a bound where nothing else is said."""
+        how = {"judge": lambda: Starter(self), "bound_s": plan.protocol.budget_s, **how}
+        return run(plan, launch=self.launch, now=self.now, describe=lambda facts: ENVIRONMENT, **how)
+
+
+class Starter:
+    """A process that can be forked; a fork knows nothing of the others."""
+
+    ended = False
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine, self.started, self.opened = machine, False, 0
+
+    def greeting(self, timeout_s: float = 300.0) -> dict[str, Any]:
+        if not self.started and not self.machine.lasts({"do": "start"}, START_S / 2, timeout_s):
+            self.ended = True
+            raise Unfinished(f"a worker could not start: no answer within {timeout_s:g} s")
+        self.started = True
+        return {"gpus": 0, "version": "none"}
+
+    def fork(self, timeout_s: float) -> Starter:
+        return Starter(self.machine)
+
+    def rest(self, rests: bool) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        first = {"open": OPEN_S if request.get("checked") else CHECK_S, "sample": SAMPLE_S, "judge": JUDGE_S}
+        if not self.machine.lasts(request, first.get(request["do"], 0.001), timeout_s):
+            raise WorkerLost("timeout", f"no answer within {timeout_s:g} s")
+        if request["do"] == "open":
+            return {"calls": 3}
+        if request["do"] == "sample":
+            value, waited = SAMPLE_S * self.machine.slower / 3, QUIET if self.machine.slower < 2 else DISTURBED
+            evidence = [{"looked": True}] * len(request["looks"])
+            return {"value": value * (1 + 1e-4 * (len(self.machine.ended) % 7)), "waited": waited, "evidence": evidence}
+        if request["do"] == "judge":
+            return {"form": "swiglu", "outputs": 1, "gradients": 0, "error": 1e-7, "tolerance": 1e-4, "finite": True,
+                    "wrong": "", "why": "", "what": "output"}  # fmt: skip
+        return {}
+
+
+def plan_of(budget: float | None, **options: Any) -> Plan:
+    given = {"d_model": 64, "metrics": "latency", "threads": 1, "precision": 0.05, **options}
+    return plan_compare(CompareRequest(budget=budget, **given)).with_device("cpu")
+
+
+def latest(budget: float) -> float:
+    """What the promise allows."""
+    return budget + max(0.1 * budget, 3.0)
+
+
+@pytest.mark.parametrize("budget", [5.0, 15.0, 25.0, 100.0])
+@pytest.mark.parametrize("slower", [1, 2, 3, 5, 8, 13, 30, 100, 1000])
+def test_a_run_ends_in_time_on_any_machine(slower: int, budget: float) -> None:
+    machine = Machine(slower)
+    done = machine.run(plan_of(budget))
+    assert (done.failures, done.stopped, done.limit) == ((), "", "budget")
+    workers = {sample.worker for sample in done.samples}
+    assert len(workers) >= (3 if slower * 8 < budget else 1 if slower * 5 <= budget else 0)
+    if len(workers) > 1:
+        assert {one.case for one in done.judged if one.error is not None} == {"relu", "gelu", "swiglu"}
+        assert machine.clock_s <= budget + 0.5  # judging included
+    verdicts = {comparison.verdict for comparison in summarise(done)[1]} - {Verdict.REFERENCE}
+    assert verdicts <= ({Verdict.SAME, Verdict.UNCLEAR} if slower < 2 else {Verdict.BUSY, Verdict.UNCLEAR})
+    assert machine.clock_s <= latest(budget)
+    if slower == 1 and budget > 5:
+        assert machine.clock_s >= 0.85 * budget  # and uses what there is
+
+
+@pytest.mark.parametrize(("slower", "budget"), [(1, 15.0), (2, 15.0), (3, 25.0), (8, 100.0)])
+def test_each_worker_makes_as_many_rounds_as_the_others(slower: int, budget: float) -> None:
+    """The first one, which takes longest to begin, leaves time for the two that are due."""
+    done = Machine(slower).run(plan_of(budget))
+    made = [len({s.round for s in done.samples if s.worker == worker}) for worker in range(3)]
+    assert min(made) >= max(made[0] / 2, 2)
+
+
+def test_what_came_before_the_run_is_a_part_of_its_budget() -> None:
+    early, late = Machine(), Machine()
+    early.run(plan_of(25.0))
+    late.run(plan_of(25.0), spent_s=12.0)
+    assert late.clock_s + 12.0 == pytest.approx(early.clock_s, abs=1.5)
+
+
+@pytest.mark.parametrize("do", ["start", "open", "sample", "judge", "plan"])
+@pytest.mark.parametrize("since", [0.0, 4.0, 12.0])
+def test_what_hangs_ends_with_the_budget_and_nobody_is_blamed(do: str, since: float) -> None:
+    machine = Machine(stuck=lambda request, now: request["do"] == do and now >= since)
+    done = machine.run(plan_of(15.0))
+    assert (done.failures, done.warnings, done.limit) == ((), (), "budget")
+    if do == "judge":
+        doubted = [c for c in summarise(done)[1] if c.verdict is Verdict.UNCLEAR and "not be checked" in c.reason]
+        assert len(doubted) == 2
+        assert any("the budget was over" in c.reason for c in doubted)
+    assert machine.clock_s <= latest(15.0)
+
+
+@pytest.mark.parametrize("budget", [127.0 + step / 2 for step in range(12)])
+def test_a_sample_that_is_longer_than_what_is_left_is_not_begun(budget: float) -> None:
+    """One takes 1.8 s, and is taken again four times in the first round."""
+    machine = Machine(30)
+    machine.run(plan_of(budget), judge=None)
+    samples = [ended for do, ended in machine.ended if do == "sample"]
+    assert max(samples) <= budget
+    assert len(samples) > 3
+
+
+def test_a_budget_that_nobody_typed_gives_way_to_the_least_that_can_answer() -> None:
+    machine = Machine(8)
+    done = machine.run(plan_of(15.0), bound_s=math.inf)
+    rounds = {(s.worker, s.round) for s in done.samples if s.metric == "latency"}
+    made = [sum(worker == number for worker, _ in rounds) for number in range(3)]
+    assert min(made) >= plan_of(15.0).protocol.rounds
+    assert {c.case for c in done.judged} == {"relu", "gelu", "swiglu"}
+    assert machine.clock_s > latest(15.0)
+    assert machine.clock_s < 100  # and waits for no quiet any more
+
+
+def test_a_first_worker_that_uses_the_default_up_has_its_practice() -> None:
+    clock = [0.0]
+    schedule = Schedule(lambda: clock[0], plan_of(15.0).protocol)
+    schedule.worker_begins()
+    clock[0] = 20.0
+    schedule.beside(0.3)  # looking for ceilings
+    assert schedule.left_s >= 0
+
+
+def test_the_time_left_is_never_nothing_while_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressBar(quiet=False) as bar:
+        bar(Progress(done=1.0, text="judging relu", eta_s=0.0))
+        bar(Progress(done=0.9, text="process 4", eta_s=59.2))
+    assert capsys.readouterr().err.splitlines() == ["judging relu  eta 0:01", "process 4  eta 1:00"]
+    events: list[Progress] = []
+    Machine(8).run(plan_of(15.0), bound_s=math.inf, on_progress=events.append)
+    told = [event for event in events if event.eta_s is not None and not event.text.startswith("judging")]
+    assert told
+    assert all(event.eta_s and event.eta_s > 0 for event in told)  # also behind 15 s, where rounds are still due
+
+
+def prepared(budget: float, **options: Any) -> Prepared:
+    given = {"variants": "relu,gelu", "d_model": 64, "threads": 1, "device": "cpu", "metrics": "latency", **options}
+    return prepare(CompareRequest(budget=budget, **given))
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch):
+    """A plan measured by the whole of `measured_once`, on such a machine and by its clock."""
+
+    def measure(machine: Machine, plan: Prepared, sink: NullSink | None = None):
+        monkeypatch.setattr(measuring, "Schedule", lambda _, *args, **more: Schedule(machine.now, *args, **more))
+        how = {"now": machine.now, "describe": lambda facts: ENVIRONMENT}
+        monkeypatch.setattr(measuring, "WorkerPool", partial(measuring.WorkerPool, now=machine.now))
+        monkeypatch.setattr(measuring, "run", partial(run, **how))
+        return measuring.measured_once(plan, sink or NullSink(), machine.launch)
+
+    return measure
+
+
+@pytest.mark.parametrize(("slower", "budget"), [(1, 100.0), (3, 130.0), (8, 330.0)])
+def test_the_groups_of_a_sweep_share_one_budget(measured, slower: int, budget: float) -> None:
+    machine = Machine(slower)
+    found = measured(machine, prepared(budget, seq_len="32,64,128", d_model="64,128,256"))
+    assert machine.clock_s <= latest(budget)
+    assert found.stopped == ""
+    assert {sample.case for sample in found.samples} == {case.label for case in found.plan.cases}
+
+
+def test_groups_that_were_not_reached_are_told(measured) -> None:
+    machine = Machine(stuck=lambda request, now: request["do"] == "sample" and now > 20)
+    found = measured(machine, prepared(60.0, seq_len="1,2,4,8,16,32,64,128,256"))
+    assert machine.clock_s <= latest(60.0)
+    assert found.stopped == "the budget of 60 s was over before all was measured"
+    assert 0 < len({sample.case for sample in found.samples}) < len(found.plan.cases)
+    assert found.failures == ()
+
+
+def test_starts_that_hang_cost_no_answer(measured) -> None:
+    machine = Machine(stuck=lambda request, now: request["do"] == "start" and now > 20)
+    found = measured(machine, prepared(60.0, seq_len="1,2,4,8,16,32,64,128,256"))
+    assert machine.clock_s <= latest(60.0)
+    assert (bool(found.samples), found.stopped) == (True, "the budget of 60 s was over before all was measured")
+
+
+def test_time_left_of_a_sweep_is_that_of_all_groups(measured) -> None:
+    events: list[Progress] = []
+
+    class Listening(NullSink):
+        def progress(self):
+            from contextlib import nullcontext
+
+            return nullcontext(events.append)
+
+    machine = Machine(3)
+    measured(machine, prepared(100.0, seq_len="32,64,128"), Listening())
+    first = next(event for event in events if event.eta_s is not None)
+    assert first.text.startswith("group 1/3")
+    assert 80 < first.eta_s < 100
+
+
+def test_a_command_began_before_it_measures(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[dict[str, Any]] = []
+
+    def asked(plan: Plan, **how: Any) -> Run:
+        told.append(how)
+        return Run(plan=plan)
+
+    monkeypatch.setattr(measuring, "run", asked)
+    plan, sink = prepared(15.0), NullSink()
+    measuring.measured_once(plan, sink, FakeLaunch())
+    sink.began = time.monotonic() - 7.0
+    measuring.measured_once(plan, sink, FakeLaunch())
+    typed = replace(plan.plan.request, budget=None)  # type: ignore[type-var]
+    measuring.measured_once(replace(plan, plan=replace(plan.plan, request=typed)), sink, FakeLaunch())
+    assert told[0]["spent_s"] < 1
+    assert 7 <= told[1]["spent_s"] < 9
+    assert [how["bound_s"] for how in told] == [pytest.approx(15.0, abs=0.1)] * 2 + [math.inf]
+
+
+def test_what_no_machine_can_keep_to_is_refused_before_anything_starts(on_fakes) -> None:
+    many = [f"v{number}=relu@d_ff={8 * number + 8}" for number in range(40)]
+    launch = FakeLaunch()
+    code, _, err = on_fakes("compare", *many, "--match", "none", "--budget", "5", launch=launch)
+    assert (code, launch.workers) == (2, [])
+    assert "40 rows in 1 group take" in err
+    hint = err.splitlines()[-1].removeprefix("hint: ").split(" ")
+    assert on_fakes("compare", *many, "--match", "none", *hint)[0] == 0
+
+
+def test_exact_metrics_alone_take_one_process_and_no_warm_up() -> None:
+    launch = FakeLaunch()
+    plan = plan_compare(CompareRequest(variants="relu,gelu", d_model=64, metrics="memory"))
+    asked: list[dict[str, Any]] = []
+    ask = measuring.WorkerPool(plan, launch)
+    assert ask.greeting()
+    assert len(launch.workers) == 1
+    worker = launch.workers[0]
+    told, worker.ask = worker.ask, lambda request, timeout_s: asked.append(request) or told(request, timeout_s)
+    done = run(plan, launch=launch, pool=ask)
+    assert {s.case for s in done.samples if s.metric == "peak_bytes"} == {"relu", "gelu"}
+    assert [request["calls"] for request in asked if request["do"] == "open"] == [1, 1]
+    assert len(launch.workers) == 1
+
+
+@pytest.mark.parametrize(
+    "flags", ["--dtype float23", "--precision 0.001", "--budget 1", "--seq-len 0", "--metrics foo", "--match bar",
+              "--seed -1", "--workers 1", "--backend packed --dtype float23", "--reference mine --threads 0"],
+)  # fmt: skip
+def test_a_mistake_in_flags_is_told_before_code_is_loaded(on_fakes, flags: str, monkeypatch) -> None:
+    def gone(*_: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(prober, "Session", gone)
+
+    class Loads(KnownProber):
+        def describe(self, target: str) -> None:
+            gone()
+
+    code, _, err = on_fakes("compare", "relu", "mine=mypkg.mlp:SwiGLU", flags, prober=Loads)
+    assert (code, err.count("error:"), err.count("hint:")) == (2, 1, 1)
+
+
+def test_ab_tells_it_before_any_side_is_placed() -> None:
+    with pytest.raises(FfnbenchError, match="unknown dtype 'float23'"):
+        variant_of_sides(SidesRequest(variant="mypkg.mlp:SwiGLU", dtype="float23"))
+
+
+def test_flags_that_suit_code_alone_are_no_mistake() -> None:
+    for more in ({"backend": "packed"}, {"metrics": "latency,routing"}, {"reference": "mine"}):
+        with pytest.raises(FfnbenchError) as caught:
+            prepare(CompareRequest(variants="mine=nowhere_at_all:X", **more))
+        assert "nowhere_at_all" in caught.value.message
