@@ -515,7 +515,7 @@ def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str, on_mac
     assert "--resume" in report.stopped
 
 
-@pytest.mark.parametrize(("budget", "workers", "rounds"), [(None, 5, 8), (1000.0, 5, 8), (5.0, 3, 2), (60.0, 4, 8)])
+@pytest.mark.parametrize(("budget", "workers", "rounds"), [(None, 5, 8), (1000.0, 5, 8), (20.0, 3, 2), (60.0, 5, 5)])
 def test_a_budget_cuts_what_is_timed_to_what_gives_a_time(text: str, budget, workers: int, rounds: int) -> None:
     """A sample takes a second, so a worker of 2 rows, a practice and 8 rounds takes 18."""
     clock = [0.0]
@@ -526,7 +526,7 @@ def test_a_budget_cuts_what_is_timed_to_what_gives_a_time(text: str, budget, wor
 
     cell = cells_of(planned(text))[-1]
     cell = replace(cell, protocol=replace(cell.protocol, budget_s=budget))
-    found = run(cell, launch=FakeLaunch(seconds), now=lambda: clock[0])
+    found = run(cell, launch=FakeLaunch(seconds), now=lambda: clock[0], bound_s=budget or math.inf)
     made = {(one.worker, one.round) for one in found.samples if one.metric == "latency"}
     assert len({worker for worker, _ in made}) == workers
     assert max(number for _, number in made) + 1 == rounds

@@ -131,6 +131,7 @@ def measured_once(
         if lessons and trains:
             return replace(new_report(plan, costs), **raw_of(lessons(plan, pool, sink, told)))
         spent_s = whole.elapsed_s if plan is prepared.plan else 0.0  # of the budget of a cell nothing is
+        cell_bound_s = (plan.protocol.budget_s or math.inf) if lessons else bound_s - whole.elapsed_s + spent_s
         with sink.progress() as listener:
             done = run(
                 plan,
@@ -144,7 +145,7 @@ def measured_once(
                 pool=pool if plan.arms == (OWN,) else None,
                 watch=world.MACHINE.watch,
                 spent_s=spent_s,
-                bound_s=bound_s - whole.elapsed_s + spent_s,
+                bound_s=cell_bound_s,
             )
         return replace(new_report(done.plan, prepared.costs_of(done.plan)), **raw_of(done))
 

@@ -89,8 +89,8 @@ class Sweep:
         return {case.label for part in self.parts for case in part.plan.cases}
 
     def _visit(self, cells: Sequence[Plan], seconds: float) -> bool:
-        """Measure these cells one after another, for so long each, or as long as is left; whether all were. What is timed
-        still is where the time for training is over.
+        """Measure these cells one after another, for so long each, or as long as is left; whether all were. Cells that
+        are timed still are where the time for training is over.
         """
         for number, cell in enumerate(cells, start=1):
             turn, budget_s = self.sink.within(number, len(cells), "group"), cell.protocol.budget_s
