@@ -144,6 +144,7 @@ GOOD = (
     lambda run: run["plan"].pop("notes"),  # is empty where it is left out
     lambda run: run["samples"][0].update(waited=None, value=1),
     lambda run: run["plan"]["protocol"].update(reversed=True),  # of an older file
+    lambda run: run["plan"]["request"].update(launch="ssh host"),  # another
 )
 
 

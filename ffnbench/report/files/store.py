@@ -19,8 +19,9 @@ OLDER = {  # what older files have beside the fields of a type: it is passed ove
     "Report": ("seal",),  # a digest that nobody read
     "Protocol": ("reversed",),  # until method 5 a worker moved its tensors now and then
     "Sample": ("placement",),
-    "CompareRequest": ("config",),  # a model had two flags
-    "BlockRequest": ("config",),
+    "CompareRequest": ("config", "launch"),  # a model had two flags; another machine could measure
+    "BlockRequest": ("config", "launch"),
+    "TimingRequest": ("launch",),
 }
 
 
