@@ -129,7 +129,6 @@ LINES: dict[str, tuple[int, tuple[str, ...]]] = {
     "list": (2, ("", "variants", "activations", "presets")),
     "env": (1, ("",)),
     "selftest": (1, ("--repeats 1 --budget 5",)),
-    "schema": (1, ("",)),
 }  # fmt: skip
 EFFORT = ("", "--quick", "--workers 3 --rounds 6", "--precision 5", "--workers 4 --runs 2 --pause 0.5")
 
