@@ -49,7 +49,7 @@ def load(path: str | Path) -> Report:
         of_folder = f"name its files: {shlex.quote(str(path))}/*.json"
         content = content_of(path, *[of_folder] * Path(path).is_dir())
         if is_journal(content):
-            report = read_journal(content, str(path))
+            report = read_journal(content, str(path), _bring_up)
         else:
             data = jsonable.parse(content)
             _refuse_others(data, str(path))
