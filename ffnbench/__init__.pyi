@@ -163,7 +163,6 @@ def block(
     mode: Mode | Sequence[Mode] = "forward",
     device: str | torch.device | Sequence[str | torch.device] = "auto",
     threads: int | str | Sequence[int | str] | None = None,
-    launch: str | None = None,
     time: Time | Sequence[Time] | None = None,
     cache: Cache | Sequence[Cache] = "hot",
     matmul_precision: MatmulPrecision | Sequence[MatmulPrecision] = "highest",
@@ -209,8 +208,6 @@ def block(
             forward,train.
         device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1; or several: cpu,cuda.
         threads: CPU threads; or several: 1,2..8. [default: the CPUs this process may use]
-        launch: Measure where this command starts programs: "ssh host", "srun -N1", "docker exec -i box"; an
-            interpreter may end it. [default: here]
         time: Which time is the latency on a GPU: wall, what a caller waits for, or device, what the GPU works; or
             several: wall,device. [default: wall, or device with cache cold]
         cache: What the last-level cache holds before a call: hot, what the last one left, or cold, nothing of it;
@@ -284,7 +281,6 @@ def check(
     baseline: str | os.PathLike[str],
     current: str | os.PathLike[str] | None = None,
     *,
-    launch: str | None = None,
     tolerance: str | Sequence[str] | Mapping[str, str] | None = None,
     exact_only: bool = False,
     budget: float | str = 120.0,
@@ -302,8 +298,6 @@ def check(
     Arguments:
         baseline: A .json that `ffnbench compare ... -o baseline.json` made.
         current: A saved run to hold against it, in place of measuring now.
-        launch: Measure where this command starts programs: "ssh host", "srun -N1", "docker exec -i box"; an
-            interpreter may end it. [default: here]
         tolerance: How much a metric may grow; latency is the ratio to the reference, and 5% alone is latency's.
             [default: latency=5%]
         exact_only: Parameters, FLOPs and bytes alone; nothing is timed.
@@ -335,7 +329,6 @@ def compare(
     mode: Mode | Sequence[Mode] = "forward",
     device: str | torch.device | Sequence[str | torch.device] = "auto",
     threads: int | str | Sequence[int | str] | None = None,
-    launch: str | None = None,
     time: Time | Sequence[Time] | None = None,
     cache: Cache | Sequence[Cache] = "hot",
     matmul_precision: MatmulPrecision | Sequence[MatmulPrecision] = "highest",
@@ -391,8 +384,6 @@ def compare(
             forward,train.
         device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1; or several: cpu,cuda.
         threads: CPU threads; or several: 1,2..8. [default: the CPUs this process may use]
-        launch: Measure where this command starts programs: "ssh host", "srun -N1", "docker exec -i box"; an
-            interpreter may end it. [default: here]
         time: Which time is the latency on a GPU: wall, what a caller waits for, or device, what the GPU works; or
             several: wall,device. [default: wall, or device with cache cold]
         cache: What the last-level cache holds before a call: hot, what the last one left, or cold, nothing of it;
@@ -606,7 +597,6 @@ def time_activations(
     *,
     device: str | torch.device | Sequence[str | torch.device] = "auto",
     threads: int | str | Sequence[int | str] | None = None,
-    launch: str | None = None,
     workers: int | str | None = None,
     rounds: int | str | None = None,
     quick: bool = False,
@@ -628,8 +618,6 @@ def time_activations(
         activations: Comma separated: names, swish@beta=0.5, file.py:function. Names: `ffnbench list activations`.
         device: auto (a GPU where there is one), cpu, cuda (ROCm too), cuda:1; or several: cpu,cuda.
         threads: CPU threads; or several: 1,2..8. [default: the CPUs this process may use]
-        launch: Measure where this command starts programs: "ssh host", "srun -N1", "docker exec -i box"; an
-            interpreter may end it. [default: here]
         workers: Exactly so many fresh processes, one after another; intervals are over them.
         rounds: Exactly so many rounds in each worker; a round measures each case once.
         quick: 5 workers of 4 rounds: a first look.

@@ -20,7 +20,6 @@ from ffnbench.streams import UNSEEN
 T = TypeVar("T")
 LATER = {"later": True}  # metadata of a field that came later: left out at its default, as files had it before
 STATED = {"stated": True}  # metadata of a field that every file has, whatever its default
-SCALARS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 _hints = cache(get_type_hints)
 
 
@@ -180,53 +179,3 @@ def _union(choices: tuple[Any, ...], data: Any, where: str) -> Any:
     raise ValueError(
         f"{where}: expected {' or '.join(getattr(choice, '__name__', str(choice)) for choice in known)}, found {data!r}"
     )
-
-
-def schema_of(kind: type) -> dict[str, Any]:
-    """What `decode` takes for a dataclass, as a JSON Schema; the types in it stand by their names in `$defs`."""
-    named: dict[str, Any] = {}
-    _schema(kind, named)
-    return {**named.pop(kind.__name__), "$defs": dict(sorted(named.items()))}
-
-
-def _schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
-    if kind in SCALARS:
-        return {"type": SCALARS[kind]}
-    if get_origin(kind) in (Union, types.UnionType):
-        choices = [_schema(choice, named) for choice in get_args(kind)]
-        scalar = all(choice.keys() == {"type"} for choice in choices)
-        return {"type": [choice["type"] for choice in choices]} if scalar else {"anyOf": choices}
-    if get_origin(kind) is tuple:
-        inner = get_args(kind)
-        if inner[1:] == (Ellipsis,):
-            return {"type": "array", "items": _schema(inner[0], named)}
-        items = [_schema(of, named) for of in inner]
-        return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
-    if kind.__name__ not in named:
-        named[kind.__name__] = {}  # a type may hold its own
-        told = {"description": " ".join(kind.__doc__.split())}
-        of_enum = {"enum": [each.value for each in kind]} if issubclass(kind, Enum) else None
-        named[kind.__name__] = told | (of_enum or _object(kind, named))
-    return {"$ref": f"#/$defs/{kind.__name__}"}
-
-
-def _object(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
-    hints = _hints(kind)
-    return {
-        "type": "object",
-        "properties": {one.name: _property(one, hints[one.name], named) for one in fields(kind)},
-        "required": [one.name for one in fields(kind) if _needed(one)],
-        "additionalProperties": False,
-    }
-
-
-def _property(one: Field[Any], kind: Any, named: dict[str, Any]) -> dict[str, Any]:
-    """Its type, what it declares beyond that, and what it is where a file leaves it out."""
-    found = _schema(kind, named)
-    if known := one.metadata.get("among"):
-        found = {"enum": [*known(), *([None] if type(None) in get_args(kind) else [])]}
-    if (bound := one.metadata.get("least")) is not None:
-        found["minimum"] = bound
-    if not _needed(one):
-        found["default"] = encode(one.default if one.default_factory is MISSING else one.default_factory())
-    return found

@@ -19,9 +19,8 @@ class Metric:
 
     `group` is its name in --metrics, "" where nobody asks for it. `job` is what a worker is asked, "" for what follows
     from the closed forms alone. An exact metric is the same in every process and needs one; a timed one is sampled.
-    `column` is its heading in a table (report/tables/table.py) and how long that stays, "" where it has none. In
-    Bencher's export it stands under its own name where `exported` says so. `closed_form`: a field of Cost of that name
-    predicts it, and tests hold the two equal.
+    `column` is its heading in a table (report/tables/table.py) and how long that stays, "" where it has none.
+    `closed_form`: a field of Cost of that name predicts it, and tests hold the two equal.
     """
 
     name: str
@@ -35,23 +34,22 @@ class Metric:
     column: str = ""
     priority: int = 0
     train_only: bool = False
-    exported: bool = False
 
 
 # fmt: off
 METRICS = (
-    Metric(name=LATENCY, unit="s", group="latency", job="sample", exact=False, less_is_better=True, exported=True),
+    Metric(name=LATENCY, unit="s", group="latency", job="sample", exact=False, less_is_better=True),
     # on an accelerator, from the same sample: what the device works for a call, and what a call costs the host
     Metric(name=DEVICE_TIME, unit="s", job="sample", exact=False, less_is_better=True, column="device", priority=4),
     Metric(name=HOST_TIME, unit="s", job="sample", exact=False, less_is_better=True, column="host", priority=4),
-    Metric(name="params", unit="", checked=True, closed_form=True, exported=True),
+    Metric(name="params", unit="", checked=True, closed_form=True),
     Metric(name="flops_forward", unit="", checked=True, closed_form=True),
     Metric(name="flops_backward", unit="", checked=True, closed_form=True),
     Metric(name="flops_elementwise", unit="", checked=True, closed_form=True),
     Metric(name=PEAK, unit="bytes", group=MEMORY, job="memory", less_is_better=True, checked=True, closed_form=True,
-           column="peak", priority=4, exported=True),
+           column="peak", priority=4),
     Metric(name=SAVED, unit="bytes", group=MEMORY, job="memory", less_is_better=True, checked=True, closed_form=True,
-           column="saved", priority=5, train_only=True, exported=True),
+           column="saved", priority=5, train_only=True),
     Metric(name="zero_share", unit="share", group="sparsity", job="sparsity", column="zeros", priority=3),
     Metric(name="dead_share", unit="share", group="sparsity", job="sparsity", column="dead", priority=3),
     Metric(name=LOAD, unit="", group="routing", job="route"),

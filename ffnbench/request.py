@@ -170,15 +170,6 @@ class Device:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placed:
-    """On which machine it runs."""
-
-    launch: str | None = flag(
-        None, "Measure where this command starts programs: \"ssh host\", \"srun -N1\", \"docker exec -i box\"; an "
-        "interpreter may end it. [default: here]", WORKLOAD, "COMMAND")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Conditions:
     """Under what a call is timed. `time` None is wall, but the device's where a cache is cold on an accelerator."""
 
@@ -301,7 +292,7 @@ class EstimateRequest(CostRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class CompareRequest(  # type: ignore[misc]
-    Sharded, Apart, Effort, Running, ConditionsLists, Conditions, Placed, DeviceLists, Device, VariantsLists, Lists,
+    Sharded, Apart, Effort, Running, ConditionsLists, Conditions, DeviceLists, Device, VariantsLists, Lists,
     Shape, Variants, Request,
 ):
     """`ffnbench compare`."""
@@ -341,7 +332,7 @@ class TrainRequest(Repeatable, Device, Variants, Request):
 
 @dataclass(frozen=True, kw_only=True)
 class BlockRequest(  # type: ignore[misc]
-    Sharded, Apart, Effort, Running, ConditionsLists, Conditions, Placed, DeviceLists, Device, Lists, Shape, Sizes,
+    Sharded, Apart, Effort, Running, ConditionsLists, Conditions, DeviceLists, Device, Lists, Shape, Sizes,
     NamedModel, Request,
 ):
     """`ffnbench block`."""
@@ -383,7 +374,7 @@ class FactsRequest(Activations, Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimingRequest(Sharded, Apart, Repeatable, Counts, Placed, DeviceLists, Device, Activations, Request):  # type: ignore[misc]
+class TimingRequest(Sharded, Apart, Repeatable, Counts, DeviceLists, Device, Activations, Request):  # type: ignore[misc]
     """`ffnbench activations --time`: what their operations take."""
 
     elements: str = flag("1048576", "With --time: sizes: 4096,1Mi or 1Ki..1Mi. [default: 1048576]", WORKLOAD, "LIST")
@@ -413,7 +404,7 @@ class Tolerances:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckRequest(Tolerances, Placed, Request):
+class CheckRequest(Tolerances, Request):
     """`ffnbench check`."""
 
     baseline: str = flag("", "A .json that `ffnbench compare ... -o baseline.json` made.", ARGUMENTS, place="BASELINE")

@@ -103,9 +103,6 @@ class Place:
     def asked_for(self, given: Input) -> set[Path]:
         """The paths that an input names as outputs."""
         texts = given.values("-o", "--out")
-        for value in given.values("--export"):
-            kind, _, path = value.partition("=")
-            texts.append(path or f"{kind}.json")
         if {"--append", "--update"} & set(given.argv):
             texts += [word for word in given.argv[1:] if word in given.files]
         if given.argv[0] == "plot-activations" and not given.values("-o", "--out"):

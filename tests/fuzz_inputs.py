@@ -72,7 +72,7 @@ VALUES: dict[str, tuple[str, ...]] = {  # what is valid for a flag wherever it m
     "--metrics": ("latency", "latency,memory", "memory,sparsity", "ceilings,latency"), "--elements": ("1024", "1,64"),
     "--range": ("-4:4", "0:0.1"),
     "--format": ("table", "csv", "json", "markdown", "github"), "--tolerance": ("latency=5%", "params=1%"),
-    "--export": ("bencher", "github-action-benchmark=gab.json"), "--on-unclear": ("pass", "fail"),
+    "--on-unclear": ("pass", "fail"),
     "--fail-above": ("5%", "0.1"), "--base-env": ("A:1",), "--head-env": ("A:2",), "--sort": ("latency", "-params"),
     "--columns": ("params,latency",), "--repeats": ("1", "2"),
 }  # fmt: skip
@@ -129,7 +129,6 @@ LINES: dict[str, tuple[int, tuple[str, ...]]] = {
     "list": (2, ("", "variants", "activations", "presets")),
     "env": (1, ("",)),
     "selftest": (1, ("--repeats 1 --budget 5",)),
-    "schema": (1, ("",)),
 }  # fmt: skip
 EFFORT = ("", "--quick", "--workers 3 --rounds 6", "--precision 5", "--workers 4 --runs 2 --pause 0.5")
 

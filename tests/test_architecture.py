@@ -170,7 +170,7 @@ def test_the_parent_of_a_comparison_loads_no_torch_and_no_more_of_the_house_than
     assert sum(name.split(".")[0] == "ffnbench" for name in loaded) <= 120
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["compare", "--help"], ["cost"], ["estimate"], ["schema"]])
+@pytest.mark.parametrize("arguments", [["--help"], ["compare", "--help"], ["cost"], ["estimate"]])
 def test_commands_that_only_count_or_tell_load_nothing_heavy(arguments: list[str]) -> None:
     code = f"import sys; sys.argv = ['ffnbench', *{arguments!r}]\nfrom ffnbench.cli import main\n"
     loaded = loaded_after(code + "try: main()\nexcept SystemExit as e: assert not e.code, e.code")

@@ -195,7 +195,6 @@ def test_a_baseline_that_is_none(call, baseline: Path, damage, error: str) -> No
         ("--budget 1", "--budget 1 is out of range"),
         ("--on-unclear panic", "unknown --on-unclear 'panic'"),
         ("--format githb", "unknown format 'githb'"),
-        ("--export bencer", "unknown export 'bencer'"),
         ("--update --exact-only", "has latencies, and a new one by --exact-only would have none"),
         ("-o x.html", "unknown suffix '.html'"),
         ("--tolerance latency", "cannot read the tolerance"),
@@ -214,7 +213,7 @@ def test_what_ci_reads(on_machine, in_process, baseline: Path, tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     on_machine(machine({"swiglu": 1.2}))
-    files = "-o junit.xml -o report.md --export bencher=b.json --export github-action-benchmark"
+    files = "-o junit.xml -o report.md"
     code, out, _ = in_process("check", baseline, "-q", "--format", "github", *files.split())
     assert code == 1
     stop, end, line = [line for line in out.splitlines() if line.startswith("::")]
@@ -227,13 +226,6 @@ def test_what_ci_reads(on_machine, in_process, baseline: Path, tmp_path: Path, m
     assert [(case.get("classname"), case.get("name")) for case in failed] == [("ffnbench.swiglu", "latency")]
     skipped = [case for case in suite if case.find("skipped") is not None]
     assert (suite.get("failures"), suite.get("skipped")) == ("1", str(len(skipped)))
-    latency = json.loads((tmp_path / "b.json").read_text())["swiglu"]["latency"]
-    assert latency["lower_value"] < latency["value"] < latency["upper_value"]
-    assert latency["value"] == pytest.approx(12e6, rel=0.05)  # nanoseconds
-    entries = json.loads((tmp_path / "github-action-benchmark.json").read_text())
-    of_swiglu = next(one for one in entries if one["name"] == "swiglu latency")
-    half = (latency["upper_value"] - latency["lower_value"]) / 2  # nanoseconds, as bencher has them
-    assert float(of_swiglu["range"].removeprefix("± ")) == pytest.approx(1e-9 * half, rel=0.01)
 
 
 def test_update_accepts_and_shows_what(call, baseline: Path) -> None:
@@ -254,16 +246,13 @@ def test_update_needs_a_whole_and_quiet_measurement(call, baseline: Path) -> Non
     assert (call(baseline, "--update")[0], baseline.read_text()) == (3, before)
 
 
-def test_a_tolerance_that_can_not_be_resolved_is_refused_with_what_would_do(call, tmp_path: Path) -> None:
-    """A baseline of one run that is sure enough can't show what moves between runs; one that is unsure says so too."""
-    path, launch = saved(tmp_path / "b.json", measured(machine(scatter=0.0003), precision=0.05)), machine()
-    code, out, err = call(path, "--tolerance latency=1%", launch=launch)
-    assert (code, out, launch.log) == (2, "", [])
-    assert "a baseline of 1 run can't check 'gelu' to 1.0%: even unchanged code" in err
-    assert "or a more precise baseline (--precision 0.33)" in err
-    assert call(path, re.search(r"--tolerance latency=[\d.]+%(?=, a)", err)[0])[0] == 0
-    saved(path, measured(machine(scatter=0.05), precision=10.0, budget=5.0))
-    assert call(path, "--tolerance latency=5%")[0] == 2
+def test_a_tolerance_that_can_not_be_resolved_says_what_would_have_shown(call, tmp_path: Path) -> None:
+    """Runs are taken to move by 0.4 %, so that one can't tell 1 %; what the line names is enough."""
+    path = saved(tmp_path / "b.json", measured(machine(scatter=0.0003), precision=0.05))
+    code, out, _ = call(path, "--tolerance latency=1% --budget 10")
+    assert (code, "can't tell for 2 rows: gelu, swiglu" in out) == (0, True)
+    shown = float(re.search(r"a slowdown of ([\d.]+)% would have shown in every row", out)[1])
+    assert call(path, f"--tolerance latency={shown}% --budget 10 --on-unclear fail")[0] == 0
 
 
 def test_a_baseline_of_few_processes_is_refused_with_the_command_that_makes_a_better_one(call, tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import subprocess
-from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from test_jobs import Jobs
 
 import ffnbench
 from ffnbench import api, exam
-from ffnbench.api import jobs, measuring, world
+from ffnbench.api import jobs, measuring
 from ffnbench.cli import run
 from ffnbench.cli.commands import FILES, built, described
 from ffnbench.exam import Told
@@ -98,7 +97,6 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
         pytest.importorskip("timm")
     on_machine(launch, ProberHere)
     monkeypatch.setattr(measuring, "_pause", lambda seconds, sink: None)
-    monkeypatch.setattr(world, "at", lambda launch: nullcontext())  # no such host, no such node
     monkeypatch.setattr(exam, "measure", a_selftest)
     if "--on slurm" in line:
         Jobs().stand_in(monkeypatch)

@@ -95,7 +95,7 @@ def test_an_encoding_without_our_signs_gets_plain_ones(tmp_path: Path) -> None:
 def test_a_regression_stays_one_whatever_becomes_of_the_rest(
     measured: Path, tmp_path: Path, call, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
-    """Exit code 1 where the reader has gone, the export fails and the summary is a folder."""
+    """Exit code 1 where the reader has gone, the file fails and the summary is a folder."""
 
     class Bad:
         encoding = "utf-8"
@@ -117,9 +117,7 @@ def test_a_regression_stays_one_whatever_becomes_of_the_rest(
 
     monkeypatch.setattr(written, "replace_file", failing)
     monkeypatch.setattr(sys, "stdout", Bad())
-    code, _, err = call(
-        "check", measured, "-q", "--format", "github", "--export", f"bencher={tmp_path / 'x.json'}", slow=1.5
-    )
+    code, _, err = call("check", measured, "-q", "--format", "github", "-o", tmp_path / "x.xml", slow=1.5)
     assert code == 1
     assert "No space left on device" in err
 
@@ -161,7 +159,6 @@ def test_an_input_is_no_output(measured: Path, tmp_path: Path, call) -> None:
     for arguments in (
         ["check", measured, "--exact-only", "-o", measured],
         ["check", link, "--exact-only", "-o", hard],
-        ["check", measured, "--exact-only", "--export", f"bencher={measured}"],
         ["check", measured, link, "-o", hard],
         ["report", measured, "-o", link],
     ):
@@ -237,7 +234,7 @@ def test_what_can_not_be_written_is_told_before_anything_is_done(
     (tmp_path / "folder.csv").mkdir()
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind("socket.csv")
-        if name == "folder.csv":  # as a path of an export: as an output it is a folder to write all formats into
+        if name == "folder.csv":  # as a path of a baseline: as an output it is a folder to write all formats into
             with pytest.raises(FfnbenchError, match=says):
                 written.refuse_unwritable(Path(name))
             return

@@ -105,7 +105,6 @@ def test_names_are_offered_in_every_shell_and_lists_go_on(offered) -> None:
         ("zsh", "cost --rule ll", {"llama"}, "palm"),
         ("fish", "inspect mix", {"mixtral-8x7b"}, "gpt2"),
         ("bash", "list r", {"rules"}, "presets"),
-        ("zsh", "check --export b", {"bencher"}, "github-action-benchmark"),
         ("fish", "report --format m", {"markdown"}, "csv"),
     ):
         found = offered(shell, f"ffnbench {typed}")

@@ -94,6 +94,9 @@ def test_a_killed_run_is_shown_by_report(call, tmp_path: Path) -> None:
     assert "1.3" in out
     assert call("report", "a.json.journal", "-o", "b.json")[0] == 0
     assert len(load("b.json").samples) >= 140
+    old = (tmp_path / "a.json.journal").read_text().replace('"request": {', '"request": {"launch": null, ')
+    (tmp_path / "old.json.journal").write_text(old)  # a flag that there was
+    assert load("old.json.journal") == load("a.json.journal")
 
 
 def test_a_torn_last_line_is_dropped_and_any_other_is_told(call, tmp_path: Path) -> None:

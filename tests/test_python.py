@@ -42,7 +42,7 @@ CALLS = {  # command -> function; flags of the terminal alone, or of another fun
     "plot-activations": ("plot_activations", set()), "activations": ("time_activations", {"time"}),
     "inspect": ("inspect", set()), "train": ("train", set()), "estimate": ("estimate", set()),
 }  # fmt: skip
-TERMINAL = {"format", "json", "verbose", "sort", "columns", "out", "export", "on_unclear", "resume", "on", "slurm"}
+TERMINAL = {"format", "json", "verbose", "sort", "columns", "out", "on_unclear", "resume", "on", "slurm"}
 
 
 class Plain(nn.Module):

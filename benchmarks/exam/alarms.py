@@ -21,7 +21,6 @@ ENOUGH_CHECKS = 20  # for a promise to be taken at its word
 FALSE_AT_MOST = 0.01  # of checks on simulated machines; on a real one there is none
 FOUND_AT_LEAST = {"+3%": 0.80, "+5%": 0.95}  # at TOLERANCE
 NO_ANSWER = (Status.MISSING.value, Status.INCOMPARABLE.value)
-REFUSED = "REFUSED"  # the baseline was too unsure for the tolerance, and check said so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,14 +80,6 @@ def alarms_of(
     ]  # fmt: skip
 
 
-def refused(row: str, *, condition: str, repeat: int, injected: float) -> Alarm:
-    """A check that was not begun."""
-    return Alarm(
-        condition=condition, repeat=repeat, injected=injected, row=row, status=REFUSED, change=None, low=None,
-        high=None, seconds=0.0,
-    )  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """What the checks of one condition came to, at one injected slow-down."""
@@ -98,15 +89,9 @@ class Counts:
     found: int  # checks that accuse the slowed row
     unclear: int  # checks that decide a row neither way
     without: int  # checks with a row that has no answer at all
-    refused: int
     seconds: float  # mean
     error: float | None  # rms error of the log of the change, over all rows
     covered: float | None  # share of the intervals, over all rows, that hold the true change
-
-    @property
-    def asked(self) -> int:
-        """Checks that were not refused."""
-        return self.checks - self.refused
 
 
 def counts(alarms: list[Alarm], condition: str | None, injected: float) -> Counts:
@@ -125,7 +110,6 @@ def counts(alarms: list[Alarm], condition: str | None, injected: float) -> Count
         found=checks_with(regressed, [a for a in of if a.truth != 1]),
         unclear=checks_with((Status.UNCLEAR.value,), of),
         without=checks_with(NO_ANSWER, of),
-        refused=checks_with((REFUSED,), of),
         seconds=sum(a.seconds for a in of) / len(of) if of else 0.0,
         error=sqrt(sum(errors) / len(errors)) if errors else None,
         covered=sum(covered) / len(covered) if covered else None,
@@ -140,7 +124,7 @@ def slowed_by(alarms: list[Alarm]) -> dict[str, float]:
 def report(alarms: list[Alarm], tolerance: float) -> str:
     """One row a condition, all of them together in the last."""
     found = [f"finds {name}" for name in slowed_by(alarms)]
-    head = ("", "false alarms", *found, "unclear", "refused", "no answer", "error", "a check")
+    head = ("", "false alarms", *found, "unclear", "no answer", "error", "a check")
     named = list(dict.fromkeys(alarm.condition for alarm in alarms))
     rows = [_row(name, alarms, name) for name in named] + [_row("all", alarms, None)] * (len(named) > 1)
     beside = [a for a in alarms if a.injected and a.row != ROW and a.change is not None]
@@ -160,27 +144,27 @@ def _row(name: str, alarms: list[Alarm], condition: str | None) -> tuple[str, ..
     every = [counts(alarms, condition, share) for share in (0.0, *slowed_by(alarms).values())]
     unchanged, *slowed = every
     errors = [of.error**2 for of in every if of.error is not None]
-    seconds = [of.seconds for of in every if of.asked]
+    seconds = [of.seconds for of in every if of.checks]
     return (
         name,
-        *(f"{hits} of {of.asked}" for hits, of in (
+        *(f"{hits} of {of.checks}" for hits, of in (
             (unchanged.false_alarms, unchanged), *((of.found, of) for of in slowed), (unchanged.unclear, unchanged),
         )),
-        *(str(sum(numbers)) for numbers in ([of.refused for of in every], [of.without for of in every])),
+        str(sum(of.without for of in every)),
         percent(sqrt(sum(errors) / len(errors))) if errors else "-",
         f"{sum(seconds) / len(seconds):.0f} s" if seconds else "-",
     )  # fmt: skip
 
 
 def broken_promises(alarms: list[Alarm], found_at_least: Mapping[str, float] = FOUND_AT_LEAST) -> list[str]:
-    """Which promises were not kept: hardly a false alarm, and what was not refused found often enough."""
+    """Which promises were not kept: hardly a false alarm, and slow-downs found often enough."""
     of_all = [counts(alarms, None, share) for share in (0.0, *slowed_by(alarms).values())]
-    wrong, asked = sum(of.false_alarms for of in of_all), sum(of.asked for of in of_all)
+    wrong, asked = sum(of.false_alarms for of in of_all), sum(of.checks for of in of_all)
     broken = [f"{wrong} false alarms"] if wrong > int(FALSE_AT_MOST * asked) else []
     for name, share in slowed_by(alarms).items():
         of = counts(alarms, None, share)
-        if of.found < _at_least(found_at_least.get(name, 0.0), of.asked):
-            broken.append(f"{name} was found in {of.found} of {of.asked} checks")
+        if of.found < _at_least(found_at_least.get(name, 0.0), of.checks):
+            broken.append(f"{name} was found in {of.found} of {of.checks} checks")
     return broken
 
 

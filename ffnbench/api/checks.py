@@ -74,8 +74,7 @@ def check(request: CheckRequest, sink: NullSink = NULL_SINK, *, updates: bool = 
         sink.tell(f"note: {text}")
     own = [] if request.current else refuse_untrusted(before.plan, request.baseline, request.trust)
     policy = policy_for(before, request)
-    with world.at(None if request.current else request.launch):
-        looks = _look_again(before, policy, request, sink, own)
+    looks = _look_again(before, policy, request, sink, own)
     exact = exact_findings(before, looks.now, policy)
     return _decided(
         (*exact, *looks.findings), before, looks, sink, against=request.baseline, saved=request.current or ""

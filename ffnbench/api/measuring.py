@@ -21,6 +21,7 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import Apart, Sharded
 from ffnbench.result import Progress, raw_of
 from ffnbench.run.log import Finder
+from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.runner import run
 from ffnbench.run.schedule import Schedule
 from ffnbench.run.worker_pool import Launch, WorkerPool
@@ -143,14 +144,13 @@ def measured_once(
                 costs=costs,
                 judge=None if launch else world.MACHINE.judge,
                 pool=pool if plan.arms == (OWN,) else None,
-                watch=world.MACHINE.watch,
                 spent_s=spent_s,
                 bound_s=cell_bound_s,
             )
         return replace(new_report(done.plan, prepared.costs_of(done.plan)), **raw_of(done))
 
     timed = "latency" in plan.metrics  # bytes are the same beside anyone
-    with closing(pool), world.MACHINE.lock(sink.waits, sink.tell) if timed else nullcontext("") as beside:
+    with closing(pool), machine_lock(sink.waits, sink.tell) if timed else nullcontext("") as beside:
         whole = Schedule(time.monotonic, plan.protocol, spent_s=before_s, bound_s=bound_s)
         before = sink.before()  # what another run has left that was waited for
         if before or (answered is None and plan.is_sweep):

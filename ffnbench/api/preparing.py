@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from ffnbench import __version__
 from ffnbench.api import world
+from ffnbench.device.environment import usable_cpus
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import uncounted
 from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
@@ -100,7 +101,7 @@ def with_defaults(plan: Plan, sink: NullSink) -> Plan:
 
 def with_threads(request: A) -> A:
     """The request with the CPUs that a process may use, where none were typed."""
-    return replace(request, threads=world.MACHINE.cpus()) if request.threads is None else request
+    return replace(request, threads=usable_cpus()) if request.threads is None else request
 
 
 def priced(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared:

@@ -10,7 +10,7 @@ from ffnbench.plan import OWN
 from ffnbench.report.output import NullSink, OutputSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.views import report_view
-from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, Placed, TimingRequest, TrainRequest
+from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, TimingRequest, TrainRequest
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,20 +42,13 @@ def train(request: TrainRequest, sink: NullSink = NULL_SINK) -> ShownReport:
 
 
 def _measured(request: AnyRequest, sink: NullSink) -> ShownReport:
-    from ffnbench.api import world
-
-    launch = request.launch if isinstance(request, Placed) else None
     if isinstance(sink, OutputSink) and sink.place:
         from ffnbench.api import jobs
 
-        if launch:
-            raise FfnbenchError("--on has jobs measure, and --launch another machine", "give one of the two")
         return _shown(jobs.measure(prepare(request, sink), sink), sink)
     from ffnbench.api.measuring import measure
 
-    with world.at(launch):
-        found = measure(prepare(request, sink), sink)
-    return _shown(found, sink)
+    return _shown(measure(prepare(request, sink), sink), sink)
 
 
 def _counted(request: AnyRequest, sink: NullSink) -> ShownReport:

@@ -31,7 +31,6 @@ def names_of(field: str) -> Iterable[str]:
     from ffnbench.models.presets import PRESETS
     from ffnbench.planning.workload import DEVICES
     from ffnbench.python.arguments import CHOICES
-    from ffnbench.report.files.exports import EXPORTS
     from ffnbench.report.tables.listing import LISTINGS
 
     models, curves = PRESETS.names(), ACTIVATIONS.names()
@@ -41,6 +40,6 @@ def names_of(field: str) -> Iterable[str]:
         "activations": curves, "rule": RULES.names(), "metrics": METRIC_GROUPS, "device": DEVICES,
         "hardware": published().names(),
         "on_unclear": ("pass", "fail"), "format": ("table", "markdown", "csv", "json", "github"), "what": LISTINGS,
-        "export": EXPORTS, "tolerance": [f"{metric}=" for metric in CHECKED],
+        "tolerance": [f"{metric}=" for metric in CHECKED],
     }  # fmt: skip
     return known.get(field, ())

@@ -15,8 +15,8 @@ from ffnbench.request import PANELS
 FEW = 16  # so many flags are shown at once; of more, those that few people use stand in --help-all alone
 RARE = {
     "absolute", "across_machines", "allow_mismatch", "base_env", "base_source", "bias", "cache", "causal",
-    "columns", "control", "dropout", "export", "ffn_dim_multiplier", "head_dim", "head_env", "head_python",
-    "head_rev", "head_source", "heads", "init", "kv_heads", "launch", "matmul_precision", "metrics", "multiple_of",
+    "columns", "control", "dropout", "ffn_dim_multiplier", "head_dim", "head_env", "head_python",
+    "head_rev", "head_source", "heads", "init", "kv_heads", "matmul_precision", "metrics", "multiple_of",
     "on", "pause", "quiet", "ratio", "reduced_reductions", "reference", "resume", "rounds", "routing", "rule", "runs",
     "seed", "shard", "slurm", "sort", "textbook", "time", "timeout", "wait", "workers",
 }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, settings_here, sink_of
-from ffnbench.report.flags import Kept, Output, Shown, ShownQuietly, Written, out_flag
+from ffnbench.report.flags import Kept, Output, Shown, ShownQuietly
 from ffnbench.request import ARGUMENTS, MEASURING, InspectRequest, SelftestRequest, flag
 
 
@@ -95,29 +95,3 @@ def selftest(request: SelftestRequest, output: Output) -> int:
     with sink_of(output, "selftest") as sink:
         api.selftest(request, sink)
     return sink.code
-
-
-@dataclass(frozen=True, kw_only=True)
-class SchemaFile(Written):
-    """Where a schema goes."""
-
-    out: tuple[str, ...] = out_flag(".json; default: stdout")
-
-
-@command(
-    "schema",
-    "ffnbench schema",
-    "ffnbench schema -o schema.json",
-    "ffnbench schema -o schemas/",
-    docs="docs/command-line.md#result-files",
-)
-def schema(output: SchemaFile) -> int:
-    """Print the JSON Schema of the files that `-o run.json` writes."""
-    from ffnbench.report.files.store import schema_text
-
-    with sink_of(output, "schema", suffixes=(".json",)) as sink:
-        for path in sink.write({".json": schema_text}):
-            sink.tell(f"wrote {path}")
-    if not output.out:
-        print(schema_text(), end="")
-    return 0

@@ -62,7 +62,7 @@ def why_no_gpu() -> str:
 
 
 def about_machine() -> dict[str, Any]:
-    """What the system says of the machine that a worker runs on: the parent may be on another."""
+    """What the system says of the machine that a worker runs on."""
     return {
         "cpu": _cpu_name(),
         "cpus": os.cpu_count() or 1,
@@ -70,10 +70,8 @@ def about_machine() -> dict[str, Any]:
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "usable_bytes": usable_memory(),
         "machine": platform.machine(),
-        "node": platform.node(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "caches": [asdict(level) for level in caches()],
-        "no_driver": why_no_gpu(),
     }
 
 
@@ -155,7 +153,7 @@ def describe(facts: dict[str, Any]) -> Environment:
     """The environment of this run; `facts` come from a worker's greeting, and from what it says of the device that is
     used (`about_device`).
     """
-    commit, dirty = facts.get("git") or head(Path())
+    commit, dirty = head(Path())
     identity = (
         facts["cpu"], facts["usable_cpus"], facts["machine"],
         *(facts.get(name) for name in ("capability", "version", "blas", "gpu", "cuda")),

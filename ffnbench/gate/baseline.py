@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Set
 from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.decision import EXACT, IDENTITY, SECONDS, Policy, exact_value, parse_tolerances
-from ffnbench.gate.looks import FINEST_PART, foretell, unresolved
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, Kind, Plan, Value, value_of
 from ffnbench.planning.effort import check_budget
@@ -24,7 +22,7 @@ from ffnbench.request import (
 )
 from ffnbench.result import Environment, FailureKind, Report
 from ffnbench.stats.rounds import table_of
-from ffnbench.units import counted, percent, read_share
+from ffnbench.units import read_share
 
 FEWEST_WORKERS = 5  # of a run in a baseline for time
 BETTER = {"workers": 2 * FEWEST_WORKERS, "rounds": None, "quick": False, "precision": None, "budget": None}
@@ -49,9 +47,6 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
         absolute=request.absolute,
     )
     check_budget(request.budget)
-    measures = not request.exact_only and request.current is None
-    if is_timed(before) and measures and before.plan.protocol.method == METHOD:
-        _refuse_unresolvable(before, policy, request.budget)
     return policy
 
 
@@ -189,19 +184,3 @@ def too_few(run: Report) -> str:
     known = min((len(table.row(label).clean) for label in table.labels), default=FEWEST_WORKERS)
     told = f"has {known} undisturbed process{'es' * (known != 1)}, and fewer than {FEWEST_WORKERS} may agree by chance"
     return told if known < FEWEST_WORKERS else ""
-
-
-def _refuse_unresolvable(before: Report, policy: Policy, budget: float) -> None:
-    """A tolerance that can't be told apart from noise is refused, with what would do for all rows."""
-    rows = foretell(before, policy, budget)
-    row = unresolved(rows)
-    if row is None:
-        return
-    half, tolerance = percent(math.expm1(min(row.half, 10.0))), percent(row.tolerance)
-    would_do = f"--tolerance {LATENCY}={math.ceil(1000 * max(one.would_do for one in rows)) / 10:g}%"
-    raise FfnbenchError(
-        f"{budget:g} s and a baseline of {counted(len(before.runs), 'run')} can't check {row.case!r} to {tolerance}: "
-        f"even unchanged code is only known to about +-{half}",
-        f"{would_do}, a longer --budget, more runs in the baseline (--append) or a more precise baseline "
-        f"(--precision {100 * row.tolerance / FINEST_PART:.2g}); `ffnbench ab --help` measures both sides in one run",
-    )

@@ -340,8 +340,8 @@ def _told(row: Row, changes: Sequence[Change], now: Report, policy: Policy, slac
 
 
 def _status(change: Change, extra: float, tolerance: float) -> Status:
-    """Not corrected for the number of rows: of unchanged code a row lies a whole tolerance below its limit, and a
-    tolerance that is no wider than an interval is refused, so that even twenty rows are not accused by chance.
+    """Not corrected for the number of rows: of unchanged code a row lies a whole tolerance below its limit, so that
+    even twenty rows are not accused by chance where the tolerance is wider than an interval.
     """
     low, high = change.difference.interval(CONFIDENCE) or (-math.inf, math.inf)
     return status_of(math.exp(low - extra), math.exp(min(high + extra, 700.0)), tolerance)

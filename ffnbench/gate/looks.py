@@ -6,7 +6,6 @@ Pure but for the `measure` that it is handed: a real check measures in processes
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -26,7 +25,7 @@ from ffnbench.planning.effort import FINEST, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.result import Report, Run, raw_of
 from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.rounds import Table, table_of
-from ffnbench.stats.stopping import FIRST_LOOK, Answered, Pace, hoped_for, looks, scatter
+from ffnbench.stats.stopping import Answered, looks
 from ffnbench.stats.verdict import summarise
 
 # A run that stops when each row is decided stops too often on a value that is off by chance, most of all where the true
@@ -37,7 +36,6 @@ LEVELS = Path(__file__).with_name("look_levels.json")
 # A row that a look has decided needs no interval as wide as that which decided it: with this level it covers the truth
 # in 93.5-98 % over changes from 0 to three times the tolerance (tests/test_looks.py), with the look's own in 99.7 %.
 REPORTED = 0.975
-RESOLVED = 1.1  # half-width of a change, in tolerances
 FINEST_PART = 3  # rounds are chosen for a precision of this part of the smallest tolerance
 DECIDED = "decided"
 Measure = Callable[[Plan, Answered], Report]
@@ -117,63 +115,3 @@ def plan_of_check(plan: Plan, policy: Policy, budget: float) -> Plan:
 def report_of(run: Run) -> Report:
     """A run with its comparisons, and without costs: all that latency is decided by."""
     return Report(costs=(), created="", version="", comparisons=summarise(run)[1], **raw_of(run))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Foretold:
-    """How well checks of a row will know its change, as far as the baseline's scatter and pace can tell: `half` is half
-    the interval, in logs.
-    """
-
-    case: str
-    tolerance: float
-    half: float
-
-    @property
-    def resolved(self) -> bool:
-        """Whether the tolerance can be told apart from noise: with more, most checks of unchanged code are unclear."""
-        return self.half <= RESOLVED * math.log1p(self.tolerance)
-
-    @property
-    def would_do(self) -> float:
-        """The smallest tolerance that could be."""
-        return math.expm1(self.half / RESOLVED)
-
-
-def foretell(before: Report, policy: Policy, budget: float) -> list[Foretold]:
-    """What to expect of checks of that budget, for each row whose latency would be checked; a row of which the baseline
-    knows nothing is left out.
-    """
-    planned = plan_of_check(before.plan, policy, budget)
-    hoped = hoped_for(planned.protocol, scatter(table_of(before)), pace_of(before))
-    hoped = hoped.inflated(level_at_end(max(FIRST_LOOK, int(hoped.freedom))))
-    rows = past_of(before, replace(policy, absolute=False)).rows
-    return [
-        Foretold(
-            case=label,
-            tolerance=policy.of(label, LATENCY),
-            half=history.changes(hoped)[0].difference.half(CONFIDENCE),
-        )
-        for (label, _), history in rows.items()
-        if history
-    ]
-
-
-def unresolved(rows: Iterable[Foretold]) -> Foretold | None:
-    """The first row whose tolerance is refused."""
-    return next((row for row in rows if not row.resolved), None)
-
-
-def pace_of(report: Report) -> Pace:
-    """What a worker and a round cost in a run, with a control beside its cases."""
-    by_round: dict[tuple[int, int], float] = {}
-    for sample in report.samples:
-        if sample.metric == LATENCY:
-            key = (sample.worker, sample.round)
-            by_round[key] = by_round.get(key, 0.0) + sample.value * sample.calls
-    if not by_round or not report.wall_s:
-        return Pace(0.0, 0.0)
-    workers = len({worker for worker, _ in by_round})
-    measured = sum(by_round.values())
-    with_control = 1 + 1 / len(report.plan.shown)
-    return Pace(max(0.0, report.wall_s - measured) / workers * with_control, measured / len(by_round) * with_control)

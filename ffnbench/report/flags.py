@@ -128,7 +128,6 @@ class CheckOutput(Output):
 
     format: str = flag("table", ALSO_FOR_GITHUB, OUTPUT, "NAME", short="-f")
     out: tuple[str, ...] = out_flag(".xml, .md, .json, .csv")
-    export: tuple[str, ...] = flag((), "bencher or github-action-benchmark. Repeatable.", OUTPUT, "NAME[=PATH]")
     on_unclear: str = flag("pass", "Exit 0 (pass) or 4 (fail) where the run can't tell.", LIMITS, "pass|fail")
 
 

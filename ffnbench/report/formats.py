@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ffnbench.errors import FfnbenchError
@@ -51,7 +51,7 @@ class View:
 
     `code` is the exit code that follows from it, `code_if_unclear_fails` where the user wants that; `problem` is raised
     once everything is shown and written. `rescue` is what is saved elsewhere if a file can't be written, so that no
-    measurement is lost. A check has `exports` for other tools, a new `baseline`, and the old one with a further run;
+    measurement is lost. A check has a new `baseline`, and the old one with a further run;
     `refused` says why this run may be no baseline whatever the user accepts. `records` are its rows as data.
     """
 
@@ -62,7 +62,6 @@ class View:
     problem: FfnbenchError | None = None
     rescue: Callable[[], str] | None = None
     code_if_unclear_fails: int | None = None
-    exports: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     baseline: Callable[[], str] | None = None
     longer: Callable[[], Longer] | None = None
     refused: str = ""

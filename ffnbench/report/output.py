@@ -1,4 +1,4 @@
-"""The one way in which a command ends: its files are opened first, its answer is shown, its files and exports written.
+"""The one way in which a command ends: its files are opened first, its answer is shown, its files written.
 
 What is measured meanwhile tells a sink how far it is. The null sink is for Python: nothing is shown, nothing written.
 """
@@ -255,7 +255,6 @@ class OutputSink(NullSink):
         unwritten = self._attempt(lambda: _wrote(self.write(shown.files, shown.rescue)))
         self._lost = bool(unwritten) and self._outputs.rescued is None
         problems += unwritten
-        problems += self._attempt(lambda: _wrote(self._export(shown)))
         problems += self._attempt(lambda: self._print(shown))
         if self.code == EXIT_REGRESSED:
             for problem in problems:
@@ -281,9 +280,6 @@ class OutputSink(NullSink):
         """Write the files that were asked for; gives their paths."""
         return self._outputs.write(partial(bytes_of, files), (lambda: rescue().encode()) if rescue else None)
 
-    def _export(self, view: View) -> list[Path]:
-        return []
-
     def _print(self, view: View) -> None:
         if self._format == "table":
             show(view.table, Terminal(), verbose=self._verbose)
@@ -299,7 +295,7 @@ class OutputSink(NullSink):
 
 
 class CheckSink(OutputSink):
-    """The end of a check: exports for other tools as well, and what becomes of the baseline (`updating`).
+    """The end of a check: what becomes of the baseline as well (`updating`).
 
     An exit code that a row which can't be told asks for is given only where `--on-unclear fail` is.
     """
@@ -310,14 +306,13 @@ class CheckSink(OutputSink):
         one_of("--on-unclear", output.on_unclear, ("pass", "fail"))
         self._unclear_fails = output.on_unclear == "fail"
         inputs = inputs_of(*(text for text in (baseline, current) if text))
-        self._exports = tuple(_parse_export(text, inputs) for text in output.export)
         self._baseline, self._updating = baseline, updating
         if updating.update or updating.append:
             refuse_unwritable(Path(baseline))
         super().__init__(output, "check", suffixes=CHECK_SUFFIXES, formats=CHECK_FORMATS, inputs=inputs)
 
     def show(self, view: Callable[[], View]) -> None:
-        """Its exports too; then the new baseline, or the old one with a further run."""
+        """Then the new baseline, or the old one with a further run."""
         shown = view()
         super().show(lambda: shown)
         if self._unclear_fails and shown.code_if_unclear_fails is not None:
@@ -333,11 +328,6 @@ class CheckSink(OutputSink):
             if found.text:
                 save(Path(self._baseline), found.text)
             say(found.said)
-
-    def _export(self, view: View) -> list[Path]:
-        for name, path in self._exports:
-            save(Path(path), view.exports[name]())
-        return [Path(path) for _, path in self._exports]
 
 
 def _forget(checkpoints: Path) -> None:
@@ -365,14 +355,3 @@ def one_of(name: str, value: str, known: Sequence[str]) -> None:
     """Raise FfnbenchError, with did-you-mean, for a value that is none of the known ones."""
     if value not in known:
         raise FfnbenchError(f"unknown {name} {value!r}", hint_for(value, known, "one of: " + ", ".join(known)))
-
-
-def _parse_export(text: str, inputs: Iterable[Path]) -> tuple[str, str]:
-    """`bencher` (to bencher.json) or `bencher=path`."""
-    from ffnbench.report.files.exports import EXPORTS
-
-    name, _, path = text.partition("=")
-    one_of("export", name, tuple(EXPORTS))
-    path = path or f"{name}.json"
-    refuse_unwritable(Path(path), inputs)
-    return name, path

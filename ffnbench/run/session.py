@@ -46,20 +46,15 @@ def lost_over_device(lost: WorkerLost) -> Unfinished:
 class Session:
     """A running process of an arm. `ask` sends one request and waits for its answer; `close` always works."""
 
-    _hints = ("try `python -c 'import torch'`", "is torch installed for this interpreter?")
-
     def __init__(self, arm: Arm = OWN) -> None:
-        self._begin()
-        command, variables = [interpreter_of(arm), "-u", str(BOOT)], variables_of(arm) | {MARK: "1"}
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
-        self._process = speaking(command, self._log, "is it a Python interpreter?", variables, folder_of(arm))
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def _begin(self) -> None:
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._asked, self._hung = 0, False
         self._forks: list[int] = []  # the request that the living child answers in place of
         self._facts: dict[str, Any] | None = None
+        command, variables = [interpreter_of(arm), "-u", str(BOOT)], variables_of(arm) | {MARK: "1"}
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
+        self._process = _speaking(command, self._log, variables, folder_of(arm))
+        threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -73,9 +68,11 @@ class Session:
             try:
                 hello = self._receive(timeout_s)
             except WorkerLost as lost:
-                raise Unfinished(f"a worker could not start: {lost}", self._hints[0]) from lost
+                raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost
             if "error" in hello:
-                raise Unfinished(f"a worker could not start: {hello['error']}", self._hints[1])
+                raise Unfinished(
+                    f"a worker could not start: {hello['error']}", "is torch installed for this interpreter?"
+                )
             self._facts = dict(hello["torch"])
         return self._facts
 
@@ -117,10 +114,6 @@ class Session:
         with suppress(ProcessLookupError):  # how it has ended is told when it is asked
             os.kill(process or self._process.pid, signal.SIGSTOP if rests else signal.SIGCONT)
 
-    def end(self, process: int) -> None:
-        """End a fork of it, and what that has started."""
-        end_group(process)
-
     @property
     def ended(self) -> bool:
         """Whether it is of no use any more."""
@@ -133,14 +126,11 @@ class Session:
             self._hung = True
             raise WorkerLost("timeout", f"no answer within {timeout_s:g} s") from None
         if line is None:
-            raise WorkerLost(*self._cause())  # it has ended by itself
+            raise WorkerLost(*self._cause_of(self._process.wait()))  # it has ended by itself
         try:
             return dict(json.loads(line, parse_constant=no_number))
         except (ValueError, TypeError, RecursionError):  # an interpreter that is none
             raise _no_answer(line) from None
-
-    def _cause(self) -> tuple[str, str]:
-        return self._cause_of(self._process.wait())
 
     def _cause_of(self, code: int) -> tuple[str, str]:
         if code == -signal.SIGKILL:
@@ -152,7 +142,9 @@ class Session:
 
     def last_output(self) -> str:
         """The last line that the worker or its user code printed."""
-        return last_line(self._log)
+        self._log.seek(0)
+        lines = self._log.read().decode("utf-8", "replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip() and not line.startswith(LOUD)), "")
 
     def close(self) -> None:
         """End the worker and all that it started, now."""
@@ -201,14 +193,14 @@ class Fork:
                 pass
         elif not self._starter.ended:
             return
-        self._starter.end(self._process)
+        end_group(self._process)
         self._starter.close()
 
 
-def speaking(
-    command: list[str], log: IO[bytes], hint: str, variables: dict[str, str] | None = None, folder: Path | None = None
+def _speaking(
+    command: list[str], log: IO[bytes], variables: dict[str, str], folder: Path | None
 ) -> subprocess.Popen[str]:
-    """A process in a session of its own, which is spoken to; raises FfnbenchError with the hint where there is none."""
+    """A process in a session of its own, which is spoken to; raises FfnbenchError where there is none."""
     try:
         return subprocess.Popen(
             command,
@@ -224,14 +216,9 @@ def speaking(
         )
     except OSError as problem:
         log.close()
-        raise FfnbenchError(f"{command[0]!r} can't be started: {problem.strerror}", hint) from problem
-
-
-def last_line(log: IO[bytes]) -> str:
-    """The last line of a log that says something."""
-    log.seek(0)
-    lines = log.read().decode("utf-8", "replace").splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip() and not line.startswith(LOUD)), "")
+        raise FfnbenchError(
+            f"{command[0]!r} can't be started: {problem.strerror}", "is it a Python interpreter?"
+        ) from problem
 
 
 def _no_answer(line: str) -> WorkerLost:

@@ -17,14 +17,9 @@ from ffnbench.plan import Protocol
 from ffnbench.stats.interval import (
     CONFIDENCE,
     MEDIAN_COST,
-    STARTERS_FREEDOM,
-    STARTERS_SD,
     UNKNOWN,
-    Mean,
-    Part,
     student,
     variance,
-    whole,
 )
 from ffnbench.stats.rounds import Row, Table
 
@@ -107,8 +102,9 @@ def limit_met(table: Table, fits: bool, answered: Answered | None = None, expect
     """
     workers, protocol = table.whole_workers, table.plan.protocol
     if protocol.precision is None:
-        enough = workers >= protocol.workers or (workers >= FEWEST_WORKERS and not fits)
-        return "workers" if enough else ""
+        if workers >= protocol.workers or (workers >= FEWEST_WORKERS and not fits):
+            return "workers"
+        return "" if fits else "budget"
     if workers < protocol.workers:
         return "" if fits else "budget"
     if workers in looks() and (word := (answered or precise)(table, expected)):
@@ -142,15 +138,3 @@ def workers_for(wanted: float, row: Row) -> float:
     of_worker = _scatter_of(row).of_worker(fmean(map(len, row.clean.values())))
     enough = (n for n in looks() if student(n - 1, CONFIDENCE) * math.sqrt(of_worker / n) <= wanted)
     return next(enough, math.inf)
-
-
-def hoped_for(protocol: Protocol, found: Scatter, pace: Pace) -> Mean:
-    """How well a run of the protocol's budget can know a log ratio; its mean is 0."""
-    assert protocol.budget_s is not None
-    rounds = rounds_wanted(protocol, found, pace, protocol.budget_s)
-    seconds = pace.seconds(rounds)
-    starters = STARTERS * max(1, int(protocol.budget_s / SERVES_S))
-    workers = min(MOST_WORKERS, max(starters + 1, protocol.workers, int(protocol.budget_s / seconds) if seconds else 0))
-    of_workers = Part(found.of_worker(rounds) / workers, workers - starters)
-    error = whole((of_workers, Part(STARTERS_SD**2 / starters, STARTERS_FREEDOM + starters - 1)))
-    return Mean(0.0, math.sqrt(error.variance), error.freedom)

@@ -1,54 +1,16 @@
-"""What other tools read: Bencher, github-action-benchmark, JUnit, GitHub annotations."""
+"""What other tools read of a check: JUnit, GitHub annotations."""
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as xml
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ffnbench.gate.decision import Finding, Status
-from ffnbench.jsonable import text_of
-from ffnbench.metrics import METRICS
-from ffnbench.report.csv_columns import case_records
-from ffnbench.result import Report
 from ffnbench.streams import visible
 from ffnbench.units import percent, signed_percent
 
 FAILS = {Status.REGRESSED, Status.MISSING}
 WARNS = {Status.UNCLEAR, Status.INCOMPARABLE}
-
-
-def bencher(report: Report) -> str:
-    """Bencher Metric Format: latency in nanoseconds with its interval, and the exact counts."""
-    found = {}
-    for row in case_records(report):
-        metrics = {}
-        ends = {"value": "latency_s", "lower_value": "latency_low_s", "upper_value": "latency_high_s"}
-        if row["latency_s"] is not None:
-            metrics["latency"] = {name: row[key] * 1e9 for name, key in ends.items() if row[key] is not None}
-        exact = [metric.name for metric in METRICS if metric.exported and metric.exact]
-        metrics |= {name: {"value": row[name]} for name in exact if row[name] is not None}
-        found[row["label"]] = metrics
-    return text_of(found, 1) + "\n"
-
-
-def github_action_benchmark(report: Report) -> str:
-    """customSmallerIsBetter of github-action-benchmark: one entry a case and metric."""
-    found = []
-    for row in case_records(report):
-        if row["latency_s"] is not None:
-            entry = {"name": f"{row['label']} latency", "unit": "s", "value": row["latency_s"]}
-            if row["latency_high_s"] is not None:
-                entry["range"] = f"± {(row['latency_high_s'] - row['latency_low_s']) / 2:.3g}"
-            found.append(entry | {"extra": f"{row['workers']} processes x {row['rounds']} rounds"})
-        if row["peak_bytes"] is not None:
-            found.append({"name": f"{row['label']} peak", "unit": "B", "value": row["peak_bytes"]})
-    return text_of(found, 1) + "\n"
-
-
-EXPORTS: dict[str, Callable[[Report], str]] = {
-    "bencher": bencher,
-    "github-action-benchmark": github_action_benchmark,
-}
 
 
 def described(finding: Finding) -> str:

@@ -120,11 +120,11 @@ def is_journal(content: bytes) -> bool:
     return content.startswith(json.dumps(HEAD)[:-2].encode())
 
 
-def read_journal(content: bytes, path: str) -> Report:
+def read_journal(content: bytes, path: str, bring_up: Callable[[Any, str], None]) -> Report:
     """The report of a journal, as of a run that was interrupted. The last line may be torn, and is then dropped.
 
     Raises FfnbenchError for any other line that does not fit, and where there is no sample. Later runs become repeats
-    where they are of the same cases.
+    where they are of the same cases. `bring_up` is what older files are read with.
     """
     whole, _, _ = content.rpartition(b"\n")
     head, *lines = whole.split(b"\n")
@@ -133,7 +133,7 @@ def read_journal(content: bytes, path: str) -> Report:
     runs: list[list[Any]] = []
     for number, line in enumerate(lines, start=2):
         try:
-            found = _read(line)
+            found = _read(line, lambda run: bring_up(run, path))
             if isinstance(found, Report):
                 runs.append([])
             elif not runs:
@@ -195,9 +195,11 @@ def _run(lines: list[Any]) -> Report:
     return report
 
 
-def _read(line: bytes) -> Any:
+def _read(line: bytes, bring_up: Callable[[Any], None]) -> Any:
     data = jsonable.parse(line)
     if not isinstance(data, dict) or len(data) != 1 or next(iter(data)) not in KINDS:
         raise ValueError(f"expected one of {', '.join(KINDS)}")
     [(name, value)] = data.items()
+    if name in (Report.__name__, Plan.__name__):
+        bring_up(value)
     return jsonable.decode(KINDS[name], value)

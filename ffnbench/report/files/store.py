@@ -14,13 +14,13 @@ from ffnbench.plan import METHOD
 from ffnbench.result import SCHEMA, Report
 
 UPDATE = "pip install -U ffnbench"
-LINE = 110  # characters, of a schema
 OLDER = {  # what older files have beside the fields of a type: it is passed over
     "Report": ("seal",),  # a digest that nobody read
     "Protocol": ("reversed",),  # until method 5 a worker moved its tensors now and then
     "Sample": ("placement",),
-    "CompareRequest": ("config",),  # a model had two flags
-    "BlockRequest": ("config",),
+    "CompareRequest": ("config", "launch"),  # a model had two flags; another machine could measure
+    "BlockRequest": ("config", "launch"),
+    "TimingRequest": ("launch",),
 }
 
 
@@ -49,7 +49,7 @@ def load(path: str | Path) -> Report:
         of_folder = f"name its files: {shlex.quote(str(path))}/*.json"
         content = content_of(path, *[of_folder] * Path(path).is_dir())
         if is_journal(content):
-            report = read_journal(content, str(path))
+            report = read_journal(content, str(path), _bring_up)
         else:
             data = jsonable.parse(content)
             _refuse_others(data, str(path))
@@ -109,29 +109,3 @@ def _bring_up(run: dict[str, Any], path: str) -> None:
         for one in found:
             for name in OLDER[kind]:
                 one.pop(name, None)
-
-
-def schema_text() -> str:
-    """The JSON Schema of what `report_text` gives and `load` reads, older files too: what fits into a line is one."""
-    found = jsonable.schema_of(Report)
-    found["description"] += " In seconds and bytes. What is not known is null; what is left out is its default."
-    found["properties"]["schema"] = {"const": SCHEMA}
-    for kind, names in OLDER.items():
-        (found if kind == "Report" else found["$defs"][kind])["properties"] |= {
-            name: {"deprecated": True} for name in names
-        }
-    head = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": f"urn:ffnbench:result:{SCHEMA}",
-        "title": "A run of ffnbench, as -o run.json writes it",
-    }
-    return _indented(head | found) + "\n"
-
-
-def _indented(value: Any, by: str = "") -> str:
-    text = jsonable.text_of(value)
-    if not isinstance(value, dict) or len(by + text) < LINE:
-        return text
-    inner = by + "  "
-    items = (f"{inner}{json.dumps(key)}: {_indented(item, inner)}" for key, item in value.items())
-    return "{\n" + ",\n".join(items) + f"\n{by}}}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import replace
-from functools import partial
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
 from ffnbench.gate.baseline import is_timed, made_anew, too_few
@@ -13,7 +12,7 @@ from ffnbench.gate.decision import JUDGED, OUTPUT, TIMED, Checked, Finding, Stat
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import NoteKind
-from ffnbench.report.files.exports import EXPORTS, described, junit, workflow_commands
+from ffnbench.report.files.exports import described, junit, workflow_commands
 from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import NOT_ALL, Longer, View, view_of
 from ffnbench.report.records import Record
@@ -49,7 +48,7 @@ def finding_records(findings: tuple[Finding, ...]) -> list[Record]:
 
 
 def check_view(checked: Checked) -> View:
-    """The answer of a check: its findings, the reports that they follow from, exports, and a new baseline."""
+    """The answer of a check: its findings, the reports that they follow from, and a new baseline."""
     table = findings_table(checked)
     view = view_of(table, lambda: finding_records(checked.findings))
     findings = checked.findings
@@ -57,7 +56,6 @@ def check_view(checked: Checked) -> View:
         view,
         stdout={**view.stdout, "github": lambda: workflow_commands(findings)},
         files={**view.files, ".json": lambda: _whole(checked), ".xml": lambda: junit(findings)},
-        exports={name: partial(export, checked.now) for name, export in EXPORTS.items()},
         baseline=lambda: _new_baseline(checked),
         longer=lambda: _longer(checked),
         refused=_suspects(checked),
