@@ -141,7 +141,7 @@ def test_published_files_that_leave_keys_out_are_read(name: str) -> None:
     ("config", "message", "hint"),
     [
         (GPT2 | {"n_layer": None}, "no n_layer", "looked for the keys: n_layer; .*pip install 'ffnbench\\[hf\\]'"),
-        ({"model_type": "bert", "d_model": 512}, "no num_hidden_layers", "pip install"),
+        ({"model_type": "bert", "vocab_size": 512}, "no num_hidden_layers", "pip install"),
         (LLAMA | {"model_type": "jetmoe"}, "'jetmoe' is not in the table", "pip install"),
         (LLAMA | {"model_type": "lama"}, "'lama' is not in the table", "did you mean 'llama'"),
         (LLAMA | {"per_layer_config": {"1": {"mlp_bias": True}}}, "keys for single layers", "pip install"),

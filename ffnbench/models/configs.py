@@ -16,6 +16,7 @@ from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.files import content_of
 from ffnbench.models.family_reader import ASK, PARTS, Config, Reader, Unanswered, families
+from ffnbench.models.key_names import in_words, refuse_sizes_of_other_classes, with_own_names
 from ffnbench.models.model import LayerGroup, ModelSpec, Rest
 from ffnbench.names import did_you_mean
 
@@ -43,7 +44,13 @@ def read_config(path: str) -> ModelSpec:
     config, file = read_file(path)
     name, groups = type_of(config), tuple(read_groups(config))
     return ModelSpec(
-        key=name, name=name, groups=groups, source=file, note=code_note(config, name), rest=read_rest(config)
+        key=name,
+        name=name,
+        groups=groups,
+        source=file,
+        note=code_note(config, name),
+        rest=read_rest(config),
+        defaults=defaults_taken(config),
     )
 
 
@@ -59,7 +66,10 @@ def read_groups(config: Config) -> list[LayerGroup]:
     """The kinds of layers of a config, equal ones together, in the order of the table."""
     model_type, table = type_of(config), families()
     if model_type in table.composites:
-        found = [_of_part(key, read_groups(part)) for key, part in _nested(config, model_type).items()]
+        parts = _nested(config, model_type)
+        own = table.names[model_type]["own"]
+        refuse_sizes_of_other_classes(config, model_type, own, list(parts.values()), table.sizes)
+        found = [_of_part(key, read_groups(part)) for key, part in parts.items()]
     elif model_type in table.stacks:
         found = [reader.groups() for reader in readers(config, model_type)]
     else:
@@ -81,12 +91,37 @@ def readers(config: Config, model_type: str) -> list[Reader]:
     """A reader for each stack of a model type that is no composite."""
     if config.get("per_layer_config"):
         raise Unanswered(f"the {model_type} config changes keys for single layers, by per_layer_config", ASK)
+    config = by_own_names(config, model_type)
     stacks = families().stacks[model_type]
     rest = families().rest.get(model_type) or (None,) * len(stacks)
     return [
         Reader(config=config, model_type=model_type, stack=stack, rest=beside)
         for stack, beside in zip(stacks, rest, strict=True)
     ]
+
+
+def by_own_names(config: Config, model_type: str) -> Config:
+    """The config under its class's own names; raises FfnbenchError for sizes under those of another class, and for two
+    names of one number.
+    """
+    table = families()
+    names, defaults = table.names[model_type], table.defaults.get(model_type, {})
+    config = with_own_names(config, model_type, names.get("also", {}))
+    known = {key: value for key, value in {**defaults, **config}.items() if key in names["own"]}
+    refuse_sizes_of_other_classes(config, model_type, names["own"], [known], table.sizes)
+    return config
+
+
+def defaults_taken(config: Config) -> str:
+    """The numbers that a file leaves to its class, or its parts to theirs, in words; "" for none."""
+    model_type = type_of(config)
+    if model_type in families().composites:
+        parts = _nested(config, model_type).values()
+        return "; ".join(filter(None, map(defaults_taken, parts)))
+    given = by_own_names(config, model_type)
+    defaults = families().defaults.get(model_type, {})
+    taken = {key: value for key, value in defaults.items() if key not in given and type(value) is int}
+    return in_words(taken, model_type)
 
 
 def read_rest(config: Config) -> tuple[Rest, ...] | None:
@@ -163,7 +198,7 @@ def _nested(config: Config, model_type: str) -> dict[str, Config]:
     found = {}
     for key, default in zip(PARTS, families().composites[model_type], strict=True):
         nested = config.get(f"{key}_dict") or config.get(key)  # older files say it twice, and the first is meant
-        if nested is None and key == "text_config" and "hidden_size" in config:
+        if nested is None and key == "text_config" and model_type in families().text_at_top:
             nested = {name: value for name, value in config.items() if name not in ("architectures", *PARTS)}
         if nested is None:
             raise Unanswered(f"the {model_type} config has no {key}", f"looked for the keys: {key}; {ASK}")

@@ -57,7 +57,11 @@ class Families:
     alias       published model type -> transformers' name for it
     stacks_of   end of a class's name -> how often it has each of two stacks
     other_classes  names of classes that have other layers than their model type's
+    text_at_top  composites whose text may have its keys at the top of a file
     defaults    model type -> key -> what the class of transformers has where the key is left out
+    names       model type -> `own`, the names of sizes that the class reads, and `also`, other name -> own name
+    sizes       kind of size -> the names that classes have for it
+    named       further keys whose defaults are named beside an answer
     """
 
     stacks: Mapping[str, tuple[Row, ...]]
@@ -66,7 +70,11 @@ class Families:
     alias: Mapping[str, str]
     stacks_of: Mapping[str, list[int]]
     other_classes: list[str]
+    text_at_top: list[str]
     defaults: Mapping[str, Row]
+    names: Mapping[str, Row]
+    sizes: Mapping[str, list[str]]
+    named: list[str]
 
     @property
     def types(self) -> list[str]:
@@ -88,7 +96,11 @@ def families() -> Families:
         alias=data["alias"],
         stacks_of=data["stacks_of"],
         other_classes=data["classes"]["other"],
+        text_at_top=data["text_at_top"]["types"],
         defaults=defaults["types"],
+        names=defaults["names"],
+        sizes=data["sizes"],
+        named=data["named"]["keys"],
     )
 
 
@@ -251,6 +263,8 @@ class Reader:
         if key_name(stack["activation"]) == "feed_forward_proj" and isinstance(name, str):
             gated, name = name.startswith("gated-"), name.removeprefix("gated-")
             name = "gelu_new" if gated and name == "gelu" else name
+            # the class writes the two that it made of it, and takes what a file has for them
+            gated, name = self.config.get("is_gated_act", gated), self.config.get("dense_act_fn", name)
         if not isinstance(name, str) or name not in HF_ACTIVATIONS:  # as strict as transformers: ReLU is no name
             raise FfnbenchError(
                 f"the {self.model_type} config has the activation {name!r}, no name of transformers for one of ours",

@@ -127,6 +127,11 @@ class LayerGroup:
     beside: Beside | None = None
 
     @property
+    def of_vision(self) -> bool:
+        """Whether it is of the tower that sees."""
+        return self.kind.startswith("vision")
+
+    @property
     def seen(self) -> tuple[Sight, ...]:
         """All of its layers, by how far a token sees."""
         return self.sights or (Sight(count=self.count),)
@@ -137,6 +142,7 @@ class ModelSpec:
     """A published or configured model. `source` is where its numbers were read.
 
     `rest` is what each of its stacks has beside its layers; None is not known. `rest_note` says what is odd in it.
+    `defaults` names the numbers that are its class's, since its file does not set them.
     """
 
     key: str
@@ -146,11 +152,23 @@ class ModelSpec:
     note: str = ""
     rest: tuple[Rest, ...] | None = None
     rest_note: str = ""
+    defaults: str = ""
 
     @property
     def main(self) -> LayerGroup:
-        """The kind of layer that the model is known by: the one with the most layers, the later of equals."""
-        return max(reversed(self.groups), key=lambda group: group.count)
+        """The kind of layer that the model is known by: the one with the most layers, the later of equals; of the
+        language model where there is one.
+        """
+        language = [group for group in self.groups if not group.of_vision]
+        return max(reversed(language or self.groups), key=lambda group: group.count)
+
+    @property
+    def tower(self) -> str:
+        """Which of several towers `main` is of, in words; "" where there is one."""
+        if self.main.of_vision or not any(group.of_vision for group in self.groups):
+            return ""
+        others = ", ".join(f"{group.count} {group.kind}" for group in self.groups if group.of_vision)
+        return f"the language model of {self.name}, {self.main.count} {self.main.kind} layers; not its {others} layers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,16 +192,21 @@ class CountedModel:
     layers: tuple[CountedLayers, ...]
     counted_by: str
     note: str = ""
+    defaults: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnMLP:
-    """The MLP class of a model of transformers: its name, its widths, and the form of ours that it is, where known."""
+    """The MLP class of a model of transformers: its name, its widths, and the form of ours that it is, where known.
+
+    `defaults` as in ModelSpec.
+    """
 
     name: str
     d_model: int
     d_ff: int
     form: FFNSpec | None = None
+    defaults: str = ""
 
 
 def count_model(model: ModelSpec) -> CountedModel:
@@ -193,6 +216,7 @@ def count_model(model: ModelSpec) -> CountedModel:
         source=model.source,
         counted_by="closed form",
         note=model.note,
+        defaults=model.defaults,
         layers=tuple(
             CountedLayers(
                 kind=group.kind,
@@ -218,6 +242,7 @@ class WholeModel:
     source: str
     counted_by: str
     note: str = ""
+    defaults: str = ""
     embeddings: int | None
     attention: int | None
     ffn: int
@@ -264,6 +289,7 @@ def whole_model(model: ModelSpec) -> WholeModel:
         source=model.source,
         counted_by="closed form",
         note="; ".join(filter(None, (model.note, model.rest_note))),
+        defaults=model.defaults,
         embeddings=None if rest is None else sum(part.embedding_params for part in rest),
         attention=_sum(_attention(model, group) for group in model.groups),
         ffn=ffn,
