@@ -14,7 +14,7 @@ from ffnbench.ffn.spec import FFNSpec
 class HeadNorms(StrEnum):
     """The norms inside an attention: of one head's query and key, of all heads', of the compressed ones.
 
-    WIDTH is HEADS with a query's norm of the model's width, which is as a rule that of all heads.
+    WIDTH is HEADS for heads that share the model's width, whatever theirs is.
     """
 
     NONE = "none"
@@ -53,7 +53,7 @@ class Beside:
             case HeadNorms.HEADS:
                 return (spec.heads + spec.kv_heads) * spec.head_dim
             case HeadNorms.WIDTH:
-                return spec.d_model + spec.kv_heads * spec.head_dim
+                return spec.d_model + spec.kv_heads * (spec.d_model // spec.heads)
             case HeadNorms.LATENT:
                 return 0 if spec.mla is None else (spec.mla.q_lora or 0) + spec.mla.kv_lora
 

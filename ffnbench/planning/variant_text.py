@@ -216,7 +216,7 @@ def _imported(text: str, label: str, target: str, attr: str, keys: Keys) -> Vari
         like = parse_variant(str(keys[LIKE]))
         if like.target or like.spec_keys.get("moe") is not None:
             raise FfnbenchError(f"{LIKE!r} takes the name of a form without experts, in {text!r}", "e.g. @like=swiglu")
-    held = f"its output is held against ffnbench's own {form_like(like, 1, 1).form}, on its weights" if like else ""
+    held = f"a run holds its output against ffnbench's own {form_like(like, 1, 1).form}, on its weights" if like else ""
     return Variant(
         label=label or "@".join([attr, *text.split("@")[1:]]),
         text=text.removeprefix(f"{label}=") if label else text,
@@ -261,7 +261,7 @@ def as_model_variant(variant: Variant, own: OwnMLP) -> Variant:
             f"the MLP of a model is as its config says: {key!r} in {variant.text!r} can't change it",
             "keys of the workload can: " + ", ".join(WORKLOAD_KEYS),
         )
-    held = f", held against ffnbench's own {own.form.name} on the same weights" if own.form else ""
+    held = f"; a run holds its output against ffnbench's own {own.form.name}, on its weights" if own.form else ""
     texts = filter(None, (f"{variant.target} is {own.name} of transformers{held}", own.defaults))
     notes = (*variant.notes, *(Note(text=text) for text in texts))
     return replace(variant, d_model=own.d_model, spec_keys={"d_ff": own.d_ff}, form=own.form, notes=notes)

@@ -68,6 +68,8 @@ class Sizer:
     def _case(self, variant: Variant, workload: Workload) -> Case:
         width, sizing = self._width(variant, workload)
         spec = self._spec(variant, width)
+        if variant.target and variant.d_model is None and not self._reads_width(variant, width, workload):
+            sizing = Sizing(how="unread")
         residual = None
         if self.match is not Match.NONE and variant.label != self.reference.label:
             _, target = self._matched
@@ -77,6 +79,15 @@ class Sizer:
             label=variant.label, variant=variant.text, ffn=spec, workload=workload, sizing=sizing, residual=residual,
             arm=variant.arm,
         )  # fmt: skip
+
+    def _reads_width(self, variant: Variant, width: int, workload: Workload) -> bool:
+        """Whether a module has other parameters at another d_ff; taken to be so where it can't be built at that."""
+        probe = self.probe.within(variant.arm)
+        try:
+            once, twice = (probe.count(module_spec(variant, self.d_model, n * width), workload) for n in (1, 2))
+        except FfnbenchError:
+            return True
+        return once.params != twice.params
 
     def _width(self, variant: Variant, workload: Workload) -> tuple[int, Sizing]:
         """d_ff and where it comes from. Order: the variant's own keys, the flags, the match."""

@@ -172,7 +172,8 @@ CASE, WORK, FORM, EXPERTS, COST, COUNTS, ROUNDS = map(
 )
 COLUMNS: Columns = {
     **_parts(CASE, "label", "variant"),
-    **_parts(lambda row: row.case.ffn, "d_model", "d_ff"),
+    **_parts(lambda row: row.case.ffn, "d_model"),
+    "d_ff": lambda row: None if row.case.sizing.how == "unread" else getattr(row.case.ffn, "d_ff", None),
     "activation": lambda row: row.form.activation if row.form else None,
     "gated": _gated,
     **_parts(FORM, "gate", "bias"),
