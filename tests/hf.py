@@ -95,6 +95,7 @@ def varied(model_type: str) -> Iterator[tuple[str, Data]]:
     """The default file, and such as differ from it in one key of the table: left out, turned, doubled."""
     data, table = default(model_type), families()
     yield "default", data
+    yield "head_dim 48", data | {"head_dim": 48}
     rows = (*table.stacks.get(model_type, ()), *table.rest.get(model_type, ()))
     layers = {key for stack in table.stacks.get(model_type, ()) for key in keys_of({"layers": stack["layers"]})}
     keys = {key for row in rows for key in keys_of(row)} or {*IMPLIED["composite"]}

@@ -1,8 +1,8 @@
 """Files whose sizes are dropped, renamed, said twice: is any counted wrongly, and nothing said?
 
-`python tests/hf_variations.py SEED COUNT ROUTE`, where ROUTE is `table` or `transformers`. The truth is transformers' own
-model, built without data and counted by exclusion (hf.by_exclusion), of the file as it is now and as it was before its
-sizes were changed. An answer is right that is a refusal; or the count of the model that transformers builds now, if that
+`python tests/hf_variations.py SEED COUNT ROUTE`, where ROUTE is `table` or `transformers`. The truth is the
+model of transformers, built without data and counted by exclusion (hf.by_exclusion), now and as it was before its
+sizes were changed. An answer is right that is a refusal; or the count of the model that is built now, if that
 is as it was before, or if the answer names each default that made the difference.
 """
 
@@ -91,8 +91,8 @@ def rename(dice: Dice, file: File, part: Data, key: str) -> None:
 
 
 def say_twice(dice: Dice, file: File, part: Data, key: str) -> None:
-    names = [name for name in (*ELSEWHERE, *aliases(part)) if name not in part]
-    name = dice.choice(names)
+    own = read_by_class(part) - aliases(part).keys()
+    name = dice.choice([name for name in (*ELSEWHERE, *aliases(part)) if name not in own | part.keys()])
     part[name] = part[key] * dice.choice((1, 2))
     file.done.append(f"{name} {part[name]} beside {key} {part[key]}")
 
@@ -164,10 +164,9 @@ def base(model_type: str, dice: Dice) -> Data:
 
 def built(data: Data) -> tuple[int, int | None] | None:
     """Parameters of the FFNs and of all, as transformers builds it; None where it does not."""
-    import transformers
-    from transformers import AutoModel, CONFIG_MAPPING
-
     import torch
+    import transformers
+    from transformers import CONFIG_MAPPING, AutoModel
 
     from ffnbench.models.transformers import build_whole
 

@@ -127,11 +127,6 @@ class LayerGroup:
     beside: Beside | None = None
 
     @property
-    def of_vision(self) -> bool:
-        """Whether it is of the tower that sees."""
-        return self.kind.startswith("vision")
-
-    @property
     def seen(self) -> tuple[Sight, ...]:
         """All of its layers, by how far a token sees."""
         return self.sights or (Sight(count=self.count),)
@@ -156,19 +151,10 @@ class ModelSpec:
 
     @property
     def main(self) -> LayerGroup:
-        """The kind of layer that the model is known by: the one with the most layers, the later of equals; of the
-        language model where there is one.
+        """The kind of layer that the model is known by: the one with the most layers, the later of equals; of
+        the language model where there is one beside a tower that sees.
         """
-        language = [group for group in self.groups if not group.of_vision]
-        return max(reversed(language or self.groups), key=lambda group: group.count)
-
-    @property
-    def tower(self) -> str:
-        """Which of several towers `main` is of, in words; "" where there is one."""
-        if self.main.of_vision or not any(group.of_vision for group in self.groups):
-            return ""
-        others = ", ".join(f"{group.count} {group.kind}" for group in self.groups if group.of_vision)
-        return f"the language model of {self.name}, {self.main.count} {self.main.kind} layers; not its {others} layers"
+        return max(reversed(self.groups), key=lambda group: (not group.kind.startswith("vision"), group.count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,14 +14,14 @@ import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.models.configs import code_note, read_file, refuse_other_classes, type_of
-from ffnbench.models.family_reader import families
-from ffnbench.models.key_names import in_words, refuse_sizes_of_other_classes, with_own_names
+from ffnbench.models.family_reader import by_own_names, families
 from ffnbench.models.model import CountedLayers, CountedModel, WholeModel
 from ffnbench.models.presets import config_path
 
@@ -138,33 +138,16 @@ def load(source: str) -> Loaded:
 def _defaults(config: Any, data: dict[str, Any]) -> str:
     """The sizes that the file of a config leaves to its class, or its parts to theirs, in words; "" for none.
 
-    Raises FfnbenchError for a size under a name that the class does not read, and for two names of one size.
+    Raises FfnbenchError for a size under a name that the class does not read.
     """
-    from transformers import PreTrainedConfig
-
-    model_type = config.model_type
-    own: dict[str, Any] = {field.name: field.default for field in fields(config)}
-    parts = {key: part for key, part in vars(config).items() if isinstance(part, PreTrainedConfig)}
-    table = families()
-    every = [name for names in (*table.sizes.values(), table.named) for name in names]
-    others = {}
-    for pair in config.attribute_map.items():
-        other, name = reversed(pair) if pair[0] in own else pair
-        if name in every and other not in own:
-            others[other] = name
-    data = with_own_names(data, model_type, others)
-    known = [
-        {name: getattr(each, name) for name in every if name in type(each).__dataclass_fields__}
-        for each in (config, *parts.values())
-    ]
-    refuse_sizes_of_other_classes(data, model_type, own, known, table.sizes)
-    left = [name for name in every if name in own and name not in data and own[name] == known[0][name]]
-    taken = {name: own[name] for name in left if type(own[name]) in (int, float) and own[name] > 0}
-    words = [in_words(taken, model_type)]
-    for key, part in parts.items():
-        nested = data.get(f"{key}_dict") or data.get(key)
-        words.append(_defaults(part, nested if isinstance(nested, dict) else data))
-    return "; ".join(filter(None, words))
+    named = ["num_attention_heads", "vocab_size", *chain(*families().sizes.values())]
+    own = {field.name: field.default if field.name in named else None for field in fields(config)}
+    parts = {key: part for key, part in vars(config).items() if hasattr(part, "model_type")}
+    known = [{name: getattr(config, name) for name in own}, *map(vars, parts.values())]
+    others = {name: other for other, name in config.attribute_map.items() if other in own} | config.attribute_map
+    words = by_own_names(data, config.model_type, own, others, known)[1]
+    nested = [_defaults(part, data.get(f"{key}_dict") or data.get(key) or data) for key, part in parts.items()]
+    return "; ".join(filter(None, (words, *nested)))
 
 
 def build_empty(config: Any, kind: Any = None, tied: bool = False) -> Any:

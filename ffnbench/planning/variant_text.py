@@ -123,6 +123,8 @@ def _published(text: str, label: str, model: ModelSpec, keys: Keys) -> Variant:
     _check_keys(text, keys)
     spec = model.main.ffn
     own = variant_keys(spec)
+    seeing = any(group.kind.startswith("vision") for group in model.groups) and "vision" not in model.main.kind
+    tower = f"the language model of {model.name}, not its vision tower" if seeing else ""
     if {"rule", "ratio"} & keys.keys():
         del own["d_ff"]
     given = own | keys
@@ -136,7 +138,7 @@ def _published(text: str, label: str, model: ModelSpec, keys: Keys) -> Variant:
         gate=gate,
         notes=(
             Note(text=f"the FFN of {model.name} ({model.source})", kind=NoteKind.MODEL),
-            *(Note(text=text) for text in (model.tower, model.defaults) if text),
+            *(Note(text=text) for text in (tower, model.defaults) if text),
         ),
         d_model=spec.d_model,
         **_split(given),
