@@ -40,7 +40,8 @@ def own_mlp(target: str) -> OwnMLP:
             as_ours(module, form, torch.zeros(1, 1, d_model, device="meta"))
         except FfnbenchError:
             form = None
-    return OwnMLP(name=found.name, d_model=d_model, d_ff=d_ff, form=form, defaults=loaded.defaults)
+    name = found.name if config is loaded.config else f"the language model's {found.name}"
+    return OwnMLP(name=name, d_model=d_model, d_ff=d_ff, form=form, defaults=loaded.defaults)
 
 
 def build_own(target: str) -> Any:

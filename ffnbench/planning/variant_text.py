@@ -123,8 +123,8 @@ def _published(text: str, label: str, model: ModelSpec, keys: Keys) -> Variant:
     _check_keys(text, keys)
     spec = model.main.ffn
     own = variant_keys(spec)
-    seeing = any(group.kind.startswith("vision") for group in model.groups) and "vision" not in model.main.kind
-    tower = f"the language model of {model.name}, not its vision tower" if seeing else ""
+    towers = {group.kind.partition(" ")[0] for group in model.groups}
+    tower = f"the language model of {model.name}, not its vision tower" if {"vision"} < towers else ""
     if {"rule", "ratio"} & keys.keys():
         del own["d_ff"]
     given = own | keys
