@@ -141,9 +141,9 @@ def _defaults(config: Any, data: dict[str, Any]) -> str:
     Raises FfnbenchError for a size under a name that the class does not read.
     """
     named = ["num_attention_heads", "vocab_size", *chain(*families().sizes.values())]
-    own = {field.name: field.default if field.name in named else None for field in fields(config)}
+    own = {field.name: getattr(config, field.name) if field.name in named else None for field in fields(config)}
     parts = {key: part for key, part in vars(config).items() if hasattr(part, "model_type")}
-    known = [{name: getattr(config, name) for name in own}, *map(vars, parts.values())]
+    known = [own, *map(vars, parts.values())]
     others = {name: other for other, name in config.attribute_map.items() if other in own} | config.attribute_map
     words = by_own_names(data, config.model_type, own, others, known)[1]
     nested = [_defaults(part, data.get(f"{key}_dict") or data.get(key) or data) for key, part in parts.items()]
