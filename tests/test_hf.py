@@ -112,6 +112,7 @@ def test_head_dim_counts_where_its_class_reads_it(model_type: str) -> None:
 @pytest.mark.parametrize("words", [{"is_gated_act": True}, {"dense_act_fn": "silu"}, {"is_gated_act": False}])
 @pytest.mark.parametrize("model_type", ["t5", "mt5"])
 def test_what_t5_makes_of_its_word_wins_over_the_word(model_type: str, words: dict) -> None:
+    pytest.importorskip("transformers")
     from transformers import CONFIG_MAPPING
 
     from ffnbench.models.configs import read_groups
