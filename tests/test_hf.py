@@ -69,8 +69,12 @@ def test_other_names_are_those_of_transformers() -> None:
     for model_type in families().stacks:
         own = transformers.CONFIG_MAPPING[model_type].attribute_map
         pairs = {frozenset(pair) for pair in own.items() if SIZES & {*pair}}
+        if model_type in ("mt5", "t5", "umt5"):  # the decoder's layers are the default of the other name's
+            pairs -= {frozenset(("num_layers", "num_hidden_layers"))}
         names = families().other_names.get(model_type, {})
-        assert pairs <= {frozenset(pair) for pair in names.items()}, model_type
+        assert pairs == {frozenset(pair) for pair in names.items() if SIZES & {*pair}} - {frozenset(N_EMBED)}, (
+            model_type
+        )
 
 
 SIZES = {
@@ -79,10 +83,11 @@ SIZES = {
     "hidden_dim", "encoder_ffn_dim", "decoder_ffn_dim", "moe_intermediate_size", "num_experts", "num_local_experts",
     "n_routed_experts",
 }  # fmt: skip
+N_EMBED = ("n_embed", "hidden_size")  # of bloom, whose class takes it by code
 BY_OTHER_NAME = [  # the class's own key and another name for it; the vision towers have a default for the first
     ("qwen2_vl_vision", "depth", "num_hidden_layers"), ("qwen3_vl_vision", "depth", "num_hidden_layers"),
     ("distilbert", "dim", "hidden_size"), ("gpt2", "n_layer", "num_hidden_layers"), ("mpt", "d_model", "hidden_size"),
-    ("bart", "encoder_layers", "num_hidden_layers"), ("t5", "num_layers", "num_hidden_layers"),
+    ("bart", "encoder_layers", "num_hidden_layers"),
     ("mixtral", "num_local_experts", "num_experts"), ("qwen3_moe", "num_experts", "num_local_experts"),
     ("jamba", "num_experts", "num_local_experts"), ("deepseek_v3", "n_routed_experts", "num_local_experts"),
     ("bloom", "n_layer", "num_hidden_layers"), ("bloom", "hidden_size", "n_embed"),
@@ -107,6 +112,21 @@ def test_a_size_by_its_classs_other_name_is_that_size(model_type: str, own: str,
 def test_head_dim_counts_where_its_class_reads_it(model_type: str) -> None:
     pytest.importorskip("transformers")
     assert hf.differences("head_dim 48", hf.default(model_type) | {"head_dim": 48}) == ""
+
+
+@pytest.mark.parametrize("model_type", ["glm", "glm4", "ministral3", "qwen2_moe", "stablelm", "mistral", "llama"])
+@pytest.mark.parametrize("key", ["head_dim", "num_key_value_heads"])
+def test_heads_that_a_file_leaves_out_are_the_classs_own(model_type: str, key: str) -> None:
+    pytest.importorskip("transformers")
+    data = hf.default(model_type)
+    data["num_attention_heads"] *= 2
+    assert hf.differences(f"without {key}", {name: value for name, value in data.items() if name != key}) == ""
+
+
+def test_t5s_layers_by_another_name_alone_are_refused() -> None:
+    """Its class makes the decoder as deep as the encoder before it has seen that name."""
+    with pytest.raises(FfnbenchError, match="num_hidden_layers 3, not its class's name"):
+        hf.ours({"model_type": "t5", "d_model": 64, "d_ff": 128, "num_hidden_layers": 3})
 
 
 @pytest.mark.parametrize("words", [{"is_gated_act": True}, {"dense_act_fn": "silu"}, {"is_gated_act": False}])
