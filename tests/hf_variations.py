@@ -233,7 +233,8 @@ def judged(file: File, plain: Data, before: tuple[int, int | None], folder: Path
         return f"WRONG: FFNs {ffns:,}, transformers {now[0]:,}"
     if None not in (whole, now[1]) and whole != now[1]:
         return f"WRONG: all {whole:,}, transformers {now[1]:,}"
-    unnamed = [key for key in file.gone if f"{key} " not in named]
+    said = {own for part in places(file.data) for other, own in aliases(part).items() if other in part}
+    unnamed = [key for key in file.gone if f"{key} " not in named and key not in said]
     if now[0] != before[0] and (unnamed := [k for k in unnamed if matters(k, plain) and not derived(k, plain)]):
         return f"WRONG: FFNs {ffns:,} for {before[0]:,}, unnamed {unnamed}"
     return "named" if now[0] != before[0] and file.gone else "right"

@@ -329,7 +329,7 @@ class Reader:
             found = self.get(told["key"])
             return told.get("default") if found is None else found
         if isinstance(told, list):  # a name that the file has comes before the class's default
-            told = next((key for key in told if self.config.get(key) is not None), told[0])
+            told = next((key for key in told if self.config.get(key) is not None), told[-1])
         if not isinstance(told, str):
             return told
         found = self.get(told)
