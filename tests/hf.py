@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,11 @@ def varied(model_type: str) -> Iterator[tuple[str, Data]]:
     """The default file, and such as differ from it in one key of the table: left out, turned, doubled."""
     data, table = default(model_type), families()
     yield "default", data
+    yield "head_dim 48", data | {"head_dim": 48}
+    for doubled, without in product(("num_attention_heads", "hidden_size"), ("num_key_value_heads", "head_dim")):
+        if doubled in data and without in data:
+            fewer = {name: value for name, value in data.items() if name != without}
+            yield f"{doubled} doubled without {without}", fewer | {doubled: 2 * data[doubled]}
     rows = (*table.stacks.get(model_type, ()), *table.rest.get(model_type, ()))
     layers = {key for stack in table.stacks.get(model_type, ()) for key in keys_of({"layers": stack["layers"]})}
     keys = {key for row in rows for key in keys_of(row)} or {*IMPLIED["composite"]}

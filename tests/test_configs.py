@@ -13,12 +13,13 @@ from hf import written
 
 from ffnbench import api
 from ffnbench.api import world
+from ffnbench.cli import run
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.ffn.spec import Gate
 from ffnbench.models.configs import read_config, read_groups
 from ffnbench.models.family_reader import Unanswered
-from ffnbench.models.model import whole_model
+from ffnbench.models.model import ModelSpec, whole_model
 from ffnbench.models.presets import model_of
 from ffnbench.planning.block import plan_block
 from ffnbench.request import BlockRequest
@@ -141,7 +142,7 @@ def test_published_files_that_leave_keys_out_are_read(name: str) -> None:
     ("config", "message", "hint"),
     [
         (GPT2 | {"n_layer": None}, "no n_layer", "looked for the keys: n_layer; .*pip install 'ffnbench\\[hf\\]'"),
-        ({"model_type": "bert", "d_model": 512}, "no num_hidden_layers", "pip install"),
+        ({"model_type": "bert", "vocab_size": 512}, "no num_hidden_layers", "pip install"),
         (LLAMA | {"model_type": "jetmoe"}, "'jetmoe' is not in the table", "pip install"),
         (LLAMA | {"model_type": "lama"}, "'lama' is not in the table", "did you mean 'llama'"),
         (LLAMA | {"per_layer_config": {"1": {"mlp_bias": True}}}, "keys for single layers", "pip install"),
@@ -189,6 +190,70 @@ def test_what_can_not_be_is_refused(config: dict, message: str, hint: str) -> No
         read_groups(config)
     assert hint in caught.value.hint
     assert not isinstance(caught.value, Unanswered)
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"model_type": "llama", "dim": 2048, "n_layers": 22, "n_heads": 32}, "n_layers 22, .* the number of layers"),
+        ({"model_type": "llama", "dim": 2048, "num_hidden_layers": 22}, "dim 2048, .* the width of the model"),
+        (LLAMA | {"num_local_experts": 8}, "num_local_experts 8, .* the number of experts"),
+        (LLAMA | {"ffn_dim": 512}, "ffn_dim 512, .* the width of the FFN"),
+        (BERT | {"n_inner": 512}, "n_inner 512, .* the width of the FFN"),
+        (CLIP | {"vision_config": {"depth": 3}}, "the clip_vision_model config has depth 3"),
+        (CLIP | {"hidden_size": 640}, "the clip config has hidden_size 640"),
+    ],
+)
+def test_a_size_under_the_name_of_another_class_is_refused(config: dict, says: str) -> None:
+    with pytest.raises(FfnbenchError, match=says) as caught:
+        read_groups(config)
+    assert not isinstance(caught.value, Unanswered)
+    assert " reads: " in caught.value.hint
+
+
+def test_what_repeats_a_size_or_switches_experts_off_is_no_other_size() -> None:
+    harmless = {"dim": 4096, "n_layers": 32, "num_experts": 0, "num_local_experts": 1, "n_routed_experts": None}
+    assert read_groups(LLAMA | harmless) == read_groups(LLAMA)
+
+
+def test_every_command_names_the_sizes_that_a_file_leaves_to_its_class(tmp_path, capsys) -> None:
+    path = written(tmp_path, {"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 22})
+    for words in (
+        ["inspect"],
+        ["inspect", "--whole-model"],
+        ["cost", "--preset"],
+        ["block", "--cost-only", "--preset"],
+    ):
+        assert run([*words, path]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "defaults of llama, which the file does not set: intermediate_size 11,008" in shown, words
+        assert "num_hidden_layers" not in shown, words
+        assert run([*words, path, "--format", "json"]) == 0
+        assert "intermediate_size 11,008" in capsys.readouterr().out, words
+    assert run(["inspect", written(tmp_path, LLAMA | {"vocab_size": 8})]) == 0
+    assert "defaults of" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "d_model", "params"),
+    [("qwen2.5-vl-7b", 3584, 203_685_888), ("gemma-3-4b", 2560, 3 * 2560 * 10240), ("llava-1.5-7b", 4096, 135_266_304)],
+)
+def test_of_several_towers_the_language_model_is_taken(tmp_path, capsys, name: str, d_model: int, params: int) -> None:
+    path = written(tmp_path, PUBLISHED[name][0])
+    assert cost.params(model_of(path).main.ffn) == params
+    for words in (["cost"], ["estimate", "--hardware", "h100"]):
+        assert run([*words, "--preset", path, "--variants", "preset"]) == 0
+        shown = capsys.readouterr().out
+        assert f"d_model {d_model:,}" in shown
+        assert words != ["cost"] or f"{params:,}" in shown
+        assert "the language model of" in " ".join(shown.split())
+
+
+def test_a_model_that_only_sees_is_what_it_is() -> None:
+    vit = BERT | {"model_type": "vit", "num_hidden_layers": 6}
+    assert [group.kind for group in read_groups(vit)] == ["vision"]
+    model = ModelSpec(key="", name="", groups=tuple(read_groups(vit)), source="")
+    assert model.main.count == 6
 
 
 TEXT = json.dumps(LLAMA)

@@ -4,6 +4,8 @@ that are written out here, with their weights called and laid out as published c
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -17,6 +19,7 @@ from torch import Tensor, nn
 
 from ffnbench import jsonable
 from ffnbench.activations.user_activation import OwnActivation
+from ffnbench.cli import run
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.like import as_form
@@ -495,3 +498,31 @@ def test_modules_of_other_libraries(target: str) -> None:
     pytest.importorskip(target.partition(".")[0])
     module = build_imported(ImportedSpec(target=target, d_model=D, d_ff=H)).eval()
     assert holds(module, spec(*MODULES[target])) < 1e-5
+
+
+OWN_WIDTH = """
+from torch import nn
+class Mine(nn.Module):
+    def __init__(self, dim, width_of_mine=344):
+        super().__init__()
+        self.g, self.u = (nn.Linear(dim, width_of_mine, bias=False) for _ in "gu")
+        self.d = nn.Linear(width_of_mine, dim, bias=False)
+    def forward(self, x):
+        return self.d(nn.functional.silu(self.g(x)) * self.u(x))
+class Asked(Mine):
+    def __init__(self, dim, hidden_dim):
+        super().__init__(dim, hidden_dim)
+"""
+
+
+def test_cost_says_no_width_that_a_module_does_not_read_nor_what_only_a_run_does(tmp_path, monkeypatch, capsys) -> None:
+    """By hand: three matrices of 128 x 344, whatever d_ff is said, and of 128 x 512."""
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(OWN_WIDTH)
+    asked = ["cost", "mine=own.py:Mine@like=swiglu,asked=own.py:Asked", "--d-model", "128", "--d-ff", "512"]
+    assert run([*asked, "--match", "none", "-f", "csv"]) == 0
+    rows = {row["label"]: (row["d_ff"], row["params"]) for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
+    assert rows == {"mine": ("", str(3 * 128 * 344)), "asked": ("512", str(3 * 128 * 512))}
+    assert run([*asked[:1], "mine=own.py:Mine@like=swiglu", "--d-model", "128"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "its output is held" not in shown

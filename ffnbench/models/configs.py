@@ -15,7 +15,7 @@ from pathlib import Path
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.files import content_of
-from ffnbench.models.family_reader import ASK, PARTS, Config, Reader, Unanswered, families
+from ffnbench.models.family_reader import ASK, PARTS, Config, Reader, Unanswered, by_own_names, families
 from ffnbench.models.model import LayerGroup, ModelSpec, Rest
 from ffnbench.names import did_you_mean
 
@@ -46,7 +46,13 @@ def read_config(path: str) -> ModelSpec:
     config, file = read_file(path)
     name, groups = type_of(config), tuple(read_groups(config))
     return ModelSpec(
-        key=name, name=name, groups=groups, source=file, note=code_note(config, name), rest=read_rest(config)
+        key=name,
+        name=name,
+        groups=groups,
+        source=file,
+        note=code_note(config, name),
+        rest=read_rest(config),
+        defaults=defaults_taken(config),
     )
 
 
@@ -62,7 +68,9 @@ def read_groups(config: Config) -> list[LayerGroup]:
     """The kinds of layers of a config, equal ones together, in the order of the table."""
     model_type, table = type_of(config), families()
     if model_type in table.composites:
-        found = [_of_part(key, read_groups(part)) for key, part in _nested(config, model_type).items()]
+        parts = _nested(config, model_type)
+        by_own_names(config, model_type, table.defaults[model_type], {}, list(parts.values()))
+        found = [_of_part(key, read_groups(part)) for key, part in parts.items()]
     elif model_type in table.stacks:
         found = [reader.groups() for reader in readers(config, model_type)]
     else:
@@ -84,12 +92,28 @@ def readers(config: Config, model_type: str) -> list[Reader]:
     """A reader for each stack of a model type that is no composite."""
     if config.get("per_layer_config"):
         raise Unanswered(f"the {model_type} config changes keys for single layers, by per_layer_config", ASK)
+    config, _ = _by_own_names(config, model_type)
     stacks = families().stacks[model_type]
     rest = families().rest.get(model_type) or (None,) * len(stacks)
     return [
         Reader(config=config, model_type=model_type, stack=stack, rest=beside)
         for stack, beside in zip(stacks, rest, strict=True)
     ]
+
+
+def _by_own_names(config: Config, model_type: str) -> tuple[Config, str]:
+    """The config by its class's own names, and the defaults that the class takes, in words; errors as there."""
+    own = families().defaults[model_type]
+    known = {key: value for key, value in {**own, **config}.items() if key in own}
+    return by_own_names(config, model_type, own, families().other_names.get(model_type, {}), [known])
+
+
+def defaults_taken(config: Config) -> str:
+    """The numbers that a file leaves to its class, or its parts to theirs, in words; "" for none."""
+    model_type = type_of(config)
+    if model_type in families().composites:
+        return "; ".join(filter(None, map(defaults_taken, _nested(config, model_type).values())))
+    return _by_own_names(config, model_type)[1]
 
 
 def read_rest(config: Config) -> tuple[Rest, ...] | None:
@@ -153,7 +177,7 @@ def refuse_other_classes(config: Config, model_type: str, known: object = None) 
             f"the {model_type} config has architectures {names!r:.60}", "a list with the name of a class"
         )
     for name in (*of_its_own(config), *names):
-        if name in families().other_classes and not hasattr(known, name):
+        if name in families().classes["other"] and not hasattr(known, name):
             raise Unanswered(
                 f"the {model_type} config is of the class {name}, whose layers are others than {model_type}'s",
                 f"compare its class as a variant, FILE.py:CLASS; {ASK}",
@@ -166,7 +190,7 @@ def _nested(config: Config, model_type: str) -> dict[str, Config]:
     found = {}
     for key, default in zip(PARTS, families().composites[model_type], strict=True):
         nested = config.get(f"{key}_dict") or config.get(key)  # older files say it twice, and the first is meant
-        if nested is None and key == "text_config" and "hidden_size" in config:
+        if nested is None and key == "text_config" and model_type in families().classes["text_at_top"]:
             nested = {name: value for name, value in config.items() if name not in ("architectures", *PARTS)}
         if nested is None:
             raise Unanswered(f"the {model_type} config has no {key}", f"looked for the keys: {key}; {ASK}")

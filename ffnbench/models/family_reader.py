@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -36,6 +36,7 @@ MOST = 10_000_000  # of a width, of experts, of layers; no model is near it
 HF_ACTIVATIONS = {name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name}
 
 AS_PUBLISHED = "give the config.json as it was published"
+NO_SIZE = (None, 0, 1)  # of a key that switches something off, such as experts of a dense model
 
 
 class Unanswered(FfnbenchError):
@@ -56,8 +57,12 @@ class Families:
     composites  model type -> the model types of its PARTS
     alias       published model type -> transformers' name for it
     stacks_of   end of a class's name -> how often it has each of two stacks
-    other_classes  names of classes that have other layers than their model type's
-    defaults    model type -> key -> what the class of transformers has where the key is left out
+    classes     `other`: names of classes that have other layers than their model type's; `text_at_top`: composites
+                whose text may have its keys at the top of a file
+    defaults    model type -> key that the class of transformers reads -> what it has where the key is left out; None is
+                not known here
+    other_names  model type -> other name of a key -> the key, as the class of transformers has them
+    sizes       kind of size -> the names that classes have for it
     """
 
     stacks: Mapping[str, tuple[Row, ...]]
@@ -65,8 +70,10 @@ class Families:
     composites: Mapping[str, tuple[str, str]]
     alias: Mapping[str, str]
     stacks_of: Mapping[str, list[int]]
-    other_classes: list[str]
+    classes: Mapping[str, list[str]]
     defaults: Mapping[str, Row]
+    other_names: Mapping[str, Mapping[str, str]]
+    sizes: Mapping[str, list[str]]
 
     @property
     def types(self) -> list[str]:
@@ -87,8 +94,10 @@ def families() -> Families:
         composites={name: (text, vision) for name, (text, vision) in data["composite"].items()},
         alias=data["alias"],
         stacks_of=data["stacks_of"],
-        other_classes=data["classes"]["other"],
+        classes=data["classes"],
         defaults=defaults["types"],
+        other_names=defaults["other_names"],
+        sizes=data["sizes"],
     )
 
 
@@ -109,6 +118,31 @@ def _full(kind: str, row: Row, data: Row) -> Row:
     if kind == "stack":
         own |= {key: _full(key, own[key], data) for key in ("experts", "attention") if key in own}
     return {**base, **own}
+
+
+def by_own_names(
+    config: Config, model_type: str, own: Row, other_names: Mapping[str, str], known: Sequence[Row]
+) -> tuple[Config, str]:
+    """The config by its class's own names, and in words each default that the class takes since the file does not set
+    it: a class ignores what it does not know, so that a size under another name would be counted as its default.
+
+    `own` are the names that the class reads, each with its default where that is to be named, `other_names` further
+    ones -> own name: of two the other one counts. `known` has the sizes that were read, those of parts too. Raises
+    FfnbenchError for a size under a name that the class does not read, or beside the one that it reads, unless it
+    repeats a known size of its kind.
+    """
+    for kind, names in families().sizes.items():
+        values = [part[name] for part in known for name in names if name in part]
+        for name in names:
+            read = name in own or (name in other_names and other_names[name] not in config)
+            if name in config and not read and config[name] not in (*NO_SIZE, *values):
+                raise FfnbenchError(
+                    f"the {model_type} config has {name} {config[name]!r:.60}, not its class's name for the {kind}",
+                    f"{model_type} reads: {', '.join(each for each in names if each in own) or 'none'}",
+                )
+    given = {**config, **{own: config[other] for other, own in other_names.items() if other in config}}
+    taken = [f"{key} {value:,}" for key, value in own.items() if key not in given and type(value) in (int, float)]
+    return given, f"defaults of {model_type}, which the file does not set: {', '.join(taken)}" if taken else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +285,8 @@ class Reader:
         if key_name(stack["activation"]) == "feed_forward_proj" and isinstance(name, str):
             gated, name = name.startswith("gated-"), name.removeprefix("gated-")
             name = "gelu_new" if gated and name == "gelu" else name
+            # the class writes the two that it made of it, and takes what a file has for them
+            gated, name = self.config.get("is_gated_act", gated), self.config.get("dense_act_fn", name)
         if not isinstance(name, str) or name not in HF_ACTIVATIONS:  # as strict as transformers: ReLU is no name
             raise FfnbenchError(
                 f"the {self.model_type} config has the activation {name!r}, no name of transformers for one of ours",
@@ -293,7 +329,7 @@ class Reader:
             found = self.get(told["key"])
             return told.get("default") if found is None else found
         if isinstance(told, list):  # a name that the file has comes before the class's default
-            told = next((key for key in told if self.config.get(key) is not None), told[0])
+            told = next((key for key in told if self.config.get(key) is not None), told[-1])
         if not isinstance(told, str):
             return told
         found = self.get(told)

@@ -14,7 +14,7 @@ from ffnbench.ffn.spec import FFNSpec
 class HeadNorms(StrEnum):
     """The norms inside an attention: of one head's query and key, of all heads', of the compressed ones.
 
-    WIDTH is HEADS with a query's norm of the model's width, which is as a rule that of all heads.
+    WIDTH is HEADS for heads that share the model's width, whatever theirs is.
     """
 
     NONE = "none"
@@ -53,7 +53,7 @@ class Beside:
             case HeadNorms.HEADS:
                 return (spec.heads + spec.kv_heads) * spec.head_dim
             case HeadNorms.WIDTH:
-                return spec.d_model + spec.kv_heads * spec.head_dim
+                return spec.d_model + spec.kv_heads * (spec.d_model // spec.heads)
             case HeadNorms.LATENT:
                 return 0 if spec.mla is None else (spec.mla.q_lora or 0) + spec.mla.kv_lora
 
@@ -137,6 +137,7 @@ class ModelSpec:
     """A published or configured model. `source` is where its numbers were read.
 
     `rest` is what each of its stacks has beside its layers; None is not known. `rest_note` says what is odd in it.
+    `defaults` names the numbers that are its class's, since its file does not set them.
     """
 
     key: str
@@ -146,11 +147,14 @@ class ModelSpec:
     note: str = ""
     rest: tuple[Rest, ...] | None = None
     rest_note: str = ""
+    defaults: str = ""
 
     @property
     def main(self) -> LayerGroup:
-        """The kind of layer that the model is known by: the one with the most layers, the later of equals."""
-        return max(reversed(self.groups), key=lambda group: group.count)
+        """The kind of layer that the model is known by: the one with the most layers, the later of equals; of
+        the language model where there is one beside a tower that sees.
+        """
+        return max(reversed(self.groups), key=lambda group: (not group.kind.startswith("vision"), group.count))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,16 +178,21 @@ class CountedModel:
     layers: tuple[CountedLayers, ...]
     counted_by: str
     note: str = ""
+    defaults: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnMLP:
-    """The MLP class of a model of transformers: its name, its widths, and the form of ours that it is, where known."""
+    """The MLP class of a model of transformers: its name, its widths, and the form of ours that it is, where known.
+
+    `defaults` as in ModelSpec.
+    """
 
     name: str
     d_model: int
     d_ff: int
     form: FFNSpec | None = None
+    defaults: str = ""
 
 
 def count_model(model: ModelSpec) -> CountedModel:
@@ -193,6 +202,7 @@ def count_model(model: ModelSpec) -> CountedModel:
         source=model.source,
         counted_by="closed form",
         note=model.note,
+        defaults=model.defaults,
         layers=tuple(
             CountedLayers(
                 kind=group.kind,
@@ -218,6 +228,7 @@ class WholeModel:
     source: str
     counted_by: str
     note: str = ""
+    defaults: str = ""
     embeddings: int | None
     attention: int | None
     ffn: int
@@ -264,6 +275,7 @@ def whole_model(model: ModelSpec) -> WholeModel:
         source=model.source,
         counted_by="closed form",
         note="; ".join(filter(None, (model.note, model.rest_note))),
+        defaults=model.defaults,
         embeddings=None if rest is None else sum(part.embedding_params for part in rest),
         attention=_sum(_attention(model, group) for group in model.groups),
         ffn=ffn,

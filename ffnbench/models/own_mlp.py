@@ -28,7 +28,8 @@ SHARED = ("shared_expert", "shared_experts")
 
 def own_mlp(target: str) -> OwnMLP:
     """What `hf:CONFIG` is, found without data: the MLP of the kind of layer that the model has most of."""
-    config = load(target.removeprefix(HF))[0]
+    loaded = load(target.removeprefix(HF))
+    config = _language(loaded.config)
     found = _main(config)
     form, module = _form(config, found), _module(found)
     d_model = form.d_model if form else _input_width(config, module)
@@ -39,12 +40,13 @@ def own_mlp(target: str) -> OwnMLP:
             as_ours(module, form, torch.zeros(1, 1, d_model, device="meta"))
         except FfnbenchError:
             form = None
-    return OwnMLP(name=found.name, d_model=d_model, d_ff=d_ff, form=form)
+    name = found.name if config is loaded.config else f"the language model's {found.name}"
+    return OwnMLP(name=name, d_model=d_model, d_ff=d_ff, form=form, defaults=loaded.defaults)
 
 
 def build_own(target: str) -> Any:
     """That MLP with data: its own class and shapes, weights drawn from torch's generator."""
-    module = _module(_main(load(target.removeprefix(HF))[0]))
+    module = _module(_main(_language(load(target.removeprefix(HF)).config)))
     if buffers := [name for name, _ in module.named_buffers() if not name.endswith(CORRECTION)]:
         raise FfnbenchError(
             f"{target} is {type(module).__name__}, whose buffer {buffers[0]!r} can't be made without its model",
@@ -60,6 +62,11 @@ def build_own(target: str) -> Any:
         for _, buffer in module.named_buffers():
             buffer.zero_()
     return module
+
+
+def _language(config: Any) -> Any:
+    """The config of the language model where a model has a tower that sees as well; else the model's own."""
+    return config.text_config if hasattr(config, "text_config") and hasattr(config, "vision_config") else config
 
 
 def _module(found: FoundFFN) -> Any:

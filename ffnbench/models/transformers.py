@@ -13,13 +13,15 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.models.configs import code_note, read_file, refuse_other_classes, type_of
+from ffnbench.models.family_reader import by_own_names, families
 from ffnbench.models.model import CountedLayers, CountedModel, WholeModel
 from ffnbench.models.presets import config_path
 
@@ -86,11 +88,23 @@ class FoundFFN:
         return NUMBER.sub("*", self.path)
 
 
-def load(source: str) -> tuple[Any, Any, str]:
-    """transformers' config of a config.json, of its folder, or of a model type with its defaults.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What transformers makes of a file.
 
-    Also the class of transformers that the file names, or None, and a note about code that the file brings along.
+    `kind` is the class of transformers that the file names. `note` is about code that it brings along, `defaults` about
+    numbers that it leaves to its class. `output_apart`: the file says that its output's matrix is not the embedding's.
     """
+
+    config: Any
+    kind: Any = None
+    note: str = ""
+    defaults: str = ""
+    output_apart: bool = False
+
+
+def load(source: str) -> Loaded:
+    """transformers' config of a config.json, of its folder, or of a model type with its defaults."""
     try:
         import transformers
     except ImportError as problem:
@@ -98,13 +112,20 @@ def load(source: str) -> tuple[Any, Any, str]:
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         if not Path(source).expanduser().exists() and source in transformers.CONFIG_MAPPING:
-            return transformers.CONFIG_MAPPING[source](), None, ""
+            return Loaded(config=transformers.CONFIG_MAPPING[source]())
         data, _ = read_file(config_path(source))
         model_type = type_of(data)
         refuse_other_classes(data, model_type, transformers)
         config = transformers.CONFIG_MAPPING[model_type].from_dict(json.loads(json.dumps(data)))
         named = [getattr(transformers, name, None) for name in data.get("architectures") or ()]
         own = next((each for each in named if getattr(each, "config_class", None) is type(config)), None)
+        return Loaded(
+            config=config,
+            kind=own,
+            note=code_note(data, f"transformers' {model_type}"),
+            defaults=_defaults(config, data),
+            output_apart=data.get("tie_word_embeddings") is False,
+        )
     except FfnbenchError:
         raise
     except Exception as problem:
@@ -112,7 +133,21 @@ def load(source: str) -> tuple[Any, Any, str]:
             f"transformers can't read {source!r}: {type(problem).__name__}: {problem}",
             "give a config.json, the folder that holds one, or a model type such as llama",
         ) from problem
-    return config, own, code_note(data, f"transformers' {model_type}")
+
+
+def _defaults(config: Any, data: dict[str, Any]) -> str:
+    """The sizes that the file of a config leaves to its class, or its parts to theirs, in words; "" for none.
+
+    Raises FfnbenchError for a size under a name that the class does not read.
+    """
+    named = ["num_attention_heads", "vocab_size", *chain(*families().sizes.values())]
+    own = {field.name: getattr(config, field.name) if field.name in named else None for field in fields(config)}
+    parts = {key: part for key, part in vars(config).items() if hasattr(part, "model_type")}
+    known = [own, *map(vars, parts.values())]
+    others = {name: other for other, name in config.attribute_map.items() if other in own} | config.attribute_map
+    words = by_own_names(data, config.model_type, own, others, known)[1]
+    nested = [_defaults(part, data.get(f"{key}_dict") or data.get(key) or data) for key, part in parts.items()]
+    return "; ".join(filter(None, (words, *nested)))
 
 
 def build_empty(config: Any, kind: Any = None, tied: bool = False) -> Any:
@@ -246,18 +281,20 @@ def counted_ffns(config: Any, model: Any) -> list[FoundFFN]:
 
 def count_layers(source: str) -> CountedModel:
     """The FFNs of a config.json's model as transformers builds it, equal ones together; errors as in `counted_ffns`."""
-    config, kind, note = load(source)
+    loaded = load(source)
+    config = loaded.config
     import transformers
 
     kinds = Counter(
         (found.stack, found.name, found.params, active_params(found))
-        for found in counted_ffns(config, build_empty(config, kind))
+        for found in counted_ffns(config, build_whole(config, loaded.kind))
     )
     return CountedModel(
         name=config.model_type,
         source=source,
         counted_by=f"transformers {transformers.__version__}, which built it",
-        note=note,
+        note=loaded.note,
+        defaults=loaded.defaults,
         layers=tuple(
             CountedLayers(kind=stack, count=count, params=total, params_active=active, name=name)
             for (stack, name, total, active), count in kinds.items()
@@ -329,18 +366,23 @@ def _with_output(config: Any) -> Any:
 
 def count_whole(source: str) -> WholeModel:
     """All parameters of a config.json's model, or of a model type's with its defaults; errors as for `counted_ffns`."""
-    config, named, note = load(source)
+    loaded = load(source)
+    config = loaded.config
     import transformers
 
-    model = build_whole(config, named)
+    model = build_whole(config, loaded.kind)
     ffns = counted_ffns(config, model)
     parts = sorted_parts(model, {f"{found.path}.{name}" for found in ffns for name, _ in found.shapes})
+    if loaded.output_apart and config.tie_word_embeddings:  # T5's classes tie the two until they have read the weights
+        output = model.get_output_embeddings()
+        parts["head"] += 0 if output is None else output.weight.numel()
     idle = [None if (active := active_params(found)) is None else found.params - active for found in ffns]
     return WholeModel(
         name=config.model_type,
         source=source,
         counted_by=f"transformers {transformers.__version__}, which built {type(model).__name__}",
-        note="; ".join(filter(None, ("parts are told by the names of modules", "FFN: with its routers", note))),
+        note="; ".join(filter(None, ("parts are told by the names of modules", "FFN: with its routers", loaded.note))),
+        defaults=loaded.defaults,
         **{name: parts[name] for name in ("embeddings", "attention", "ffn", "norms", "head", "other")},
         router=0,
         idle=None if None in idle else sum(filter(None, idle)),

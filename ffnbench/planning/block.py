@@ -208,8 +208,8 @@ def parts_of(plan: Plan) -> list[Plan]:
 def _notes(model: ModelSpec | None) -> Iterator[Note]:
     if model is None:
         return
-    if model.note:
-        yield Note(text=model.note)
+    for text in filter(None, (model.note, model.defaults)):
+        yield Note(text=text)
     if len(model.groups) > 1:
         kinds = ", ".join(f"{group.count} {group.kind}" for group in model.groups)
         yield Note(text=f"one of its {model.main.kind} layers; it has {kinds}: --whole-model counts all")

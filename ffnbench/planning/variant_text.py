@@ -123,6 +123,8 @@ def _published(text: str, label: str, model: ModelSpec, keys: Keys) -> Variant:
     _check_keys(text, keys)
     spec = model.main.ffn
     own = variant_keys(spec)
+    towers = {group.kind.partition(" ")[0] for group in model.groups}
+    tower = f"the language model of {model.name}, not its vision tower" if {"vision"} < towers else ""
     if {"rule", "ratio"} & keys.keys():
         del own["d_ff"]
     given = own | keys
@@ -134,7 +136,10 @@ def _published(text: str, label: str, model: ModelSpec, keys: Keys) -> Variant:
         text=named if model.key in PRESETS else as_text(spec, own | keys),
         activation=activation,
         gate=gate,
-        notes=(Note(text=f"the FFN of {model.name} ({model.source})", kind=NoteKind.MODEL),),
+        notes=(
+            Note(text=f"the FFN of {model.name} ({model.source})", kind=NoteKind.MODEL),
+            *(Note(text=text) for text in (tower, model.defaults) if text),
+        ),
         d_model=spec.d_model,
         **_split(given),
     )
@@ -256,11 +261,10 @@ def as_model_variant(variant: Variant, own: OwnMLP) -> Variant:
             f"the MLP of a model is as its config says: {key!r} in {variant.text!r} can't change it",
             "keys of the workload can: " + ", ".join(WORKLOAD_KEYS),
         )
-    held = f", held against ffnbench's own {own.form.name} on the same weights" if own.form else ""
-    note = Note(text=f"{variant.target} is {own.name} of transformers{held}")
-    return replace(
-        variant, d_model=own.d_model, spec_keys={"d_ff": own.d_ff}, form=own.form, notes=(*variant.notes, note)
-    )
+    held = f"; a run holds its output against ffnbench's own {own.form.name}, on its weights" if own.form else ""
+    texts = filter(None, (f"{variant.target} is {own.name} of transformers{held}", own.defaults))
+    notes = (*variant.notes, *(Note(text=text) for text in texts))
+    return replace(variant, d_model=own.d_model, spec_keys={"d_ff": own.d_ff}, form=own.form, notes=notes)
 
 
 def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:

@@ -66,7 +66,7 @@ def model_view(model: CountedModel) -> View:
         fields,
         [row | {"all": row["count"] * row["params"]} for row in rows],
         header=(model.name, *told),
-        summary=(*filter(None, (model.note,)), _summary(model)),
+        summary=(*filter(None, (model.note, model.defaults)), _summary(model)),
         details=(f"source: {model.source}",),
     )
     return view_of(table, lambda: rows, json=lambda: _json(model))
@@ -88,15 +88,23 @@ def _json(model: CountedModel) -> str:
         | {"spec": jsonable.encode(found.spec)}
         for found in model.layers
     ]
-    data = {"model": model.name, "source": model.source, "counted_by": model.counted_by, "note": model.note}
+    data = {"model": model.name, "source": model.source, "counted_by": model.counted_by, "note": model.note,
+            "defaults": model.defaults}  # fmt: skip
     return text_of(data | {"layers": layers}, 1) + "\n"
 
 
 def parts_view(model: WholeModel) -> View:
     """The answer of `inspect --whole-model`."""
-    data = {"model": model.name, "source": model.source, "counted_by": model.counted_by, "params": model.params,
-            "params_active": model.active, "ffn_share": _share(model, model.ffn),
-            "parts": model.parts}  # fmt: skip
+    data = {
+        "model": model.name,
+        "source": model.source,
+        "counted_by": model.counted_by,
+        "defaults": model.defaults,
+        "params": model.params,
+        "params_active": model.active,
+        "ffn_share": _share(model, model.ffn),
+        "parts": model.parts,
+    }
     return view_of(parts_table(model), lambda: parts_records(model), json=lambda: text_of(data, 1) + "\n")
 
 
@@ -121,7 +129,7 @@ def parts_table(model: WholeModel) -> TextTable:
         fields,
         [row for row in parts_records(model) if row["part"] in ALWAYS or row["params"] != 0],
         header=(f"Whole model: {model.name}, every parameter once",),
-        summary=(in_words(model), *_missing(model)),
+        summary=(*filter(None, (model.defaults,)), in_words(model), *_missing(model)),
         details=_notes(model),
     )
 
