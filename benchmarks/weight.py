@@ -1,7 +1,7 @@
 """How heavy the house is: `python benchmarks/weight.py`.
 
-Prints the lines of each room, all of them and those that are neither blank nor comment nor docstring; lines of data and
-of tests; modules of ours that the parent loads for `--help`, `cost` and `compare`, and for the first two the seconds
+Prints the lines of each room, all of them and those that are neither blank nor comment nor docstring; statements and
+syntax nodes, nodes a line and conditional expressions in a thousand lines of code; lines of data and of tests; modules of ours that the parent loads for `--help`, `cost` and `compare`, and for the first two the seconds
 that they take, the best of five; words of the documents. Seconds of the tests: `pytest --durations=20`.
 """
 
@@ -47,6 +47,14 @@ def lines_of(path: Path) -> tuple[int, int]:
     return len(text.splitlines()), len(code - docstrings)
 
 
+def syntax() -> tuple[int, int, int]:
+    """Statements, syntax nodes and conditional expressions of the package."""
+    nodes = [node for path in PACKAGE.rglob("*.py") for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+    statements = sum(isinstance(node, ast.stmt) for node in nodes)
+    conditionals = sum(isinstance(node, ast.IfExp) for node in nodes)
+    return statements, len(nodes), conditionals
+
+
 def rooms() -> dict[str, tuple[int, int, int]]:
     """For each room its files, its lines and its lines of code; files without a room stand together."""
     found: dict[str, Counter[str]] = {}
@@ -88,6 +96,11 @@ def main() -> None:
         print(f"{room:14} {files:6} {lines:7,} {code:7,}")
     files, lines, code = (sum(column) for column in zip(*found.values(), strict=True))
     print(f"{'ffnbench/':14} {files:6} {lines:7,} {code:7,}")
+    statements, nodes, conditionals = syntax()
+    print(
+        f"{statements:,} statements, {nodes:,} syntax nodes, {nodes / code:.1f} a line of code, "
+        f"{1000 * conditionals / code:.0f} conditional expressions in 1,000 lines"
+    )
     data = [path for path in PACKAGE.rglob("*") if path.suffix in (".toml", ".json")]
     print(f"data {count(data):,} lines; tests {count(list(ROOT.glob('tests/**/*.py'))):,} lines")
     print("modules in the parent: " + ", ".join(f"{name} {modules_of(words)}" for name, words in COMMANDS.items()))

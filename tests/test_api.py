@@ -40,7 +40,7 @@ def test_cost_counts_without_measuring() -> None:
 
 def test_costs_are_counted_anew_once_the_device_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dropout's mask is smaller on a GPU, and `auto` is one where there is one."""
-    monkeypatch.setattr(FakeWorker, "greeting", lambda self: {**FACTS, "gpus": 1})
+    monkeypatch.setattr(FakeWorker, "greeting", lambda self, timeout_s=0.0: {**FACTS, "gpus": 1})
     request = CompareRequest(
         variants="swiglu,relu@dropout=0.1", mode="train", device="auto", workers=3, rounds=1, threads=1
     )

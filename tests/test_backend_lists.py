@@ -270,7 +270,7 @@ def test_the_fastest_backend_is_named_with_how_much() -> None:
     ratio = report.comparison("swiglu@backend=onednn").ratio
     assert found.ratios[0].value == pytest.approx(ratio.value, rel=1e-12)  # as in the table
     assert (found.ratios[0].low, found.ratios[0].high) == pytest.approx((ratio.low, ratio.high), rel=1e-12)
-    assert "fastest of swiglu: onednn, 0.4199 [0.4198, 0.4200] of eager's time" in words_of(report)
+    assert "fastest of swiglu: onednn, 0.4199 [0.4199, 0.4200] of eager's time" in words_of(report)
     assert "fastest of" not in words_of(measured(backend="packed,onednn"))  # of two the verdict says it
 
 
@@ -329,7 +329,7 @@ def test_a_machine_that_differs_from_itself_can_not_tell_what_is_nearer_than_tha
         return Launch(lambda label, worker, number: seconds("", worker, number) * shares.get(label, 1.0))
 
     verdicts = [
-        found_by(measured(launch=off(gain), backend="eager,onednn", control=True)).verdict for gain in (0.05, 0.5)
+        found_by(measured(launch=off(gain), backend="eager,onednn", control=True)).verdict for gain in (0.03, 0.5)
     ]
     assert verdicts == [Verdict.UNCLEAR, Verdict.FASTER]
 

@@ -89,7 +89,8 @@ def test_a_fixed_protocol_is_what_it_says() -> None:
     protocol = protocol_of(3, Effort(workers=7, rounds=3))
     assert rounds_wanted(protocol, Scatter(1, 1), PACE, 15.0) == 3
     plan = plan_of(workers=3, rounds=2)
-    assert limit_met(Table(plan, samples_of([[0, 0]] * 2)), False) == ""
+    assert limit_met(Table(plan, samples_of([[0, 0]] * 2)), True) == ""
+    assert limit_met(Table(plan, samples_of([[0, 0]] * 2)), False) == "budget"
     assert limit_met(Table(plan, samples_of([[0, 0]] * 3)), True) == "workers"
 
 

@@ -68,7 +68,6 @@ block swiglu --backend packed
 block --backend eager,packed
 ab mlp.py:Mine,relu HEAD
 ab mlp.py:Mine HEAD --d-model 64,128
-check run.json --tolerance 0.1%
 check run.json counts.json
 history run.json
 history .

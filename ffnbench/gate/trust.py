@@ -99,6 +99,7 @@ def _files_of(target: str) -> tuple[Path, ...]:
         if not file.exists():
             raise gone
         return (file,)
+    PathFinder.invalidate_caches()  # a file may be younger than what was seen of its folder
     here = os.getcwd()  # a worker looks there first (targets.py)
     found, folders = [], sys.path if here in sys.path else [here, *sys.path]
     parts = source.split(".")
