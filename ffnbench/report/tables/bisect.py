@@ -92,7 +92,7 @@ def _says(found: Bisected) -> list[str]:
         ]
     group = belief.likeliest
     share = percent(min(belief.within(group), 1 - UNLIKELY))
-    sure = f"{change_text(belief.step(group[-1]))}, {share} sure"
+    sure = f"{change_text(belief.step(group[-1]))} by all probes together, {share} sure"
     lines = [f"first slow commit: {last.short} {last.subject} ({last.author}, {last.date}): {sure}"]
     if len(suspects) > 1:
         lines = [f"the first slow commit is one of {len(suspects)}, {first.short} to {last.short}: {sure}"]
