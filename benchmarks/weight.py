@@ -1,7 +1,8 @@
 """How heavy the house is: `python benchmarks/weight.py`.
 
 Prints the lines of each room, all of them and those that are neither blank nor comment nor docstring; statements and
-syntax nodes, nodes a line and conditional expressions in a thousand lines of code; lines of data and of tests; modules of ours that the parent loads for `--help`, `cost` and `compare`, and for the first two the seconds
+syntax nodes, nodes a line and conditional expressions in a thousand lines of code; lines of data and of tests; modules
+of ours that the parent loads for `--help`, `cost` and `compare`, and for the first two the seconds
 that they take, the best of five; words of the documents. Seconds of the tests: `pytest --durations=20`.
 """
 

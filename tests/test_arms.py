@@ -111,7 +111,12 @@ class Launched(FakeLaunch):
             return real(request, timeout_s)
 
         worker.ask = ask
-        worker.greeting = lambda timeout_s: {**about_machine(), "gpus": 0, "version": f"2.{len(arm.env)}", "blas": "mkl"}
+        worker.greeting = lambda timeout_s: {
+            **about_machine(),
+            "gpus": 0,
+            "version": f"2.{len(arm.env)}",
+            "blas": "mkl",
+        }
         return worker
 
 

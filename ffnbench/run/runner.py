@@ -325,6 +325,7 @@ class _Runner:
         clean: dict[str, bool] = {}
         for number, label in enumerate(order):
             if self.schedule.left_s < self._known[label].lasts_s:
+                self.schedule.out_of_time = True
                 break
             if label in roofs:
                 self.roofs.sample(partial(self._ask_of_reference, worker), label, place.at(number))

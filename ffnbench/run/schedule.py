@@ -34,6 +34,7 @@ class Schedule:
     bound_s: float = math.inf  # since the budget began
     rounds: int = 0  # of the next worker
     whole: int = 0  # workers that are done
+    out_of_time: bool = False  # a sample was not begun, since it would have lasted for too long
     _start: float = 0.0
     _worker_start: float = 0.0
     _last: float = 0.0
@@ -123,7 +124,8 @@ class Schedule:
     def limit(self, table: Table, answered: Answered | None) -> str:
         """Which limit is met, "" for none."""
         rounds = 1 if self.whole < self.protocol.workers else self.rounds
-        return limit_met(table, self.left_s >= self.pace().seconds(rounds), answered, self.expected)
+        fits = not self.out_of_time and self.left_s >= self.pace().seconds(rounds)
+        return limit_met(table, fits, answered, self.expected)
 
     @property
     def expected(self) -> int:
@@ -138,6 +140,8 @@ class Schedule:
         that are still due are to make as many.
         """
         protocol, pace = self.protocol, self.pace()
+        if self.out_of_time:
+            return True
         if protocol.budget_s is None:
             return made >= protocol.rounds
         if made < FEWEST:

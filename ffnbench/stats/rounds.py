@@ -172,8 +172,12 @@ class Table:
 
     def _all_of(self, label: str) -> Rounds:
         """The rounds of a case, those of the control with the reference's."""
-        rounds = self.rounds.get(label, {})
-        return both(rounds, self.rounds.get(CONTROL, {})) if label == self.plan.reference else rounds
+        return self._reference if label == self.plan.reference else self.rounds.get(label, {})
+
+    @cached_property
+    def _reference(self) -> Rounds:
+        rounds, again = (self.rounds.get(label, {}) for label in (self.plan.reference, CONTROL))
+        return both(rounds, again) if again else rounds
 
     def seconds(self, label: str) -> Row:
         """log(seconds) of a case, the mean fitted: those of two rows differ by their ratio."""
@@ -265,7 +269,9 @@ def waited_for(sample: Sample) -> bool:
 
 def held_down(sample: Sample) -> list[str]:
     """What held the clocks of its device down, but for the power limit that heavy work meets by itself."""
-    return [name for name in (sample.throttled or "").split(", ") if name not in ("", POWER_CAP)]
+    if not sample.throttled:
+        return []
+    return [name for name in sample.throttled.split(", ") if name != POWER_CAP]
 
 
 def _whole(rounds: Rounds, fewest: int) -> Rounds:
@@ -288,7 +294,7 @@ def _mean_of_two(first: Timed, second: Timed | None) -> Timed:
         return first
     if second.clean > first.clean:
         return second
-    return replace(first, seconds=math.sqrt(first.seconds * second.seconds))
+    return Timed(math.sqrt(first.seconds * second.seconds), first.clean, first.held)
 
 
 def paired(rounds: Rounds, others: Rounds, starters: Mapping[int, int]) -> Row:
