@@ -197,7 +197,7 @@ def test_everything_else_is_asked_for_by_name(project, baseline, check, marker) 
         path = baseline(target, arm=arm, command=f"touch {marker}")
         commit(project)
         code, err = check(path)
-        assert (code, f"hint: if you trust it: --trust {word or target}" in err) == (2, True), target
+        assert (code, f"hint: if you trust it: --trust {word or target}" in err) == (2, True), (target, err)
         assert not marker.exists(), target
         assert not git(project, "status", "--porcelain")
     for flags in ("--exact-only", "--append", "--update"):

@@ -100,8 +100,7 @@ def _files_of(target: str) -> tuple[Path, ...]:
             raise gone
         return (file,)
     PathFinder.invalidate_caches()  # a file may be younger than what was seen of its folder
-    here = os.getcwd()  # a worker looks there first (targets.py)
-    found, folders = [], sys.path if here in sys.path else [here, *sys.path]
+    found, folders = [], [os.getcwd(), *sys.path]  # a worker looks there first (targets.py)
     parts = source.split(".")
     for end in range(1, len(parts) + 1):
         spec = PathFinder.find_spec(".".join(parts[:end]), folders)
