@@ -18,7 +18,8 @@ from ffnbench.run.training import OVER, train
 from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.units import counted
 
-TIMED, TIMED_S = 0.2, 60.0  # of a budget is kept for the cells that are timed behind the runs, at most so many seconds
+# of a budget is kept for the cells that are timed behind the runs, so many seconds at least and at most
+TIMED, LEAST_KEPT_S, TIMED_S = 0.2, 12.0, 60.0
 LEAST_TIMED_S = 1.0  # of a cell: then it makes the fewest workers and rounds that give a time
 
 
@@ -37,7 +38,8 @@ class Lessons:
         self.end = math.inf if budget_s is None else time.monotonic() + budget_s
         self.until = self.end
         if budget_s is not None and not all(case.training for case in self.plan.cases):
-            self.until -= min(TIMED * budget_s, TIMED_S)
+            kept_s = min(max(TIMED * budget_s, LEAST_KEPT_S), TIMED_S)
+            self.until -= min(kept_s, budget_s / 2)
 
     def with_rest(self, cell: Plan, left: int) -> Plan:
         """A cell that is timed, with its share of what is left of the budget, before so many others."""
