@@ -101,6 +101,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     commit(folder)
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "own", raising=False)  # of another test's folder
     before = {*sys.modules}
     yield folder
     for name in {*sys.modules} - before:
