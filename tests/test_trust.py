@@ -100,7 +100,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     git(folder, "init", "-q")
     commit(folder)
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "path", [*sys.path])
+    others = str(tmp_path.parent)  # folders of other tests, which may have modules of these names
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not path.startswith(others)])
     monkeypatch.delitem(sys.modules, "own", raising=False)  # of another test's folder
     before = {*sys.modules}
     yield folder
