@@ -25,7 +25,7 @@ from ffnbench.stats.rounds import Row, Table
 
 MOST_ROUNDS, MOST_WORKERS = 60, 400
 FIRST_LOOK = 6  # a scatter of fewer values is too uncertain to stop on
-FEWEST_WORKERS = 3  # of a fixed number of them, where a budget does not hold them all
+FEWEST_FIXED = 3  # of a fixed number of them, where a budget does not hold them all
 SEVERAL = 8  # workers that a run should have: so long a worker may be, at most
 # the scatter between workers before it is known: 2 %, as if two workers had shown it
 PRIOR_BETWEEN, PRIOR_WEIGHT = 0.02**2, 2
@@ -102,7 +102,7 @@ def limit_met(table: Table, fits: bool, answered: Answered | None = None, expect
     """
     workers, protocol = table.whole_workers, table.plan.protocol
     if protocol.precision is None:
-        if workers >= protocol.workers or (workers >= FEWEST_WORKERS and not fits):
+        if workers >= protocol.workers or (workers >= FEWEST_FIXED and not fits):
             return "workers"
         return "" if fits else "budget"
     if workers < protocol.workers:
