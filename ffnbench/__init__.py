@@ -20,10 +20,9 @@ _HOMES = {
     "activation": ("activations.user_activation", "activation"),
 }
 _CALLS = (
-    "ab", "activations", "block", "build", "check", "compare", "cost", "estimate", "inspect", "load",
+    "ab", "activations", "block", "build", "check", "compare", "cost", "inspect", "load",
     "plot_activations", "selftest", "time_activations", "train",
 )  # fmt: skip
-__all__ = ["__version__", *_HOMES, *_CALLS]
 
 
 class _Window(ModuleType):
@@ -41,11 +40,15 @@ def __getattr__(name: str) -> Any:
     """Load a public name on first use (PEP 562)."""
     if name in _CALLS:
         return import_module("ffnbench.python.calls").PUBLIC[name]
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ffnbench' has no attribute {name!r}")
-    home, there = _HOMES[name]
-    return getattr(import_module(f"ffnbench.{home}"), there)
+    if name in _HOMES:
+        home, there = _HOMES[name]
+        return getattr(import_module(f"ffnbench.{home}"), there)
+    if name == "__all__":
+        return __dir__()
+    if not name.startswith("_") and (feature := import_module("ffnbench.features").calls().get(name)):
+        return getattr(feature.file("python"), name)
+    raise AttributeError(f"module 'ffnbench' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted(["__version__", *_HOMES, *_CALLS, *import_module("ffnbench.features").calls()])

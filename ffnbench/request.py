@@ -281,16 +281,6 @@ class CostRequest(VariantsLists, Lists, Shape, Variants, Request):  # type: igno
 
 
 @dataclass(frozen=True, kw_only=True)
-class EstimateRequest(CostRequest):
-    """`ffnbench estimate`."""
-
-    hardware: str = flag(
-        "h100", "Machines by name, or a .toml with some of your own: `ffnbench list hardware`.", WORKLOAD, "LIST")
-    tensor_parallel: int = flag(
-        1, "Split d_ff over so many devices, whose outputs are added by a ring.", WORKLOAD, "INT", also=("--tp",))
-
-
-@dataclass(frozen=True, kw_only=True)
 class CompareRequest(  # type: ignore[misc]
     Sharded, Apart, Effort, Running, ConditionsLists, Conditions, DeviceLists, Device, VariantsLists, Lists,
     Shape, Variants, Request,

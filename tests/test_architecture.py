@@ -26,9 +26,9 @@ TORCH_FILES = {
 PICTURES = "report/pictures/"  # the files in which matplotlib and numpy are at home
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
-    "__main__", "cli", "python", "api", "report", "exam", "gate", "run", "worker", "backends", "device", "stats",
+    "__main__", "extras", "cli", "python", "api", "report", "exam", "gate", "run", "worker", "backends", "device", "stats",
     "planning", "result", "plan", "metrics", "request", "models", "training", "ffn", "activations", "targets",
-    "files", "git", "names", "units", "errors", "jsonable", "streams",
+    "features", "files", "git", "names", "units", "errors", "jsonable", "streams",
 )  # fmt: skip
 INHERITED = {"parse_args", "collect_usage_pieces", "get_command", "format_options"}  # of a command of Typer's
 APART = {("report", room) for room in ("run", "worker", "backends", "device")}  # neither knows the other
@@ -71,6 +71,15 @@ def test_imports_go_down_between_rooms_and_stay_in_the_wheel() -> None:
             if name.startswith("ffnbench.") and there not in (here, "__version__"):
                 assert ROOMS.index(there) > ROOMS.index(here), f"{here} knows of {name}"
                 assert (here, there) not in APART, f"{here} knows of {name}"
+
+
+def test_the_core_knows_no_extra_and_extras_do_not_know_each_other() -> None:
+    for path in FILES:
+        parts = path.relative_to(PACKAGE).parts
+        own = f"ffnbench.extras.{parts[1].removesuffix('.py')}" if parts[0] == "extras" else None
+        for name in imports(path):
+            if name.startswith("ffnbench.extras."):
+                assert own is not None and name.startswith(f"{own}."), f"{path} knows of {name}"
 
 
 def test_no_circle_of_imports_lazy_ones_included() -> None:

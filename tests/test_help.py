@@ -14,13 +14,13 @@ import pytest
 from conftest import ROOT
 
 from ffnbench import cli
-from ffnbench.cli.commands import FILES, built, described
+from ffnbench.cli.commands import built, command_names, described
 
 
 @pytest.mark.parametrize("columns", [60, 120])
 def test_every_flag_is_shown_whole_and_no_line_of_ours_is_too_long(in_process, monkeypatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    for command in ("", *FILES):
+    for command in ("", *command_names()):
         _, few, _ = in_process(*command.split(), "--help")
         _, text, _ = in_process(*command.split(), "--help-all" if command else "--help")
         assert len(re.findall(r"^  (?:-\w, )?--", few, re.MULTILINE)) <= 22, command
@@ -36,7 +36,7 @@ def test_every_flag_is_shown_whole_and_no_line_of_ours_is_too_long(in_process, m
 
 
 def test_the_flags_of_the_examples_are_listed_above_them(in_process) -> None:
-    for command in FILES:
+    for command in command_names():
         listed, _, examples = in_process(command, "--help")[1].partition("\nExamples:\n")
         for flag in re.findall(r"(?<= )--[a-z-]+", examples):
             assert re.search(rf"^  (?:-\w, )?(?:--[a-z-]+ / )?{flag}\b", listed, re.MULTILINE), (command, flag)
@@ -57,12 +57,12 @@ def test_a_wheel_brings_the_pages_that_its_help_names(tmp_path: Path) -> None:
     (wheel,) = builders.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     home = tmp_path / "an empty folder"
     zipfile.ZipFile(wheel).extractall(home)
-    code = "from ffnbench.cli.app import FILES, run\nrun(['--help'])\nfor name in FILES: run([name, '--help'])"
+    code = "from ffnbench.cli.app import command_names, run\nrun(['--help'])\nfor name in command_names(): run([name, '--help'])"
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(home)},
                           capture_output=True, text=True, cwd=home)  # fmt: skip
     assert done.returncode == 0, done.stderr
     pages = [Path(url2pathname(path)) for path in re.findall(r"^More: file://([^#\s]+)", done.stdout, re.MULTILINE)]
-    assert len(pages) == len(FILES) + 1
+    assert len(pages) == len(command_names()) + 1
     for page in pages:
         assert page.is_relative_to(home)
     for page in (home / "ffnbench").rglob("*.md"):

@@ -85,7 +85,8 @@ def hints() -> Iterator[tuple[str, str]]:
         silent |= {part for one in nodes if isinstance(one, ast.JoinedStr) for part in one.values}
         for call in (one for one in nodes if isinstance(one, ast.Call) and getattr(one.func, "id", "") in ELSEWHERE):
             silent |= set(ast.walk(call))
-        for one in nodes if not name.startswith((*ANSWERS, *PYTHON_ALONE)) else ():
+        answers = name.startswith((*ANSWERS, *PYTHON_ALONE)) or name.endswith("/table.py")
+        for one in nodes if not answers else ():
             if one not in silent and COMMAND.search(words_of(one)):
                 yield f"{name}:{one.lineno}", words_of(one)
 

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from ffnbench import __version__
-from ffnbench.cli.commands import CONTEXT, FILES, UsageError, built, described, with_dashes
+from ffnbench.cli.commands import CONTEXT, UsageError, built, command_names, described, is_command, with_dashes
 from ffnbench.cli.help import write_end, write_options
 from ffnbench.errors import (
     EXIT_INTERRUPTED,
@@ -52,14 +52,14 @@ class Commands(TyperGroup):
     """What answers where no command is typed: the help, the version, and a shell that asks how a line could go on."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(FILES)
+        return command_names()
 
     def get_command(self, ctx: Any, name: str) -> Any:
-        return built(described(name)) if name in FILES else None
+        return built(described(name)) if is_command(name) else None
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, described(name).help.partition("\n\n")[0]) for name in FILES])
+            formatter.write_dl([(name, described(name).help.partition("\n\n")[0]) for name in command_names()])
         write_options(self, ctx, formatter)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -90,7 +90,7 @@ def run(words: Sequence[str]) -> int:
     if name.partition("=")[0] in OWN or "_FFNBENCH_COMPLETE" in os.environ:
         failed = app([*words], standalone_mode=False, prog_name="ffnbench")  # with 1, which is a regression here
         return EXIT_USAGE if failed else 0
-    if name not in FILES:
+    if not is_command(name):
         told = "no command before" if name.startswith("-") else "no such command"
         raise FfnbenchError(f"{told} {name!r}", _command_meant(name, words))
     if name == "plot" and words[1:] and _are_variants(words[1]):
@@ -121,9 +121,9 @@ def _command_meant(name: str, words: Sequence[str]) -> str:
     if name in ALSO:
         return f"`ffnbench {shlex.join([*ALSO[name].split(), *behind])}`"
     if name == "help":
-        return f"`ffnbench {behind[0]} --help`" if behind and behind[0] in FILES else "`ffnbench --help`"
+        return f"`ffnbench {behind[0]} --help`" if behind and is_command(behind[0]) else "`ffnbench --help`"
     for word in behind:
-        if name.startswith("-") and word in FILES:  # flags before the command
+        if name.startswith("-") and is_command(word):  # flags before the command
             return f"the command comes first: `ffnbench {shlex.join([word, *(w for w in words if w != word)])}`"
     if name in LISTINGS:
         return f"`ffnbench list {name}`"
@@ -136,7 +136,7 @@ def _command_meant(name: str, words: Sequence[str]) -> str:
         flags = {word.partition("=")[0] for word in words if word.startswith("-")}
         counts = f", `ffnbench cost {typed}` counts" * (flags <= {spelling(field) for field in described("cost").named})
         return f"`ffnbench compare {typed}` measures{counts}"
-    return hint_for(name, FILES, "`ffnbench --help` shows what there is")
+    return hint_for(name, command_names(), "`ffnbench --help` shows what there is")
 
 
 def main() -> None:
@@ -194,8 +194,8 @@ def _flag_elsewhere(option: str, command: str) -> str:
     from ffnbench.planning.keys import KEYS
 
     field = option.lstrip("-").replace("-", "_")
-    if field in UNNEEDED and command in FILES and "budget" in described(command).named:
+    if field in UNNEEDED and is_command(command) and "budget" in described(command).named:
         return "it warms up, and finds out how often to repeat; --budget 30s limits its time; "
-    if found := [name for name in FILES if field in described(name).named]:
+    if found := [name for name in command_names() if field in described(name).named]:
         return f"`ffnbench {found[0]}` has it; "
     return next((f"it is a key of a variant, as in {key.example}; " for key in KEYS if field and key.name == field), "")

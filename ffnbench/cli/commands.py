@@ -21,6 +21,7 @@ from ffnbench.cli.defaults import Settings, found_settings, noted
 from ffnbench.cli.help import meaning, write_end, write_options
 from ffnbench.cli.words import as_meant, spellings
 from ffnbench.errors import FfnbenchError
+from ffnbench.features import commands
 from ffnbench.planning.fields import Typed, flag_of, kind_of, read, takes_list, typed_order
 from ffnbench.report.flags import Shown, Written
 from ffnbench.request import ARGUMENTS, spelling
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from ffnbench.report.output import OutputSink
 
 FILES = {  # of each command, in the order of the help; a file is loaded when a command of it is typed
-    "compare": "compare", "cost": "compare", "estimate": "compare", "report": "compare", "block": "compare",
+    "compare": "compare", "cost": "compare", "report": "compare", "block": "compare",
     "train": "compare",
     "check": "check", "ab": "check", "bisect": "check", "history": "compare", "plot": "compare",
     "plot-activations": "activations", "activations": "activations", "list": "tools", "env": "tools",
@@ -88,15 +89,28 @@ def command(name: str, *examples: str, docs: str) -> Callable[[Callable[..., int
     return register
 
 
+def command_names() -> list[str]:
+    """Every command, those of the core first."""
+    return [*FILES, *commands()]
+
+
+def is_command(name: str) -> bool:
+    """Whether a command has that name. Features are asked only where the core has none."""
+    return name in FILES or name in commands()
+
+
 def described(name: str) -> Described:
     """What a command is."""
-    import_module(f"ffnbench.cli.{FILES[name]}")
+    if name in FILES:
+        import_module(f"ffnbench.cli.{FILES[name]}")
+    else:
+        commands()[name].file("command")
     return _REGISTERED[name]
 
 
 def settings_here() -> Settings | None:
     """What a pyproject.toml sets in this folder."""
-    return found_settings(lambda: {name: described(name).named for name in FILES})
+    return found_settings(lambda: {name: described(name).named for name in command_names()})
 
 
 def with_dashes(name: str) -> str:

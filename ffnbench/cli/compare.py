@@ -6,14 +6,13 @@ import sys
 from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, sink_of
-from ffnbench.report.flags import Followed, Kept, MeasuredOutput, Plotted, Reported
+from ffnbench.report.flags import Followed, MeasuredOutput, Plotted, Reported
 from ffnbench.request import (
     ARGUMENTS,
     CURVES,
     BlockRequest,
     CompareRequest,
     CostRequest,
-    EstimateRequest,
     TrainRequest,
     flag,
 )
@@ -67,22 +66,6 @@ def cost(request: CostRequest, output: Reported) -> int:
 
     with sink_of(output, "cost", *vars(request).values(), pictures=True, counts_only=True) as sink:
         api.cost(CompareRequest(**vars(request)), sink)
-    return sink.code
-
-
-@command(
-    "estimate",
-    "ffnbench estimate relu,swiglu --hardware h100,a100 --seq-len 1,4Ki -v",
-    "ffnbench estimate --preset llama3-8b --tensor-parallel 8 --mode train",
-    "ffnbench estimate swiglu --hardware mi300x,epyc-9654 -o bounds.csv",
-    docs="docs/performance.md#machines-that-are-not-here",
-)
-def estimate(request: EstimateRequest, output: Kept) -> int:
-    """Bound the time of variants on machines that are not here, by published peaks; nothing is measured."""
-    from ffnbench import api
-
-    with sink_of(output, "estimate", *vars(request).values()) as sink:
-        api.estimate(request, sink)
     return sink.code
 
 

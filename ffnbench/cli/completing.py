@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import Field
 from typing import Any
 
+from ffnbench.features import completer_of
 from ffnbench.planning.fields import LIST, flag_of
 
 
@@ -23,7 +24,6 @@ def completer(field: Field[Any]) -> Callable[[str], list[str]]:
 def names_of(field: str) -> Iterable[str]:
     """The names that there are for a field. All is loaded at TAB only."""
     from ffnbench.activations.table import ACTIVATIONS
-    from ffnbench.device.published import published
     from ffnbench.ffn.variants import GATED
     from ffnbench.ffn.width_rules import RULES
     from ffnbench.gate.decision import CHECKED
@@ -38,8 +38,10 @@ def names_of(field: str) -> Iterable[str]:
     known: dict[str, Iterable[str]] = {
         **CHOICES, "variants": forms, "variant": forms, "preset": models, "model": models,
         "activations": curves, "rule": RULES.names(), "metrics": METRIC_GROUPS, "device": DEVICES,
-        "hardware": published().names(),
         "on_unclear": ("pass", "fail"), "format": ("table", "markdown", "csv", "json", "github"), "what": LISTINGS,
         "tolerance": [f"{metric}=" for metric in CHECKED],
     }  # fmt: skip
-    return known.get(field, ())
+    if field in known:
+        return known[field]
+    completer = completer_of(field)
+    return completer() if completer else ()

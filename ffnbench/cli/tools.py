@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, settings_here, sink_of
+from ffnbench.features import listings
 from ffnbench.report.flags import Kept, Output, Shown, ShownQuietly
 from ffnbench.request import ARGUMENTS, MEASURING, InspectRequest, SelftestRequest, flag
 
@@ -28,13 +29,15 @@ class Topic:
 )
 def list_(topic: Topic, output: Shown) -> int:
     """Show the names there are to choose from."""
-    from ffnbench.report.tables.listing import BACKENDS, ELSEWHERE, listing_view
+    from ffnbench.report.tables.listing import BACKENDS, listing_view
 
     with sink_of(output, "list") as sink:
-        if topic.what in ELSEWHERE:
+        if topic.what == BACKENDS:
             from ffnbench import api
 
-            (api.backends if topic.what == BACKENDS else api.list_hardware)(sink)
+            api.backends(sink)
+        elif topic.what in listings():
+            listings()[topic.what].file("listing").LISTINGS[topic.what](sink)
         else:
             sink.show(lambda: listing_view(topic.what))
     return 0

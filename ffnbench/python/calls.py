@@ -20,7 +20,6 @@ from ffnbench.request import (
     CheckRequest,
     CompareRequest,
     CostRequest,
-    EstimateRequest,
     FactsRequest,
     InspectRequest,
     PictureRequest,
@@ -65,16 +64,6 @@ def cost(request: CostRequest, sink: Following) -> Report:
     return api.cost(CompareRequest(**vars(request)), sink)
 
 
-@asks(EstimateRequest)
-def estimate(request: EstimateRequest, sink: Following) -> Answer:
-    """Bound the time of variants on machines that are not here, by published peaks; nothing is measured.
-
-    >>> ffnbench.estimate(["relu", "swiglu"], hardware="h100,a100", dtype="bf16").frame()
-    """
-    api.estimate(request, sink)
-    return _answer(sink, "estimate")
-
-
 @asks(BlockRequest, hidden=("whole_model",), follows=True)
 def block(request: BlockRequest, sink: Following) -> Report:
     """An FFN beside the attention of its block, by length of the sequence: parameters, FLOPs, latency, shares.
@@ -102,7 +91,7 @@ def activations(request: FactsRequest, sink: Following) -> Answer:
     >>> ffnbench.activations(["gelu", "silu"]).frame()[["activation", "formula", "minimum"]]
     """
     api.facts(request, sink)
-    return _answer(sink, "activations")
+    return answer_of(sink, "activations")
 
 
 @asks(TimingRequest, follows=True)
@@ -161,7 +150,7 @@ def selftest(request: SelftestRequest, sink: Following) -> Answer:
     >>> ffnbench.selftest(repeats=4)
     """
     api.selftest(request, sink)
-    return _answer(sink, "selftest")
+    return answer_of(sink, "selftest")
 
 
 @asks(InspectRequest)
@@ -171,7 +160,7 @@ def inspect(request: InspectRequest, sink: Following) -> Answer:
     >>> ffnbench.inspect("mixtral-8x7b").frame()[["kind", "count", "params", "params_active"]]
     """
     (api.inspect_whole if request.whole_model else api.inspect)(request.model, sink)
-    return _answer(sink, "inspect")
+    return answer_of(sink, "inspect")
 
 
 @asks(CompareRequest, hidden=HIDDEN, in_worker=True)
@@ -194,7 +183,8 @@ def load(path: str | os.PathLike[str]) -> Report:
     return api.load(os.fspath(path))
 
 
-def _answer(sink: Following, name: str) -> Answer:
+def answer_of(sink: Following, name: str) -> Answer:
+    """What a call has shown, as the answer of a Python function."""
     assert sink.view is not None
     shown: View = sink.view()
     return Answer(shown=shown, name=name)
@@ -203,7 +193,7 @@ def _answer(sink: Following, name: str) -> Answer:
 PUBLIC = {
     function.__name__: function
     for function in (
-        compare, cost, estimate, train, block, activations, time_activations, plot_activations, check, ab, inspect,
+        compare, cost, train, block, activations, time_activations, plot_activations, check, ab, inspect,
         selftest, load, build,
     )
 }  # fmt: skip

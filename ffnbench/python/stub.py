@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import ffnbench
+from ffnbench.features import calls
 from ffnbench.python.arguments import CHOICES, choice_name
 from ffnbench.python.calls import PUBLIC
 
@@ -46,13 +47,14 @@ def stub_text() -> str:
     """The whole file, as the formatter would have it."""
     names = "\n".join(f'    "{name}",' for name in sorted(ffnbench.__all__))
     choices = (f"{choice_name(name)} = Literal[{', '.join(map(_literal, known))}]" for name, known in CHOICES.items())
-    functions = (_function(name) for name in sorted(PUBLIC))
+    functions = (_function(name) for name in sorted([*PUBLIC, *calls()]))
     return "\n".join([HEAD + "\n".join(choices), f"\n__all__ = [\n{names}\n]\n", *functions])
 
 
 def _function(name: str) -> str:
-    signature = inspect.signature(PUBLIC[name])
-    parameters, doc = list(signature.parameters.values()), f'\n"""{inspect.getdoc(PUBLIC[name])}\n"""\n'
+    function = getattr(ffnbench, name)
+    signature = inspect.signature(function)
+    parameters, doc = list(signature.parameters.values()), f'\n"""{inspect.getdoc(function)}\n"""\n'
     if signature.return_annotation != "Figure | Path":
         return _definition(name, parameters, signature.return_annotation, doc)
     *others, path = parameters  # with a path it writes a file, and else it gives a figure

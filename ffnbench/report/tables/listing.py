@@ -8,6 +8,7 @@ from typing import Any
 
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
+from ffnbench.features import listings
 from ffnbench.ffn.cost import FORMULA, params
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.spec import Gate
@@ -129,7 +130,6 @@ LISTINGS: dict[str, Callable[[], list[Record]]] = {
 
 
 BACKENDS = "backends"  # of which torch alone knows what can run here: a worker is asked
-ELSEWHERE = (BACKENDS, "hardware")  # lists of what this room does not know: api/ has them
 WHAT_IT_DOES = {
     Backend.EAGER: "runs the code as it is written",
     Backend.PACKED: "gate and up in one product, gate first",
@@ -211,7 +211,7 @@ def listing_view(what: str) -> View:
     """The answer of `list`; raises FfnbenchError for what nothing is called."""
     what = {"models": "presets", "forms": "variants"}.get(what, what)
     if what not in LISTINGS:
-        known = (*LISTINGS, *ELSEWHERE)
+        known = (*LISTINGS, BACKENDS, *listings())
         raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, known, "lists: " + ", ".join(known)))
     return records_view(LISTINGS[what](), BELOW.get(what, ()))
 

@@ -14,7 +14,7 @@ import pytest
 from conftest import ROOT, FakeLaunch, KnownProber
 from estimates import FEWEST, figures_of, spread_of
 
-from ffnbench.device.published import NEAR, published
+from ffnbench.extras.estimate.hardware import NEAR, published
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.report.files.store import load
 
@@ -260,7 +260,7 @@ def test_how_near_such_bounds_have_been_stands_with_every_estimate(rows, on_fake
     memory, every = ({"shapes": n, "median": n / 10, "low": 1.0, "high": 5.0} for n in (20, 50))
     near = {"machine": "2 CPUs", "measured": "2026-01-02", "mode": "forward", "dtypes": ["float32"], "all": every,
             "memory": memory}  # fmt: skip
-    monkeypatch.setattr("ffnbench.api.estimating.how_near", lambda: near)
+    monkeypatch.setattr("ffnbench.extras.estimate.estimating.how_near", lambda: near)
     line = "relu --d-model 4096 --seq-len 1,4096"
     out = " ".join(on_fakes(f"estimate {line}")[1].split())
     told = (

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from ffnbench.extras.estimate.bounds import Bounds, Hardware, path_of
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import Plan, Workload
 from ffnbench.report.csv_columns import case_records
@@ -19,7 +20,6 @@ from ffnbench.report.tables.listing import records_view
 from ffnbench.report.tables.words import listed
 from ffnbench.result import Bound, Report
 from ffnbench.stats.ceilings import MEMORY
-from ffnbench.stats.estimates import Bounds, Hardware, path_of
 from ffnbench.units import IEC, SI, TIME, digits
 
 PLAIN = (("", 1.0),)  # no prefixes

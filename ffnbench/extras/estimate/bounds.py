@@ -24,7 +24,7 @@ ABOVE_ZERO = least(1e-9)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """A machine, or one device of it; the head of device/published.toml explains each field. Unknown is None."""
+    """A machine, or one device of it; the head of published.toml explains each field. Unknown is None."""
 
     name: str
     tflops_float32: float | None = field(default=None, metadata=ABOVE_ZERO)

@@ -11,9 +11,9 @@ from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.estimate.bounds import Hardware
 from ffnbench.files import content_of
 from ffnbench.names import Registry
-from ffnbench.stats.estimates import Hardware
 
 FILE, NEAR = Path(__file__).with_name("published.toml"), Path(__file__).with_name("how_near.json")
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from ffnbench.api.preparing import NULL_SINK, prepare
-from ffnbench.device.published import hardware_in, how_near, published
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.estimate.bounds import Hardware, bounds_of
+from ffnbench.extras.estimate.hardware import hardware_in, how_near, published
+from ffnbench.extras.estimate.request import EstimateRequest
+from ffnbench.extras.estimate.table import estimate_view, hardware_view
 from ffnbench.ffn.spec import require_positive
 from ffnbench.planning.compare import as_compare
 from ffnbench.report.output import NullSink
-from ffnbench.report.tables.estimates import estimate_view, hardware_view
-from ffnbench.request import EstimateRequest
-from ffnbench.stats.estimates import Hardware, bounds_of
 
 
-def estimate(request: EstimateRequest, sink: NullSink = NULL_SINK) -> None:
+def bounds(request: EstimateRequest, sink: NullSink = NULL_SINK) -> None:
     """The least time that variants could take on machines that need not be here; nothing is measured."""
     machines, devices = _hardware(request.hardware), require_positive("tensor_parallel", request.tensor_parallel)
     report = prepare(as_compare(request), sink, counts=True).priced()

@@ -1,0 +1,1 @@
+"""Features that the core does not need, a folder each; none knows another. features.py finds them."""

@@ -1,0 +1,9 @@
+"""The list of machines, for `ffnbench list hardware` and for a shell."""
+
+from __future__ import annotations
+
+from ffnbench.extras.estimate.estimating import list_hardware
+from ffnbench.extras.estimate.hardware import published
+
+LISTINGS = {"hardware": list_hardware}
+COMPLETIONS = {"hardware": lambda: published().names()}
