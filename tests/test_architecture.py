@@ -26,8 +26,8 @@ TORCH_FILES = {
 PICTURES = "report/pictures/"  # the files in which matplotlib and numpy are at home
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
-    "__main__", "extras", "cli", "python", "api", "report", "exam", "gate", "run", "worker", "backends", "device", "stats",
-    "planning", "result", "plan", "metrics", "request", "models", "training", "ffn", "activations", "targets",
+    "__main__", "extras", "cli", "python", "api", "report", "exam", "gate", "run", "worker", "backends", "device",
+    "stats", "planning", "result", "plan", "metrics", "request", "models", "training", "ffn", "activations", "targets",
     "features", "files", "git", "names", "units", "errors", "jsonable", "streams",
 )  # fmt: skip
 INHERITED = {"parse_args", "collect_usage_pieces", "get_command", "format_options"}  # of a command of Typer's
@@ -79,7 +79,8 @@ def test_the_core_knows_no_extra_and_extras_do_not_know_each_other() -> None:
         own = f"ffnbench.extras.{parts[1].removesuffix('.py')}" if parts[0] == "extras" else None
         for name in imports(path):
             if name.startswith("ffnbench.extras."):
-                assert own is not None and name.startswith(f"{own}."), f"{path} knows of {name}"
+                assert own, f"{path} knows of {name}"
+                assert name.startswith(f"{own}."), f"{path} knows of {name}"
 
 
 def test_no_circle_of_imports_lazy_ones_included() -> None:

@@ -57,7 +57,10 @@ def test_a_wheel_brings_the_pages_that_its_help_names(tmp_path: Path) -> None:
     (wheel,) = builders.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     home = tmp_path / "an empty folder"
     zipfile.ZipFile(wheel).extractall(home)
-    code = "from ffnbench.cli.app import command_names, run\nrun(['--help'])\nfor name in command_names(): run([name, '--help'])"
+    code = (
+        "from ffnbench.cli.app import command_names, run\n"
+        "for words in [], *([name] for name in command_names()): run([*words, '--help'])"
+    )
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(home)},
                           capture_output=True, text=True, cwd=home)  # fmt: skip
     assert done.returncode == 0, done.stderr
