@@ -19,7 +19,6 @@ from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
 from ffnbench.jsonable import LATER, STATED, among, least
 from ffnbench.models.model import OwnMLP
-from ffnbench.request import AnyRequest
 from ffnbench.training.decoder import DecoderSpec, decoder_cost
 from ffnbench.training.text import Training
 
@@ -249,8 +248,9 @@ class Protocol:
 
     Without `precision`, `workers` and `rounds` are what is run. With it they are the fewest: the run adds to them
     until every ratio is known to +-`precision` (a fraction) or `budget_s` seconds are over (stats/stopping.py).
-    Latencies of different `method`s are not compared. `looks` is how often measuring might have ended because a row
-    was decided, which a sweep pays for in confidence.
+    `bound` is whether nothing may go beyond that budget; else it gives way to the fewest workers. The whole is measured
+    `runs` times, with `pause_s` seconds between two. Latencies of different `method`s are not compared. `looks` is how
+    often measuring might have ended because a row was decided, which a sweep pays for in confidence.
     """
 
     workers: int = field(default=DEFAULT_WORKERS, metadata=least(1))
@@ -263,6 +263,9 @@ class Protocol:
     timeout_s: float = field(default=300.0, metadata=least(0.0))
     method: int = field(default=METHOD, metadata=STATED | least(1))
     looks: int = field(default=1, metadata=LATER | least(1))
+    bound: bool = field(default=False, metadata=LATER)
+    runs: int = field(default=1, metadata=LATER | least(1))
+    pause_s: float = field(default=0.0, metadata=LATER | least(0.0))
 
 
 class NoteKind(Enum):
@@ -345,7 +348,8 @@ class Plan:
     multiple_of: int = 1
     notes: tuple[Note, ...] = ()
     kind: str = field(default=Kind.COMPARE.value, metadata=LATER | among(lambda: values_of(Kind)))
-    request: AnyRequest | None = field(default=None, metadata=LATER)  # what it was made of, as it was typed
+    command: str = field(default="", metadata=LATER)  # what asks the same again: `ffnbench compare --variants ...`
+    shard: str = field(default="", metadata=LATER)  # which part of the groups these are, as 2/8; empty for all
 
     @cached_property
     def _by_label(self) -> dict[str, Case]:

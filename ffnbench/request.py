@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from ffnbench.jsonable import LATER
 
@@ -272,12 +272,16 @@ class Request:
     were typed, where there are several.
     """
 
+    COMMAND: ClassVar[str] = ""  # what is typed before its flags
+
     typed: tuple[str, ...] = field(default=(), metadata=LATER)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CostRequest(VariantsLists, Lists, Shape, Variants, Request):  # type: ignore[misc]  # lists for single values
     """`ffnbench cost`."""
+
+    COMMAND = "cost"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,6 +290,8 @@ class CompareRequest(  # type: ignore[misc]
     Shape, Variants, Request,
 ):
     """`ffnbench compare`."""
+
+    COMMAND = "compare"
 
     init: str = flag("torch", "Weights: torch, he_xavier or normal.", MODEL, "NAME")
     routing: str | None = flag(
@@ -302,6 +308,8 @@ class CompareRequest(  # type: ignore[misc]
 @dataclass(frozen=True, kw_only=True)
 class TrainRequest(Repeatable, Device, Variants, Request):
     """`ffnbench train`."""
+
+    COMMAND = "train"
 
     d_model: int | None = flag(
         None, "Width of the model. [default: that of the model that is named, else 128]", WIDTHS, "INT",
@@ -326,6 +334,8 @@ class BlockRequest(  # type: ignore[misc]
     NamedModel, Request,
 ):
     """`ffnbench block`."""
+
+    COMMAND = "block"
 
     variant: str | None = flag(
         None, "The FFN, as in `compare`, where no model is named. [default: gelu]", MODEL, "VARIANT",
@@ -366,6 +376,8 @@ class FactsRequest(Activations, Request):
 @dataclass(frozen=True, kw_only=True)
 class TimingRequest(Sharded, Apart, Repeatable, Counts, DeviceLists, Device, Activations, Request):  # type: ignore[misc]
     """`ffnbench activations --time`: what their operations take."""
+
+    COMMAND = "activations --time"
 
     elements: str = flag("1048576", "With --time: sizes: 4096,1Mi or 1Ki..1Mi. [default: 1048576]", WORKLOAD, "LIST")
     dtype: str = flag("float32", "With --time: float32,bfloat16. [default: float32]", WORKLOAD, "LIST")
@@ -409,6 +421,8 @@ class CheckRequest(Tolerances, Request):
 @dataclass(frozen=True, kw_only=True)
 class SidesRequest(Repeatable, Tolerances, Conditions, Device, Shape, Sizes, Request):
     """`ffnbench ab`: base and head, as this process has them where nothing else is said; head is the working tree."""
+
+    COMMAND = "ab"
 
     variant: str = flag(
         "", "package.module:Attr, path/to/file.py:Attr, or a name of `ffnbench list variants`.", ARGUMENTS,
@@ -464,12 +478,16 @@ class SelftestRequest(Request):
 AnyRequest = CompareRequest | BlockRequest | TimingRequest | SidesRequest | TrainRequest  # what a plan is made of
 
 
-def command_line(command: str, request: Request, always: tuple[str, ...] = ()) -> str:
-    """The command that asks the same again: every flag that is not at its default, and those of `always`."""
-    words, order = ["ffnbench", command], request.typed
+def command_line(request: Request, command: str = "") -> str:
+    """The command that asks the same again: the variants, and every other flag that is not at its default."""
+    words, order = ["ffnbench", command or request.COMMAND], request.typed
+    for one in fields(request):
+        how = one.metadata.get("flag")
+        if how is not None and not how.named and getattr(request, one.name):
+            words.append(shlex.quote(str(getattr(request, one.name))))
     for one in sorted(fields(request), key=lambda one: order.index(one.name) if one.name in order else -1):
         value, how = getattr(request, one.name), one.metadata.get("flag")
-        if how is None or not how.named or (value == one.default and one.name not in always):
+        if how is None or not how.named or (value == one.default and one.name != "variants"):
             continue
         name = spelling(one.name)
         if isinstance(value, bool):

@@ -27,6 +27,7 @@ def schema_text() -> str:
         (found if kind == "Report" else found["$defs"][kind])["properties"] |= {
             name: {"deprecated": True} for name in names
         }
+    found["$defs"]["Plan"]["properties"]["request"] = {"deprecated": True}  # its flags, which its command has today
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:ffnbench:result:{SCHEMA}",

@@ -25,7 +25,7 @@ from ffnbench.report.files.store import load, report_text
 from ffnbench.report.tables.block import block_tables
 from ffnbench.report.tables.block_records import block_records
 from ffnbench.report.tables.text import plain
-from ffnbench.request import BlockRequest, CompareRequest, TimingRequest, command_line
+from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
 from ffnbench.result import Against, Judged
 from ffnbench.run.what_fits import memory_needed, too_large
 
@@ -115,7 +115,7 @@ def test_order_of_typing(in_process, on_machine) -> None:
         assert [row["label"] for row in csv.DictReader(io.StringIO(out))][:2] == ["relu" + end for end in ends], typed
     report = ffnbench.cost("relu", seq_len=[1, 2], d_model=range(64, 129, 32))
     assert [case.label for case in report.plan.cases][:2] == ["relu@seq_len=1@d_model=64", "relu@seq_len=1@d_model=96"]
-    again = command_line("cost", report.plan.request)
+    again = report.plan.command
     assert again.index("--seq-len 1,2") < again.index("--d-model 64..128/32")
 
 

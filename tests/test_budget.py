@@ -273,8 +273,8 @@ def test_a_command_began_before_it_measures(monkeypatch: pytest.MonkeyPatch) -> 
     measuring.measured_once(plan, sink, FakeLaunch())
     sink.began = time.monotonic() - 7.0
     measuring.measured_once(plan, sink, FakeLaunch())
-    typed = replace(plan.plan.request, budget=None)  # type: ignore[type-var]
-    measuring.measured_once(replace(plan, plan=replace(plan.plan, request=typed)), sink, FakeLaunch())
+    default = replace(plan.plan, protocol=replace(plan.plan.protocol, bound=False))
+    measuring.measured_once(replace(plan, plan=default), sink, FakeLaunch())
     assert told[0]["spent_s"] < 1
     assert 7 <= told[1]["spent_s"] < 9
     assert [how["bound_s"] for how in told] == [pytest.approx(15.0, abs=0.1)] * 2 + [math.inf]

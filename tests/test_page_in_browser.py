@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Iterator
 from functools import cache
@@ -158,7 +159,7 @@ def with_label(value: object, label: str, key: str = "") -> object:
 def test_a_label_is_text_wherever_it_stands(browser: Browser, tmp_path: Path) -> None:
     """What has run and what was parsed is told by the browser itself."""
     saved = with_label(json.loads((SAVED / "compare.json").read_text(encoding="utf-8")), EVIL)
-    saved["plan"]["request"]["variants"] = f"relu,{EVIL},swiglu"
+    saved["plan"]["command"] = shlex.join(["ffnbench", "compare", "--variants", f"relu,{EVIL},swiglu"])
     saved["failures"] = [{"case": "swiglu", "kind": "crash", "message": EVIL}]
     (tmp_path / "run.json").write_text(json.dumps(saved), encoding="utf-8")
     browser.open(ffnbench.load(tmp_path / "run.json").save(tmp_path / "run.html"), 360)

@@ -63,12 +63,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_committed_run_is_of_the_schema_and_is_written_again_as_it_was(path: Path) -> None:
     text = path.read_text()
     VALID.validate(json.loads(text))
-    gone = {"seal", "reversed", "placement", "config"}  # which files had until method 6
+    gone = {"seal", "reversed", "placement", "request"}  # which older files had
     kept = json.loads(text, object_hook=lambda found: {name: found[name] for name in found.keys() - gone})
     again = json.loads(report_text(load(path)))
-    asked = kept["plan"].get("request")
-    if asked:  # flags that came later stand there too
-        again["plan"]["request"] = {name: again["plan"]["request"][name] for name in asked}
     assert again == kept
 
 
@@ -145,7 +142,7 @@ GOOD = (
     lambda run: run["plan"].pop("notes"),  # is empty where it is left out
     lambda run: run["samples"][0].update(waited=None, value=1),
     lambda run: run["plan"]["protocol"].update(reversed=True),  # of an older file
-    lambda run: run["plan"]["request"].update(launch="ssh host"),  # another
+    lambda run: run["plan"].update(request={"launch": "ssh host"}),  # another
 )
 
 
@@ -162,10 +159,11 @@ def test_report_and_schema_refuse_the_same_and_take_the_same(tmp_path: Path, on_
         edit(good := copy.deepcopy(run))
         VALID.validate(good)
         assert refusal(good, tmp_path / "good.json") == ""
-    run["plan"]["request"] |= {"config": "gpt2", "preset": None}  # a model had two flags
+    run["plan"]["request"] = {"config": "gpt2", "preset": None, "runs": 3, "shard": "2/3"}  # as 0.2.0 had it
     VALID.validate(run)
     (tmp_path / "old.json").write_text(json.dumps(run))
-    assert load("old.json").plan.request.preset == "gpt2"
+    plan = load("old.json").plan
+    assert (plan.protocol.runs, plan.shard) == (3, "2/3")
 
 
 NEWER, OLDER = "by a newer ffnbench (schema 3; this one reads 2)", "by an older ffnbench (schema 1; this one reads 2)"

@@ -44,7 +44,7 @@ def bisect(request: BisectRequest, sink: NullSink = NULL_SINK) -> Bisected:
         folder = repository.own_folder
     flags = replace(asked, base_rev=None, head_rev=None, fail_above=None, budget=DEFAULT_BUDGET_S)
     memory = Memory(
-        folder, target=variant.text, flags=command_line("ab", flags), good=asked.base_rev,
+        folder, target=variant.text, flags=command_line(flags), good=asked.base_rev,
         machine=environment_here(request.device).fingerprint, method=METHOD,
     )  # fmt: skip
     found = Bisected(variant=variant.text, good=request.good, bad=request.bad, limit=limit, commits=commits)

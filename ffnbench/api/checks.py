@@ -12,6 +12,7 @@ from ffnbench.api.measuring import measured_once, tell_wait
 from ffnbench.api.preparing import (
     NULL_SINK,
     Prepared,
+    asked_as,
     priced,
     refuse_at_once,
     refuse_device,
@@ -186,7 +187,7 @@ def _prepare_sides(
         start_all(prober, arms)
         there = prober_within(prober, arms[1], variant)  # first: what head has and base has not is new
         probes = (_base_within(prober, arms[0], variant, request), there)
-        plan = replace(plan_sides(with_threads(request), arms, probes), request=request)
+        plan = asked_as(plan_sides(with_threads(request), arms, probes), request)
         sink.known(plan)
         plan = with_defaults(plan, sink)
         prepared = priced(plan, prober)

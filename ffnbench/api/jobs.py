@@ -39,7 +39,6 @@ from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.files.store import report_text
 from ffnbench.report.output import NullSink, OutputSink, say
 from ffnbench.report.shown_report import ShownReport, as_shown
-from ffnbench.request import Apart
 from ffnbench.result import Failure, FailureKind, Progress, Report
 from ffnbench.stats.cells import cells_of
 from ffnbench.stats.verdict import with_figures
@@ -117,7 +116,7 @@ def measure(prepared: Prepared, sink: OutputSink) -> ShownReport:
     if place.on == LOCAL:
         refuse_at_once(plan)
     refuse_short(plan)
-    if isinstance(plan.request, Apart) and plan.request.runs > 1:
+    if plan.protocol.runs > 1:
         raise FfnbenchError("--runs is of one machine, and jobs may have several", "leave --runs out")
     cluster = Cluster(place.on, fields_of(place.fields), plan)
     before = os.path.lexists(place.folder)
@@ -336,8 +335,8 @@ class SweepOfJobs(Sweep):
 
     def _folder(self, cell: Plan) -> Path:
         """Of a cell, whatever its budget is, and who asked for it."""
-        protocol = replace(cell.protocol, budget_s=None, looks=1)
-        text = jsonable.text_of(jsonable.encode(replace(cell, protocol=protocol, request=None, notes=())))
+        protocol = replace(cell.protocol, budget_s=None, bound=False, looks=1)
+        text = jsonable.text_of(jsonable.encode(replace(cell, protocol=protocol, command="", shard="", notes=())))
         return self.folder / hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _take_up(self, left: dict[Path, Plan]) -> None:

@@ -14,11 +14,9 @@ from ffnbench.api.preparing import NULL_SINK, Prepared, new_report, refuse_at_on
 from ffnbench.api.sweeping import Sweep, refuse_short
 from ffnbench.errors import FfnbenchError, termination_as_interruption
 from ffnbench.plan import OWN, Note, NoteKind, Plan
-from ffnbench.planning.effort import pause_of
 from ffnbench.report.output import NullSink
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.request import Apart, Sharded
 from ffnbench.result import Progress, raw_of
 from ffnbench.run.log import Finder
 from ffnbench.run.neighbours import machine_lock
@@ -38,13 +36,12 @@ def measure(prepared: Prepared, sink: NullSink = NULL_SINK, launch: Launch | Non
     plan = prepared.plan
     refuse_at_once(plan)
     refuse_short(plan)
-    asked = plan.request
-    runs, pause = (asked.runs, pause_of(asked.runs, asked.pause)) if isinstance(asked, Apart) else (1, 0.0)
-    once = plan.protocol.budget_s
+    runs, pause = plan.protocol.runs, plan.protocol.pause_s
+    once = plan.protocol.budget_s if plan.protocol.precision is not None else None
     tell_wait(sink, plan, budget=None if once is None else runs * once + (runs - 1) * pause)
     if runs == 1:
         return measured_once(prepared, sink, launch)
-    if sink.before() or (isinstance(asked, Sharded) and asked.shard):
+    if sink.before() or plan.shard:
         raise FfnbenchError("--runs is of a whole plan, and --resume and --shard are of a part", "leave --runs out")
     return _several(prepared, sink, launch, runs, pause)
 
@@ -167,8 +164,8 @@ def _bound_of(plan: Plan, *, gate: bool) -> float:
     """The budget that was typed, or is that of a gate, in seconds; else infinite: what nobody typed gives way to the
     least that can answer.
     """
-    typed = gate or getattr(plan.request, "budget", None) is not None
-    return (plan.protocol.budget_s if typed else None) or math.inf
+    bound = gate or (plan.protocol.bound and plan.protocol.precision is not None)
+    return (plan.protocol.budget_s if bound else None) or math.inf
 
 
 def _lessons(plan: Plan, sink: NullSink) -> Lessons | None:

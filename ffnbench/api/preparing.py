@@ -14,11 +14,21 @@ from ffnbench.device.environment import usable_cpus
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import uncounted
 from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
-from ffnbench.planning.effort import check_timeout, pause_of, shard_of
+from ffnbench.planning.effort import check_timeout, pause_of, repeated, shard_of
 from ffnbench.planning.workload import device_of
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.request import AnyRequest, Apart, BlockRequest, CompareRequest, Sharded, TimingRequest, TrainRequest
+from ffnbench.request import (
+    AnyRequest,
+    Apart,
+    BlockRequest,
+    CompareRequest,
+    CostRequest,
+    Sharded,
+    TimingRequest,
+    TrainRequest,
+    command_line,
+)
 from ffnbench.result import CaseCost, Failure, FailureKind
 from ffnbench.run.prober import Prober
 from ffnbench.stats.cells import shard
@@ -76,11 +86,19 @@ def prepare(request: AnyRequest, sink: NullSink = NULL_SINK, *, counts: bool = F
             for device in request.device.split(","):
                 refuse_device(device)
     with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
-        plan = replace(_plan(asked, prober), request=request)
+        plan = asked_as(_plan(asked, prober), request, counts=counts)
         if isinstance(request, Sharded) and request.shard is not None:
             plan = shard(plan, *shard_of(request.shard, len(plan.groups)))
         sink.known(plan)
         return priced(with_defaults(plan, sink), prober, lenient=isinstance(request, CompareRequest | TrainRequest))
+
+
+def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
+    """The plan with the command that asks for it again, and what that says of runs and budget."""
+    whole = replace(request, shard=None) if isinstance(request, Sharded) else request
+    counted = counts and isinstance(request, CompareRequest)
+    command = command_line(whole, CostRequest.COMMAND if counted else "")
+    return replace(plan, command=command, protocol=repeated(plan.protocol, request))
 
 
 def _plan(request: AnyRequest, probe: Probe) -> Plan:

@@ -68,7 +68,7 @@ def reports(paths: Sequence[str], sink: NullSink = NULL_SINK) -> list[ShownRepor
     found = [recompute(load(path)) for path in paths]
     for path, one in zip(paths, found, strict=True):
         _refuse_learnt(path, one)
-    if all(getattr(one.plan.request, "shard", None) for one in found):
+    if all(one.plan.shard for one in found):
         whole = recompute(of_shards(found))
         sink.show(lambda: report_view(whole).ending(0))
         return [whole]

@@ -155,6 +155,7 @@ def refuse_short(plan: Plan) -> None:
     protocol, cells = plan.protocol, len(cells_of(plan))
     a_case_s = protocol.warmup_s + protocol.workers * (protocol.rounds + 1) * protocol.min_sample_s
     least_s = math.ceil(max(cells * LEAST_BUDGET_S, len(plan.cases) * a_case_s))
-    if protocol.budget_s is not None and protocol.budget_s < least_s:
+    adaptive = protocol.precision is not None
+    if adaptive and protocol.budget_s is not None and protocol.budget_s < least_s:
         what = f"{counted(len(plan.cases), 'row')} in {counted(cells, 'group')}"
         raise FfnbenchError(f"{what} take {least_s:,} s at least", f"--budget {least_s}s")

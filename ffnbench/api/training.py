@@ -11,7 +11,6 @@ from ffnbench import jsonable
 from ffnbench.plan import Plan
 from ffnbench.report.output import NullSink
 from ffnbench.report.progress import duration
-from ffnbench.request import TrainRequest
 from ffnbench.result import Progress, Run
 from ffnbench.run.log import Finder
 from ffnbench.run.training import OVER, train
@@ -33,8 +32,7 @@ class Lessons:
     told: bool = False
 
     def __post_init__(self) -> None:
-        asked = self.plan.request
-        budget_s = asked.budget if isinstance(asked, TrainRequest) else None
+        budget_s = self.plan.protocol.budget_s
         self.end = math.inf if budget_s is None else time.monotonic() + budget_s
         self.until = self.end
         if budget_s is not None and not all(case.training for case in self.plan.cases):

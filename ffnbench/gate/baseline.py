@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Set
-from dataclasses import replace
+from collections.abc import Collection, Sequence, Set
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.decision import EXACT, IDENTITY, SECONDS, Policy, exact_value, parse_tolerances
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, Kind, Plan, Value, value_of
 from ffnbench.planning.effort import check_budget
-from ffnbench.request import (
-    BlockRequest,
-    CheckRequest,
-    CompareRequest,
-    SidesRequest,
-    TimingRequest,
-    TrainRequest,
-    command_line,
-)
+from ffnbench.request import CheckRequest, SidesRequest, spelling
 from ffnbench.result import Environment, FailureKind, Report
 from ffnbench.stats.rounds import table_of
 from ffnbench.units import read_share
@@ -147,19 +138,25 @@ def made_anew(path: str, run: Report, **other: object) -> str:
 
 def command_of(run: Report, **other: object) -> str:
     """The command that asks the same again, with other values of its flags; older files know their plan alone."""
-    asked = run.plan.request
-    match asked and replace(asked, **{name: value for name, value in other.items() if hasattr(asked, name)}):  # type: ignore[arg-type]
-        case CompareRequest() as asked:
-            return command_line("compare" if run.environment else "cost", asked, always=("variants",))
-        case BlockRequest() as asked:
-            return command_line("block", asked, always=("variants",))
-        case TrainRequest() as asked:
-            return command_line("train", asked, always=("variants",))
-        case TimingRequest() as asked:
-            return command_line("activations --time", asked)
-        case SidesRequest() as asked:
-            return command_line(f"ab {shlex.quote(asked.variant)}", asked)
-    return "ffnbench compare ..."
+    if not run.plan.command:
+        return "ffnbench compare ..."
+    words = [shlex.quote(word) for word in _without(shlex.split(run.plan.command), other)]
+    for name, value in other.items():
+        if value:
+            words += [spelling(name), str(value)]
+    return " ".join(words)
+
+
+def _without(words: Sequence[str], flags: Collection[str]) -> list[str]:
+    """Words of a command line but these flags and their values."""
+    dropped = {spelling(name) for name in flags}
+    kept, drops = [], False
+    for word in words:
+        if word.startswith("--"):
+            drops = word in dropped
+        if not drops:
+            kept.append(word)
+    return kept
 
 
 def _refuse_run(told: str, run: Report, hint: str) -> None:

@@ -123,5 +123,4 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
         reference=cases[0].against or cases[0].label,
         protocol=replace(protocol_of(1, effort), warmup_s=TIMING_WARMUP_S),
         metrics=("latency",),
-        request=request,
     )

@@ -67,7 +67,6 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
         protocol=protocol_of(len(cases), request),
         metrics=("latency", "memory"),
         notes=tuple(_notes(model)),
-        request=request,
     )
 
 

@@ -71,7 +71,6 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: i
         match=found[0].sizer.match.value,
         multiple_of=found[0].sizer.multiple_of,
         notes=(*notes, *refused),
-        request=request,
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import read_positive
 from ffnbench.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Protocol
-from ffnbench.request import DEFAULT_BUDGET_S, Effort, spelling
+from ffnbench.request import DEFAULT_BUDGET_S, Apart, Effort, Request, spelling
 from ffnbench.units import counted
 
 MIN_WORKERS, MIN_ROUNDS = 3, 6
@@ -58,6 +58,15 @@ def pause_of(runs: int, pause: float | None) -> float:
     """Seconds between two runs; raises FfnbenchError for what is no number of runs, or of seconds."""
     _within("runs", runs, 1, MOST_RUNS, f"a file holds 1 to {MOST_RUNS} runs")
     return _within("pause", PAUSE_S if pause is None else pause, 0, DAY_S, f"give 0 to {DAY_S} seconds, which is a day")
+
+
+def repeated(protocol: Protocol, request: Request) -> Protocol:
+    """The protocol with how often the whole is measured, and whether its budget was typed and so is a bound."""
+    bound = getattr(request, "budget", None) is not None
+    if not isinstance(request, Apart):
+        return replace(protocol, bound=bound)
+    pause_s = pause_of(request.runs, request.pause)
+    return replace(protocol, bound=bound, runs=request.runs, pause_s=pause_s if request.runs > 1 else 0.0)
 
 
 def shard_of(text: str, cells: int) -> tuple[int, int]:

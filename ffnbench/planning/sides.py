@@ -78,5 +78,4 @@ def plan_sides(request: SidesRequest, arms: tuple[Arm, Arm], probes: tuple[Probe
         reference=BASE,
         protocol=Protocol(seed=request.seed, timeout_s=request.timeout),
         metrics=tuple(metrics.split(",")),
-        request=request,
     )

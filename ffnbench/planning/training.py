@@ -57,10 +57,11 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
         cases=tuple(cases),
         reference=first_run[found.reference],
         kind=Kind.TRAIN.value,
-        protocol=Protocol(workers=WORKERS, rounds=ROUNDS, seed=request.seed, timeout_s=request.timeout),
+        protocol=Protocol(
+            workers=WORKERS, rounds=ROUNDS, seed=request.seed, timeout_s=request.timeout, budget_s=request.budget
+        ),
         notes=(*(replace(note, label=first_run.get(note.label, "")) for note in found.notes),
                *_notes(request, text, parts)),
-        request=request,
     )  # fmt: skip
 
 

@@ -15,7 +15,6 @@ from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import NOT_ALL, ROOFLINE, View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.table import TextTable
-from ffnbench.request import Apart
 from ffnbench.result import Environment, Report
 from ffnbench.stats.curves import axes_of
 
@@ -169,7 +168,7 @@ def report_view(report: Report, how: Arrangement = AS_IT_COMES) -> View:
     if report.failed_wholly:
         why = Unfinished("nothing could be measured: every case failed", "the lines below the table say why")
         return view.ending(0, why)
-    wanted = report.plan.request.runs if isinstance(report.plan.request, Apart) else 1
+    wanted = report.plan.protocol.runs
     if report.samples and len(report.runs) < wanted:
         lost = Unfinished(f"{len(report.runs)} of {wanted} runs could be kept", "wait until the machine is quiet")
         return view.ending(0, lost)

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from ffnbench import jsonable
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import CONTROL, Case, Plan
-from ffnbench.request import SidesRequest
 from ffnbench.result import Against, Judged
 from ffnbench.run.session import WorkerLost
 from ffnbench.run.worker_pool import Launch, Worker, start_for
@@ -138,8 +137,7 @@ class OutputChecks:
 
     def _by_side(self, plan: Plan) -> bool:
         """Whether the base's module, with the weights that both have, says what the head should give."""
-        asked = plan.request
-        return bool(self.weights) and not (isinstance(asked, SidesRequest) and asked.allow_mismatch)
+        return bool(self.weights) and "--allow-mismatch" not in plan.command
 
     def _lost(self, case: Case, plan: Plan, lost: WorkerLost) -> str:
         """Nothing was judged; a second time the case is to blame, unless memory is."""

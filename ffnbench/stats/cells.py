@@ -190,9 +190,9 @@ def of_shards(parts: Sequence[R]) -> R:
     """One report of all shards of a sweep, its cells in the order of the whole. Raises FfnbenchError where they are not
     the shards of one sweep.
     """
-    by_shard = {part.plan.request.shard: part for part in parts}  # type: ignore[union-attr]
-    of = int(parts[0].plan.request.shard.partition("/")[2])  # type: ignore[union-attr]
-    if len({replace(part.plan.request, shard=None) for part in parts}) > 1:  # type: ignore[type-var]
+    by_shard = {part.plan.shard: part for part in parts}
+    of = int(parts[0].plan.shard.partition("/")[2])
+    if len({part.plan.command for part in parts}) > 1:
         raise FfnbenchError("these files are shards of different sweeps", "join those of one command")
     if missing := [text for number in range(1, of + 1) if (text := f"{number}/{of}") not in by_shard]:
         raise FfnbenchError(f"the shard {missing[0]} is missing", f"measure it: --shard {missing[0]}")
@@ -203,10 +203,8 @@ def of_shards(parts: Sequence[R]) -> R:
     cases = tuple(case for cell in cells for case in cell.cases)
     first = ordered[0].plan
     protocol = replace(first.protocol, looks=max(part.plan.protocol.looks for part in ordered))
-    request = replace(first.request, shard=None)  # type: ignore[type-var]
-    return joined(
-        ordered, replace(first, cases=cases, reference=cells[0].reference, request=request, protocol=protocol)
-    )
+    whole = replace(first, cases=cases, reference=cells[0].reference, shard="", protocol=protocol)
+    return joined(ordered, whole)
 
 
 def shard(plan: Plan, number: int, of: int) -> Plan:
@@ -215,6 +213,7 @@ def shard(plan: Plan, number: int, of: int) -> Plan:
     labels = {case.label for cell in kept for case in cell.cases}
     return replace(
         plan,
+        shard=f"{number}/{of}",
         cases=tuple(case for case in plan.cases if case.label in labels),
         reference=kept[0].reference,
         notes=tuple(note for note in plan.notes if not note.label or note.label in labels),
@@ -234,4 +233,7 @@ def is_part(found: Report, plan: Plan) -> bool:
         if case is None or replace(case, workload=case.workload.on(known.workload.device)) != known:
             return False
     ours = plan.protocol
-    return not found.repeats and replace(found.plan.protocol, budget_s=ours.budget_s, looks=ours.looks) == ours
+    return (
+        not found.repeats
+        and replace(found.plan.protocol, budget_s=ours.budget_s, bound=ours.bound, looks=ours.looks) == ours
+    )

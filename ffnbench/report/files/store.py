@@ -18,9 +18,6 @@ OLDER = {  # what older files have beside the fields of a type: it is passed ove
     "Report": ("seal",),  # a digest that nobody read
     "Protocol": ("reversed",),  # until method 5 a worker moved its tensors now and then
     "Sample": ("placement",),
-    "CompareRequest": ("config", "launch"),  # a model had two flags; another machine could measure
-    "BlockRequest": ("config", "launch"),
-    "TimingRequest": ("launch",),
 }
 
 
@@ -96,16 +93,22 @@ def _bring_up(run: dict[str, Any], path: str) -> None:
     if isinstance(method, int) and method > METHOD:  # whose ratios mean what this ffnbench can't know
         problem = f"{path!r} was measured with method {method}, this ffnbench knows methods up to {METHOD}"
         raise FfnbenchError(problem, UPDATE)
-    request = (run.get("plan") or run).get("request") or {}
-    if "config" in request:
-        request["preset"] = request["config"] or request.get("preset")
+    _bring_up_request(run.get("plan") or run)
     of_kinds = {
         "Report": [run],
         "Protocol": [protocol],
-        "CompareRequest": [request],
         "Sample": run.get("samples") or (),
     }
     for kind, found in of_kinds.items():
         for one in found:
             for name in OLDER[kind]:
                 one.pop(name, None)
+
+
+def _bring_up_request(plan: dict[str, Any]) -> None:
+    """Until 0.2.0 a plan had its flags; of these, what says how often all was measured, and which part of a sweep."""
+    request = plan.pop("request", None) or {}
+    if request.get("runs", 1) > 1:
+        plan["protocol"].setdefault("runs", request["runs"])
+    if request.get("shard"):
+        plan.setdefault("shard", request["shard"])

@@ -68,7 +68,7 @@ def page_of(
     said = [line for each in shown for line in each.summary]
     warnings = _warnings(report) if report else []
     method = [line for each in shown for line in map(visible, each.details) if line not in warnings]
-    asked = dict.fromkeys(command_of(each) for each in reports if each.plan.request)
+    asked = dict.fromkeys(command_of(each) for each in reports if each.plan.command)
     drawn = _pictures(report, draw, _told(shown)) if report and draw else pictures
     tables = "".join(_table(number, each) for number, each in enumerate(shown) if each.rows)
     parts = [
