@@ -183,6 +183,11 @@ def two_sides(folder: Path) -> None:
         subprocess.run(["git", *arguments.split()], cwd=folder, check=True)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Of tests/test_goldens.py alone."""
+    parser.addoption("--regenerate", action="store_true", help="write tests/golden anew; then read its diff")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Folders for temporary files and for state of these tests alone: what else there is is none of theirs."""
     os.environ.setdefault(
