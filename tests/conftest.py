@@ -183,6 +183,11 @@ def two_sides(folder: Path) -> None:
         subprocess.run(["git", *arguments.split()], cwd=folder, check=True)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Of tests/test_goldens.py alone."""
+    parser.addoption("--regenerate", action="store_true", help="write tests/golden anew; then read its diff")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Folders for temporary files and for state of these tests alone: what else there is is none of theirs."""
     os.environ.setdefault(
@@ -255,13 +260,18 @@ def in_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
 
 
 @pytest.fixture
-def on_fakes(on_machine, in_process, monkeypatch: pytest.MonkeyPatch):
-    """A command in this process, workers faked; gives exit code, stdout in one line, stderr. Words are cut at spaces.
-
-    Its clock is made up: each look at it is 5 ms later, so that no budget is waited for.
-    """
+def made_up_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock of what is measured: each look at it is 5 ms later, so that no budget is waited for."""
     ticks = itertools.count(step=0.005)
     monkeypatch.setattr(measuring, "run", partial(measuring.run, now=lambda: next(ticks)))
+
+
+@pytest.fixture
+def on_fakes(on_machine, in_process, made_up_clock):
+    """A command in this process, workers faked; gives exit code, stdout in one line, stderr. Words are cut at spaces.
+
+    Its clock is made up.
+    """
 
     def run(*arguments: object, launch: object = None, prober: object = KnownProber) -> tuple[int, str, str]:
         on_machine(launch or FakeLaunch(), prober)
