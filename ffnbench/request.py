@@ -490,3 +490,23 @@ def command_line(command: str, request: Request, always: tuple[str, ...] = ()) -
             for item in value if isinstance(value, tuple) else (value,):
                 words += [name, shlex.quote(f"{item:g}" if isinstance(item, float) else str(item))]
     return " ".join(words)
+
+
+def command_again(asked: AnyRequest | None, *, measured: bool, **other: object) -> str:
+    """The command that makes a run again, with other values of the flags that it has. `asked` is the request that its
+    plan keeps: older files have none.
+    """
+    if asked is None:
+        return "ffnbench compare ..."
+    asked = replace(asked, **{name: value for name, value in other.items() if hasattr(asked, name)})  # type: ignore[arg-type]
+    match asked:
+        case CompareRequest():
+            return command_line("compare" if measured else "cost", asked, always=("variants",))
+        case BlockRequest():
+            return command_line("block", asked, always=("variants",))
+        case TrainRequest():
+            return command_line("train", asked, always=("variants",))
+        case TimingRequest():
+            return command_line("activations --time", asked)
+        case SidesRequest():
+            return command_line(f"ab {shlex.quote(asked.variant)}", asked)

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Set
-from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.decision import EXACT, IDENTITY, SECONDS, Policy, exact_value, parse_tolerances
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, Kind, Plan, Value, value_of
 from ffnbench.planning.effort import check_budget
-from ffnbench.request import (
-    BlockRequest,
-    CheckRequest,
-    CompareRequest,
-    SidesRequest,
-    TimingRequest,
-    TrainRequest,
-    command_line,
-)
+from ffnbench.request import CheckRequest, SidesRequest, command_again
 from ffnbench.result import Environment, FailureKind, Report
 from ffnbench.stats.rounds import table_of
 from ffnbench.units import read_share
@@ -54,7 +45,7 @@ def refuse_several_machines(path: str, run: Report) -> None:
     """A check is of one kind of machine."""
     if run.further:
         told = f"{path!r} has rows of {len(run.machines)} kinds of machine, and a check is of one"
-        raise FfnbenchError(told, f"measure it on one: {command_of(run)} -o one.json")
+        raise FfnbenchError(told, f"measure it on one: {command_again(run.plan.request, measured=True)} -o one.json")
 
 
 def policy_of_sides(request: SidesRequest, label: str) -> Policy:
@@ -142,24 +133,8 @@ def of_another_method(path: str, run: Report) -> str:
 
 def made_anew(path: str, run: Report, **other: object) -> str:
     """What to do where a run has to be made anew, with other values of the flags that it has."""
-    return f"measure it again: {command_of(run, **other)} -o {shlex.quote(path)}"
-
-
-def command_of(run: Report, **other: object) -> str:
-    """The command that asks the same again, with other values of its flags; older files know their plan alone."""
-    asked = run.plan.request
-    match asked and replace(asked, **{name: value for name, value in other.items() if hasattr(asked, name)}):  # type: ignore[arg-type]
-        case CompareRequest() as asked:
-            return command_line("compare" if run.environment else "cost", asked, always=("variants",))
-        case BlockRequest() as asked:
-            return command_line("block", asked, always=("variants",))
-        case TrainRequest() as asked:
-            return command_line("train", asked, always=("variants",))
-        case TimingRequest() as asked:
-            return command_line("activations --time", asked)
-        case SidesRequest() as asked:
-            return command_line(f"ab {shlex.quote(asked.variant)}", asked)
-    return "ffnbench compare ..."
+    command = command_again(run.plan.request, measured=bool(run.environment), **other)
+    return f"measure it again: {command} -o {shlex.quote(path)}"
 
 
 def _refuse_run(told: str, run: Report, hint: str) -> None:

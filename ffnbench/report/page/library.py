@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.baseline import command_of
+from ffnbench.request import command_again
 from ffnbench.result import Report
 
 PAGE = ".html"
@@ -31,4 +31,5 @@ def no_page() -> FfnbenchError:
 
 def no_samples(run: Report) -> FfnbenchError:
     """What to say of a file in which nothing was measured."""
-    return FfnbenchError("this run has no samples to make a page of", f"measure it again: {command_of(run)}")
+    command = command_again(run.plan.request, measured=bool(run.environment))
+    return FfnbenchError("this run has no samples to make a page of", f"measure it again: {command}")

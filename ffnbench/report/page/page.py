@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
-from ffnbench.gate.baseline import command_of
 from ffnbench.jsonable import text_of
 from ffnbench.plan import Kind
 from ffnbench.report.page.library import bundle, no_page, page_installed
@@ -27,6 +26,7 @@ from ffnbench.report.records import origin_record, plain_text
 from ffnbench.report.tables.details import notes_of_run
 from ffnbench.report.tables.row_notes import row_notes
 from ffnbench.report.tables.table import EXTRA, Cell, Column, TextTable
+from ffnbench.request import command_again
 from ffnbench.result import Report
 from ffnbench.stats.curves import axes_of
 from ffnbench.streams import visible
@@ -68,7 +68,7 @@ def page_of(
     said = [line for each in shown for line in each.summary]
     warnings = _warnings(report) if report else []
     method = [line for each in shown for line in map(visible, each.details) if line not in warnings]
-    asked = dict.fromkeys(command_of(each) for each in reports if each.plan.request)
+    asked = _commands(reports)
     drawn = _pictures(report, draw, _told(shown)) if report and draw else pictures
     tables = "".join(_table(number, each) for number, each in enumerate(shown) if each.rows)
     parts = [
@@ -229,6 +229,12 @@ def _name(key: str) -> str:
 
 def _value(key: str, value: Any) -> str:
     return quantity(value, IEC) if key.endswith("_bytes") else visible(plain_text(value))
+
+
+def _commands(reports: Sequence[Report]) -> dict[str, None]:
+    """The commands that make these again; older files know their plan alone."""
+    known = [each for each in reports if each.plan.request]
+    return dict.fromkeys(command_again(each.plan.request, measured=bool(each.environment)) for each in known)
 
 
 def _command(asked: str) -> str:
