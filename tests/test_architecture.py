@@ -73,6 +73,18 @@ def test_imports_go_down_between_rooms_and_stay_in_the_wheel() -> None:
                 assert (here, there) not in APART, f"{here} knows of {name}"
 
 
+def test_the_page_is_known_where_a_suffix_is_looked_up_alone() -> None:
+    users, knows = set(), set()
+    for path in FILES:
+        found = imports(path)
+        if path.parent == PACKAGE / "report" / "page":
+            knows |= {part_of(name) for name in found if name.startswith("ffnbench.")}
+        elif any(name.startswith("ffnbench.report.page") for name in found):
+            users.add(str(path.relative_to(PACKAGE)))
+    assert users == {"report/formats.py"}
+    assert not knows & {"gate", "run", "worker", "api", "cli"}
+
+
 def test_no_circle_of_imports_lazy_ones_included() -> None:
     modules = {module_of(path): path for path in FILES}
     knows = {name: {resolved(found, modules) for found in imports(path)} for name, path in modules.items()}
