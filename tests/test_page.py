@@ -156,3 +156,32 @@ def test_a_picture_that_can_not_be_drawn_is_left_out() -> None:
 
     read = Read(page_of(table_of("a"), {"": draw, **{"b": pictures_of("drawn")[""]}}))
     assert [texts_of(one) for one in read.pictures()] == [["drawn"]]
+
+
+def test_no_fact_or_command_of_a_file_can_break_a_page(in_process, tmp_path: Path) -> None:
+    pages = {}
+    for text in (EVIL, "plain"):
+        saved = json.loads(COMPARED.read_text(encoding="utf-8"))
+        saved["environment"]["cpu"] = saved["plan"]["request"]["variants"] = text
+        (tmp_path / "run.json").write_text(json.dumps(saved))
+        assert in_process("report", tmp_path / "run.json", "-o", tmp_path / "run.html")[0] == 0
+        pages[text] = Read((tmp_path / "run.html").read_text(encoding="utf-8"))
+    assert pages[EVIL].tags == pages["plain"].tags
+    shown = EVIL.replace("\u2028", r"\u2028")
+    assert shown in pages[EVIL].of("dd")
+    assert shlex.quote(shown) in pages[EVIL].of("code")[0]
+
+
+def test_tables_stand_in_their_order_and_those_of_verbose_are_folded() -> None:
+    def of(name: str, **how) -> TextTable:
+        return TextTable(columns=(Column(title="variant"),), rows=((Cell(text=name),),), header=(f"of {name}",), **how)
+
+    page = page_of(of("last", above=(of("first"), of("folded", extra=True))), {})
+    read = Read(page)
+    assert read.of("th") == ["variant", "first", "variant", "folded", "variant", "last"]
+    assert Read(page.split("<details>")[1].split("</details>")[0]).of("summary", "th") == [
+        "of folded",
+        "variant",
+        "folded",
+    ]
+    assert page.count("<details>") == 1
