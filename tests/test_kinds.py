@@ -20,8 +20,7 @@ from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.flags import CheckOutput, Kept, MeasuredOutput, Reported, Written
-from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, FORMATS, PICTURE_SUFFIXES, PICTURES, SUFFIXES
-from ffnbench.report.page.library import PAGE
+from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, FORMATS, PAGE, PICTURE_SUFFIXES, PICTURES, SUFFIXES
 from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.views import VIEWS
 from ffnbench.request import BlockRequest, CompareRequest, SidesRequest, TimingRequest, command_line

@@ -1,141 +1,187 @@
-"""The page of a report, without a browser: what stands in the file, what can't break it, what is refused."""
+"""The page of an answer, without a browser: what stands in the file, and what can't break it."""
 
 from __future__ import annotations
 
 import json
-import math
 import shlex
+from base64 import b64decode
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
-import pytest
-import torch
 from conftest import ROOT, FakeLaunch
 
-from ffnbench.activations.table import ACTIVATIONS
-from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.report.page import library
+from ffnbench.errors import FfnbenchError
 from ffnbench.report.page.page import page_of
-from ffnbench.report.page.pictures import inline, traced
-from ffnbench.report.tables.table import Cell, Column, TextTable
+from ffnbench.report.pictures.canvas import render
+from ffnbench.report.tables.html import html_fragment
+from ffnbench.report.tables.table import EXTRA, Cell, Column, TextTable
 
 COMPARED = ROOT / "results" / "amd-epyc-2cpu" / "compare.json"
-EVIL = "</script><img src=x onerror=alert(1)>&lt;'\""
-MOST = 2_000_000  # bytes
+EVIL = "</script><script>ran()</script></svg><img src=x onerror=ran()>&lt;'\"` \u2028 --> ]]>"
+MOST = 150_000  # bytes
+VOID = {"meta", "link", "img"}
+IMAGE = "data:image/svg+xml;base64,"
 
 
 class Read(HTMLParser):
-    """The tags of a page, the texts outside scripts and styles, the addresses that it would load."""
+    """The tags of a page with the names of their attributes, its texts by the tag around them, what it would load."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.tags: list[str] = []
-        self.texts: list[str] = []
+        self.tags: list[tuple[str, ...]] = []
+        self.texts: list[tuple[str, str]] = []
         self.loads: list[str] = []
+        self._open: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.loads += [value or "" for key, value in attrs if key in ("src", "href", "xlink:href", "srcset")]
+        self.tags.append((tag, *(name for name, _ in attrs)))
+        self.loads += [value or "" for name, value in attrs if name in ("src", "href", "srcset")]
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
 
     def handle_data(self, data: str) -> None:
-        if self.tags and self.tags[-1] not in ("script", "style"):
-            self.texts.append(data)
+        self.texts.append((self._open[-1] if self._open else "", data))
+
+    def of(self, *tags: str) -> list[str]:
+        return [text for tag, text in self.texts if tag in tags]
+
+    def pictures(self) -> list[str]:
+        return [b64decode(one.removeprefix(IMAGE)).decode() for one in self.loads if one.startswith(IMAGE)]
+
+
+def texts_of(picture: str) -> list[str]:
+    """The texts of a picture; of the same figure drawn twice other things have other names."""
+    return [part.text or "" for part in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")]
 
 
 def test_the_page_of_a_run_has_all_of_it_and_loads_nothing(in_process, tmp_path: Path) -> None:
-    code, out, _ = in_process("report", COMPARED, "-o", tmp_path / "run.html")
-    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    files = [tmp_path / name for name in ("run.html", "run.svg", "roofline.svg")]
+    code, out, _ = in_process("report", COMPARED, *(f"-o{file}" for file in files))
     assert code == 0
+    page = files[0].read_text(encoding="utf-8")
     assert len(page.encode()) < MOST
     read = Read(page)
-    assert [one for one in read.loads if not one.startswith(("#", "data:,"))] == []
-    told = " ".join("".join(read.texts).split())
+    assert [one for one in read.loads if not one.startswith("data:")] == []
+    assert "script" not in {tag for tag, *_ in read.tags}
+    assert [texts_of(one) for one in read.pictures()] == [texts_of(file.read_text()) for file in files[1:]]
     saved = json.loads(COMPARED.read_text(encoding="utf-8"))
-    headings = ("Answer", "Table", "Ratios", "Roofline", "Activations", "Warnings and notes", "Method", "Environment")
-    assert [one for one in headings if one not in read.texts] == []
-    for line in out.split("\n\n")[-1].splitlines():  # the lines below the table of the terminal
-        assert line.strip() in told
-    for fact in (saved["environment"]["cpu"], saved["environment"]["torch"], saved["created"].replace("T", " ")):
-        assert fact in told
-    assert "ffnbench compare --variants relu,gelu,swiglu" in told
+    assert read.of("h2") == ["Answer", "Table", "Picture", "Method", "Environment", "Command"]
+    below = " ".join(out.split("\n\n")[-1].split())  # the table of the terminal
+    assert below == " ".join(read.of("p"))
+    assert out.splitlines()[0] in read.of("caption")
+    assert read.of("th")[-3:] == ["relu", "gelu", "swiglu"]
+    for one in saved["comparisons"]:
+        if one["case"] != one["reference"]:
+            assert f"{one['ratio']['value']:.3f} [{one['ratio']['low']:.3f}, {one['ratio']['high']:.3f}]" in read.of(
+                "td"
+            )
+    known = saved["environment"]
+    assert {known["cpu"], known["torch"], saved["created"].replace("T", " ")} <= set(read.of("dd"))
+    assert read.of("code")[0].startswith("ffnbench compare --variants relu,gelu,swiglu")
+
+
+def test_what_only_verbose_shows_is_folded(in_process, tmp_path: Path) -> None:
+    _, verbose, _ = in_process("report", COMPARED, "-v", "-o", tmp_path / "run.html")
+    page = (tmp_path / "run.html").read_text(encoding="utf-8")
+    folded = page.split("<details>")[1].split("</details>")[0]
+    whole, brief = Read(folded), Read(page.replace(folded, ""))
+    assert "±" in whole.of("th")
+    assert "±" not in brief.of("th")
+    told = " ".join(verbose.split())
+    assert len(brief.of("li")) > 5
+    assert [line for line in brief.of("li") if line not in told] == []
 
 
 def test_the_command_of_a_page_asks_the_same_again(in_process, on_machine, tmp_path: Path) -> None:
     on_machine(FakeLaunch())
     typed = ["compare", "--variants", "relu,swiglu@d_ff=128", "--d-model", "64", "--workers", "3", "--rounds", "6"]
     assert in_process(*typed, "-o", tmp_path / "run.html")[0] == 0
-    (line,) = [one for one in Read((tmp_path / "run.html").read_text()).texts if one.startswith("ffnbench compare --")]
+    (line,) = Read((tmp_path / "run.html").read_text()).of("code")
     assert set(typed) <= {word for part in shlex.split(line) for word in (part, part.removesuffix("s"))}
 
 
-def test_points_of_a_sweep_are_columns(in_process, tmp_path: Path) -> None:
+def test_a_sweep_has_a_body_for_each_point(in_process, tmp_path: Path) -> None:
     asked = ["cost", "--variants", "relu,gelu", "--d-model", "64,128", "--seq-len", "8,1024"]
     assert in_process(*asked, "-o", tmp_path / "run.html")[0] == 0
-    (table,) = data_of((tmp_path / "run.html").read_text(encoding="utf-8"))
-    expected = [["relu", "64", "8"], ["gelu", "64", "8"], ["relu", "64", "1,024"], ["gelu", "64", "1,024"]]
-    assert [row[:3] for row in table["rows"][:4]] == expected
+    parts = (tmp_path / "run.html").read_text().split("<tbody>")[1:5]
+    bodies = [Read(part.split("</tbody>")[0]).of("th") for part in parts]
+    points = [f"d_model {width}, seq_len {length}" for width in ("64", "128") for length in ("8", "1,024")]
+    assert [one[:3] for one in bodies] == [[point, "relu", "gelu"] for point in points]
 
 
-def data_of(page: str) -> list[dict]:
-    return json.loads(page.split('id="data">')[1].split("</script>")[0])
+def test_a_run_that_failed_wholly_has_a_page_that_says_why(in_process, on_machine, tmp_path: Path) -> None:
+    on_machine(FakeLaunch(trouble={("sample", "relu"): "crash"}))
+    asked = ["compare", "--variants", "relu", "--d-model", "64", "--quick", "-o", tmp_path / "run.html"]
+    assert in_process(*asked)[0] == 3
+    assert "relu: said no" in Read((tmp_path / "run.html").read_text()).of("p")
 
 
-def test_no_text_can_break_a_page() -> None:
-    table = TextTable(
-        columns=(Column(title=EVIL, left=True), Column(title="ratio", key="ratio")),
-        rows=((Cell(text=EVIL, value=EVIL), Cell(text=EVIL, value=1.0, style="red")),),
-        header=(EVIL,), summary=(EVIL,), details=(EVIL,),
-    )  # fmt: skip
-    plain = table.rows[0][0].text
-    bare = Read(page_of("compare", TextTable(columns=(Column(title="a"),), rows=((Cell(text="b"),),))))
-    read = Read(page_of(EVIL, table))
-    assert "img" not in read.tags
-    assert read.tags.count("script") == bare.tags.count("script")
-    assert sum(plain in text for text in read.texts) >= 5  # title, heading, header, summary, details
-    assert data_of(page_of("x", table))[0]["rows"] == [[plain, [plain, 1.0, "red"]]]
+def table_of(text: str) -> TextTable:
+    """A table with this text wherever one can stand."""
+    columns = (Column(title=text, left=True), Column(title="ratio", unit=text), Column(title=text, priority=EXTRA))
+    row = (Cell(text=text, value=text), Cell(text=text, value=1.0, style="red"), Cell(text=text))
+    lines = {"header": (text,), "summary": (text,), "details": (text,)}
+    extra = TextTable(columns=columns, rows=(row,), extra=True, **lines)
+    return TextTable(columns=columns, rows=(row, row), headings=((0, text), (1, text)), above=(extra,), **lines)
 
 
-def test_without_the_extra_a_page_is_refused_before_anything_is_measured(
-    on_fakes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(library, "find_spec", lambda name: None)
-    launch = FakeLaunch()
-    asked = "compare relu,gelu --d-model 64 --quick -o"
-    code, _, err = on_fakes(asked, tmp_path / "run.html", launch=launch)
-    assert (code, launch.workers) == (2, [])
-    assert "hint: pip install 'ffnbench[page]'" in err
-    assert list(tmp_path.iterdir()) == []
-    assert on_fakes(asked, f"{tmp_path}/all/", launch=launch)[0] == 0
-    assert {one.suffix for one in (tmp_path / "all").iterdir()} == {".csv", ".json", ".md", ".png", ".svg", ".pdf"}
-
-
-@pytest.mark.parametrize("interrupted", [True, False])
-def test_a_page_of_a_run_without_samples_is_refused(in_process, tmp_path: Path, interrupted: bool) -> None:
-    data = json.loads(COMPARED.read_text(encoding="utf-8"))
-    data |= {"samples": [], "interrupted": interrupted}
-    (tmp_path / "empty.json").write_text(json.dumps(data))
-    code, _, err = in_process("report", tmp_path / "empty.json", "-o", tmp_path / "run.html")
-    assert code == 2
-    assert "hint: measure it again: ffnbench compare --variants relu,gelu,swiglu" in err
-    assert not (tmp_path / "run.html").exists()
-
-
-def test_curves_are_those_of_torch() -> None:
-    for row in ACTIVATIONS:
-        curve = traced(ActivationSpec(activation=row.name, beta=row.beta))
-        assert curve is not None, row.name
-        x = torch.tensor(curve.x, dtype=torch.float64)
-        expected = row.apply(torch.nn.functional, x, row.beta)
-        assert math.isclose(float((expected - torch.tensor(curve.y)).abs().max()), 0, abs_tol=1e-6), row.name
-
-
-def test_each_marker_of_a_line_tells_its_own_row() -> None:
+def pictures_of(text: str) -> dict:
     from matplotlib.figure import Figure
 
     figure = Figure()
-    figure.subplots().plot([1, 2, 3], [1, 2, 1], marker="o", gid=json.dumps(["a", "b", "unknown"]))
-    picture = inline(figure, "Curves", {"a": "a\nratio: 1", "b": f"b {EVIL}"})
-    assert picture.count('class="mark"') == 2
-    assert 'aria-label="a, ratio: 1"' in picture
-    assert "img" not in Read(picture).tags
+    figure.text(0, 0, text)
+    return {"": lambda suffix: render(figure, suffix, texts=True)}
+
+
+def test_no_text_can_break_a_page() -> None:
+    evil, plain = (Read(page_of(table_of(text), pictures_of(text), title=text)) for text in (EVIL, "plain"))
+    assert evil.tags == plain.tags
+    shown = table_of(EVIL).rows[0][0].text
+    assert shown == EVIL.replace("\u2028", r"\u2028")
+    expected = [text.replace("plain", shown) for _, text in plain.texts]
+    assert [text.replace("\u2028", r"\u2028") for _, text in evil.texts] == expected
+    assert sum(text.count("plain") for _, text in plain.texts) > 20
+    assert "script" not in evil.pictures()[0].replace("&lt;script", "").replace("&lt;/script", "")
+    assert Read(html_fragment(table_of(EVIL))).tags == Read(html_fragment(table_of("plain"))).tags
+
+
+def test_a_picture_that_can_not_be_drawn_is_left_out() -> None:
+    def draw(suffix: str) -> bytes:
+        raise FfnbenchError("nothing to draw")
+
+    read = Read(page_of(table_of("a"), {"": draw, **{"b": pictures_of("drawn")[""]}}))
+    assert [texts_of(one) for one in read.pictures()] == [["drawn"]]
+
+
+def test_no_fact_or_command_of_a_file_can_break_a_page(in_process, tmp_path: Path) -> None:
+    pages = {}
+    for text in (EVIL, "plain"):
+        saved = json.loads(COMPARED.read_text(encoding="utf-8"))
+        saved["environment"]["cpu"] = saved["plan"]["command"] = text
+        (tmp_path / "run.json").write_text(json.dumps(saved))
+        assert in_process("report", tmp_path / "run.json", "-o", tmp_path / "run.html")[0] == 0
+        pages[text] = Read((tmp_path / "run.html").read_text(encoding="utf-8"))
+    assert pages[EVIL].tags == pages["plain"].tags
+    shown = EVIL.replace("\u2028", r"\u2028")
+    assert shown in pages[EVIL].of("dd")
+    assert shlex.quote(shown) in pages[EVIL].of("code")[0]
+
+
+def test_tables_stand_in_their_order_and_those_of_verbose_are_folded() -> None:
+    def of(name: str, **how) -> TextTable:
+        return TextTable(columns=(Column(title="variant"),), rows=((Cell(text=name),),), header=(f"of {name}",), **how)
+
+    page = page_of(of("last", above=(of("first"), of("folded", extra=True))), {})
+    read = Read(page)
+    assert read.of("th") == ["variant", "first", "variant", "folded", "variant", "last"]
+    assert Read(page.split("<details>")[1].split("</details>")[0]).of("summary", "th") == [
+        "of folded",
+        "variant",
+        "folded",
+    ]
+    assert page.count("<details>") == 1

@@ -299,7 +299,8 @@ def test_a_report_saves_by_suffix_and_loads(report, tmp_path: Path) -> None:
     page = report.save(str(tmp_path / "run.html")).read_text()
     assert page.startswith("<!doctype html>")
     assert "gelu" in page
-    assert "<script" not in ffnbench.inspect("llama3-8b").save(tmp_path / "inspect.html").read_text()
+    assert "8,030,261,248" in ffnbench.inspect("llama3-8b", whole_model=True).save(tmp_path / "whole.html").read_text()
+    assert "<script" not in page + ffnbench.inspect("llama3-8b").save(tmp_path / "inspect.html").read_text()
     assert report.save(tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
     assert report.plot(tmp_path / "run.svg").read_text().startswith("<?xml")
     ffnbench.inspect("llama3-8b").save(f"{tmp_path}/all/")

@@ -67,15 +67,6 @@ def test_in_python_matplotlib_stays_the_users(folder: Path) -> None:
     assert (folder / "m.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("name", ["itables.toml", "pyproject.toml"])
-def test_a_page_needs_no_configuration_of_itables(folder: Path, name: str) -> None:
-    """Which it would look for here and in all folders above."""
-    (folder / "here").mkdir()
-    (folder / name).write_text("[tool.itables]\nnope = 1\n" if name == "pyproject.toml" else "nope = \n")
-    done = ffnbench("report", str(RUN), "-o", "m.html", cwd=folder / "here")
-    assert (done.returncode, done.stderr) == (0, "wrote m.html\n")
-
-
 # Folders of the user's
 
 

@@ -244,9 +244,8 @@ def sink_of(
 ) -> OutputSink:
     """The one way in which a command ends; `inputs` are values that may be paths: no output is written over these."""
     from ffnbench.report.files.outputs import inputs_of
-    from ffnbench.report.formats import PICTURES, SUFFIXES
+    from ffnbench.report.formats import PAGE, PICTURES, SUFFIXES
     from ffnbench.report.output import OutputSink
-    from ffnbench.report.page.library import PAGE
 
     how = {"suffixes": (*SUFFIXES, *[PAGE] * (page or pictures), *(PICTURES if pictures else ())), **how}
     return OutputSink(output, stem, inputs=inputs_of(*inputs), **how)

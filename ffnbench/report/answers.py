@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ffnbench.errors import WrongArgument
 from ffnbench.report.files.outputs import Outputs
 from ffnbench.report.formats import View, Write, bytes_of
-from ffnbench.report.page.library import PAGE, page_installed
 from ffnbench.report.records import Record
+from ffnbench.report.tables.html import html_fragment
 from ffnbench.report.tables.table import TextTable
-from ffnbench.report.tables.text import Terminal, html_fragment, html_page, plain, renderable, show
+from ffnbench.report.tables.text import Terminal, plain, renderable, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,12 +83,10 @@ class Shows:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write a file, its kind by the suffix; a folder (with a slash at its end) gets one of every kind.
 
-        Gives the path. The writers are those of `-o`; `.html` is a page, of the table alone where itables is missing.
+        Gives the path. The writers are those of `-o`.
         Raises FfnbenchError for a suffix that this answer has no writer for, and for a path that can't be written.
         """
-        view = self.view()
-        simple = {} if PAGE in view.files and page_installed() else {PAGE: lambda: html_page(view.table, self._stem)}
-        return written_to(path, {**view.files, **simple}, self._stem)
+        return written_to(path, self.view().files, self._stem)
 
     def __str__(self) -> str:
         return plain(self.table, shutil.get_terminal_size().columns)

@@ -8,14 +8,15 @@ from pathlib import Path
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.arrangement import Arrangement
-from ffnbench.report.page.library import PAGE
 from ffnbench.report.records import Record, csv_text, json_text
 from ffnbench.report.tables.table import TextTable
 from ffnbench.report.tables.text import markdown
+from ffnbench.result import Report
 
 FORMATS = ("table", "markdown", "csv", "json")  # for stdout
 SUFFIXES = (".csv", ".json", ".md")
 CHECK_FORMATS, CHECK_SUFFIXES = (*FORMATS, "github"), (".xml", ".md", ".json", ".csv")
+PAGE = ".html"
 PICTURES = (".png", ".svg", ".pdf")
 PICTURE_SUFFIXES = (*PICTURES, ".csv")  # of plot-activations: the csv holds the points
 NOT_ALL = "the table holds what was measured by then"
@@ -80,12 +81,13 @@ def view_of(
     *,
     json: Callable[[], str] | None = None,
     pictures: Mapping[str, Callable[[str], bytes]] | None = None,
-    page: Callable[[], str] | None = None,
+    reports: Sequence[Report] = (),
+    title: str = "",
     every: bool = True,
     rescue: Callable[[], str] | None = None,
 ) -> View:
     """A view of a table and its records. `json` where that is more than the records. `pictures` draw for a suffix,
-    each into files with its own name in theirs; that of "" into all others. `page` is all of it in one file.
+    each into files with its own name in theirs; that of "" into all others. `reports` and `title` are for the page.
 
     `every` is whether markdown shows the columns and details that only -v does.
     """
@@ -97,5 +99,11 @@ def view_of(
     files: dict[str, Write] = {".csv": texts["csv"], ".json": texts["json"], ".md": texts["markdown"]}
     for begin, draw in (pictures or {}).items():
         files |= {begin + suffix: lambda draw=draw, suffix=suffix: draw(suffix) for suffix in PICTURES}  # type: ignore[misc]
-    files |= {PAGE: page} if page else {}
+
+    def page() -> str:
+        from ffnbench.report.page.page import page_of
+
+        return page_of(table, pictures or {}, reports, title)
+
+    files[PAGE] = page
     return View(table=table, stdout=texts, files=files, rescue=rescue, records=records)

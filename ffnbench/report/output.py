@@ -24,7 +24,6 @@ from ffnbench.report.files.journal import Found, Journal, NoSamples, journal_of,
 from ffnbench.report.files.outputs import Outputs, append, inputs_of, refuse_unwritable, save
 from ffnbench.report.flags import CheckOutput, Shown, Updating, Written
 from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, FORMATS, SUFFIXES, View, Write, bytes_of, is_roofline
-from ffnbench.report.page.library import PAGE, no_page, no_samples, page_installed
 from ffnbench.report.progress import ProgressBar
 from ffnbench.report.tables.text import Terminal, show
 from ffnbench.report.views import refuse_unknown_columns
@@ -148,9 +147,6 @@ class OutputSink(NullSink):
         self.elsewhere = self.place is not None and self.place.on == PLACES[0]
         self._spent: Path | None = None
         self.checkpoints = self._outputs.first and journal_of(self._outputs.first).with_suffix(".checkpoints")
-        if any(path.suffix.lower() == PAGE for path in self._outputs.paths) and not page_installed():
-            self._outputs.close()
-            raise no_page()
         self._journal: Journal | None = None
         self._begun = False
         self._lost = True  # what was measured, as long as it stands in no file
@@ -190,9 +186,6 @@ class OutputSink(NullSink):
 
             if self._counts_only or not has_ceilings(what):
                 raise no_ceilings()
-        paged = any(path.suffix.lower() == PAGE for path in self._outputs.paths)
-        if paged and isinstance(what, Report) and not what.samples and (what.interrupted or what.environment):
-            raise no_samples(what)
 
     def said(self) -> tuple[str, ...]:
         """Which defaults a file has set."""

@@ -106,7 +106,7 @@ def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
 
 def history_view(found: Timeline) -> View:
     """Rows over time as the end of a command."""
-    from ffnbench.report.tables.timeline import annotated, history_records, history_table, told_points
+    from ffnbench.report.tables.timeline import annotated, history_records, history_table
 
     table = history_table(found)
 
@@ -115,14 +115,8 @@ def history_view(found: Timeline) -> View:
 
         return render(_named(OVER_TIME)(found), suffix, texts=True)
 
-    def page() -> str:
-        from ffnbench.report.page.page import page_of
-        from ffnbench.report.page.pictures import inline
-
-        name = f"history: {', '.join(dict.fromkeys(row.case.label for row in found.rows))}"
-        return page_of(name, table, pictures=inline(_named(OVER_TIME)(found), "History", told_points(found)))
-
-    view = view_of(table, lambda: history_records(found), pictures={"": picture}, page=page, every=False)
+    title = f"history: {', '.join(dict.fromkeys(row.case.label for row in found.rows))}"
+    view = view_of(table, lambda: history_records(found), pictures={"": picture}, title=title, every=False)
     return replace(view, stdout={**view.stdout, "github": lambda: annotated(found)})
 
 
@@ -133,12 +127,6 @@ def refuse_unknown_columns(report: Report, how: Arrangement) -> None:
     table, records = reading.table(as_measured), reading.records(report)
     for name in how.names:
         key_of(name, table, records)
-
-
-def _page(report: Report, table: TextTable) -> str:
-    from ffnbench.report.page.page import page_of, title_of
-
-    return page_of(title_of(report), table, [report], figure_of)
 
 
 def report_view(report: Report, how: Arrangement = AS_IT_COMES) -> View:
@@ -156,7 +144,7 @@ def report_view(report: Report, how: Arrangement = AS_IT_COMES) -> View:
         lambda: reading.records(report) if records is None else records,
         json=lambda: report_text(report),
         pictures={"": partial(picture_of, report), ROOFLINE: partial(picture_of, report, roofline=True)},
-        page=partial(_page, report, table),
+        reports=[report],
         every=False,
         rescue=(lambda: report_text(report)) if report.samples else None,
     )

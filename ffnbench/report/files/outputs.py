@@ -19,7 +19,6 @@ from pathlib import Path
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.files import content_of
 from ffnbench.names import hint_for
-from ffnbench.report.page.library import PAGE, page_installed
 
 BESIDE = ".ffnbench-"  # how a file begins while it is written
 
@@ -92,7 +91,7 @@ class Outputs:
             if text.endswith(("/", os.sep)) or path.is_dir():
                 self._folders += [folder for folder in (path, *path.parents) if not folder.exists()]
                 path.mkdir(parents=True, exist_ok=True)
-                return [path / f"{stem}{suffix}" for suffix in self._suffixes if suffix != PAGE or page_installed()]
+                return [path / f"{stem}{suffix}" for suffix in self._suffixes]
         except (OSError, ValueError, RuntimeError) as problem:  # no such user's home
             raise _unwritable(Path(text), problem) from problem
         if path.suffix.lower() not in self._suffixes:

@@ -1,1 +1,1 @@
-"""A report as one HTML file that needs no network."""
+"""The page of an answer. All of it stands in this folder, and `report/formats.py` alone imports it."""

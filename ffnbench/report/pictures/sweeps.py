@@ -6,7 +6,6 @@ column of a paper, several are as wide as a page. Marked is what the sentence be
 
 from __future__ import annotations
 
-import json
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -27,7 +26,6 @@ from ffnbench.report.tables.words import WITHIN
 from ffnbench.result import Report
 from ffnbench.stats.curves import Crossing, Findings, axes_of, findings, variant_of
 from ffnbench.stats.verdict import SAME_WITHIN
-from ffnbench.streams import visible
 
 COLUMN, PAGE = 3.3, 7.0  # inches, of a paper
 PANEL, AROUND, LEGEND_ROW, LINE = 2.0, 0.55, 0.14, 0.1  # inches: heights
@@ -134,9 +132,8 @@ def _line(axes: Axes, dots: Sequence[DrawnRow], look: Mapping[str, Any], drawn: 
     if drawn.swept:
         axes.fill_between(at, low, high, color=look["color"], alpha=0.16, linewidth=0, zorder=2)
     axes.vlines(at, low, high, color=look["color"], linewidth=0.6, zorder=2.5)
-    labels = [visible(dot.record["label"]) for dot in dots if not dot.why]
     axes.plot(at, value, linestyle="-" if drawn.joined else "", linewidth=0.9, markersize=3.2, markeredgewidth=0.7,
-              zorder=3, gid=json.dumps(labels), **look)  # fmt: skip
+              zorder=3, **look)  # fmt: skip
     if marks and any(kept := [bool(dot.record["unbeaten"]) for dot in dots]):
         axes.plot(at[kept], value[kept], **RING)
 

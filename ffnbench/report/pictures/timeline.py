@@ -5,7 +5,6 @@ Runs stand one beside another, however long it was from one to the next; days be
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import pairwise
 from statistics import fmean
@@ -57,8 +56,7 @@ def _panel(axes: Axes, row: Series, name: str, number: int) -> None:
     axes.set_title(literal(title), loc="left", pad=3)
     places, values = list(range(len(points))), [point.value / size for point in points]
     lows, highs = ([(getattr(p, end) or p.value) / size for p in points] for end in ("low", "high"))
-    marks = json.dumps([f"{number} {at}" for at in places])
-    axes.plot(places, values, linestyle="", marker="o", markersize=2.6, color=RUN, zorder=3, gid=marks)
+    axes.plot(places, values, linestyle="", marker="o", markersize=2.6, color=RUN, zorder=3)
     for start, end in pairwise([0, *(step.at for step in row.steps), len(values)]):
         level = math.exp(fmean(map(math.log, values[start:end])))
         axes.fill_between(places[start:end], lows[start:end], highs[start:end], color=RUN, alpha=0.2, linewidth=0)

@@ -14,7 +14,6 @@ from ffnbench.report.tables.training import ENDS, training_of, training_records
 from ffnbench.report.tables.words import CERTAIN
 from ffnbench.result import Report
 from ffnbench.stats.training import learnt
-from ffnbench.streams import visible
 from ffnbench.units import SI, TIME, scale
 
 SIZE = 7.0, 5.2  # inches
@@ -85,7 +84,7 @@ def _front(axes: Axes, rows: dict[str, Any], looks: dict[str, dict[str, Any]], o
         if row["difference_low"] is not None:
             of_difference = [loss - row["difference"] + row[f"difference{end}"] for end in ENDS]
             axes.plot([x] * len(ENDS), of_difference, color=look["color"], linewidth=0.9)
-        axes.plot([x], [loss], linestyle="", markersize=4.5, gid=visible(name), **look)
+        axes.plot([x], [loss], linestyle="", markersize=4.5, **look)
         if row[f"pareto_front_{of}"]:
             axes.plot([x], [loss], **RING)
     what = "a step: forward and backward" if of == STEP else "one token: forward"

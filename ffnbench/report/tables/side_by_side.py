@@ -23,7 +23,6 @@ from ffnbench.gate.side_by_side import (
 )
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.page.page import page_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable, estimated
 from ffnbench.report.tables.words import (
@@ -63,7 +62,7 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
     changes = [changes_between(runs[0], run, common) for run in runs[1:]]
     beside = _Beside(names=names, runs=runs, common=common, changes=changes)
     table = beside.table()
-    return view_of(table, beside.records, page=lambda: page_of(f"report: {', '.join(names)}", table, runs), every=False)
+    return view_of(table, beside.records, reports=runs, title=f"report: {', '.join(names)}", every=False)
 
 
 def names_of(paths: Sequence[str]) -> list[str]:

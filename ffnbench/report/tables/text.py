@@ -1,11 +1,10 @@
-"""Table -> terminal, markdown or an HTML fragment. Columns are dropped by priority, numbers are never cut.
+"""Table -> terminal or markdown. Columns are dropped by priority, numbers are never cut.
 
 Without a terminal the width is 80. -v shows every column, in as many blocks as the width needs, and all details.
 """
 
 from __future__ import annotations
 
-import html
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -213,39 +212,6 @@ def _prose(text: str) -> str:
     """Text in markdown that is no markup: no tag, no link, no picture, no code, no heading."""
     text = text.replace("\\", "\\\\").replace("<", "&lt;").replace("`", "\\`").replace("](", "]\\(")
     return "\\" + text if text.startswith(("#", ">", "- ", "+ ", "=", "~")) else text
-
-
-def html_fragment(table: TextTable) -> str:
-    """The table for a notebook: pandas lays it out."""
-    if table.above:
-        return "".join(html_fragment(each) for each in (*table.above, replace(table, above=())))
-    import pandas as pd
-
-    table = table.short[0] if table.short else table
-    shown = [i for i, c in enumerate(table.columns) if c.priority < EXTRA]
-    frame = pd.DataFrame([texts for _, texts in _lines(table, shown)], columns=[table.columns[i].name for i in shown])
-    above, below = ("<br>".join(html.escape(line) for line in lines) for lines in (table.header, table.summary))
-    parts = (
-        f"<p>{above}</p>" if above else "",
-        frame.to_html(index=False, border=0) if table.rows and not table.extra else "",
-    )
-    return "".join(parts) + (f"<p><small>{below}</small></p>" if below else "")
-
-
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
-:root {{ color-scheme: light dark }} body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2em }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums }}
-th, td {{ padding: .2em .8em .2em 0; text-align: right }} th:first-child, td:first-child {{ text-align: left }}
-</style></head><body>
-{body}
-</body></html>
-"""
-
-
-def html_page(table: TextTable, title: str) -> str:
-    """A table as a whole HTML page: no script, nothing from elsewhere."""
-    return PAGE.format(title=html.escape(f"ffnbench: {title}"), body=html_fragment(table))
 
 
 def plain(table: TextTable, width: int = 80) -> str:

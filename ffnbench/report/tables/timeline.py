@@ -124,14 +124,6 @@ def named(found: Timeline, row: Series) -> str:
     return visible(row.case.label + (f" ({', '.join(parts)})" if parts else ""))
 
 
-def told_points(found: Timeline) -> dict[str, str]:
-    """What the mark of each run in a picture tells, by its name: the row's number and the run's."""
-    return {
-        f"{number} {at}": f"{named(found, row)}\n{commit_text(row, at)}: {value_text(row, point.value)}"
-        for number, row in enumerate(found.rows) for at, point in enumerate(row.points)
-    }  # fmt: skip
-
-
 def annotated(found: Timeline) -> str:
     """GitHub's workflow commands: a warning for what has grown, a notice for what has shrunk."""
     told = [(step.change.value, step_text(found, row, step).replace("%", "%25")) for row, step in found.steps]
