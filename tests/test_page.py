@@ -169,7 +169,7 @@ def test_no_fact_or_command_of_a_file_can_break_a_page(in_process, tmp_path: Pat
     assert pages[EVIL].tags == pages["plain"].tags
     shown = EVIL.replace("\u2028", r"\u2028")
     assert shown in pages[EVIL].of("dd")
-    assert shlex.quote(shown) in pages[EVIL].of("code")[0]
+    assert shown in pages[EVIL].of("code")[0]
 
 
 def test_tables_stand_in_their_order_and_those_of_verbose_are_folded() -> None:
