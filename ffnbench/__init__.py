@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -45,8 +46,10 @@ def __getattr__(name: str) -> Any:
         return getattr(import_module(f"ffnbench.{home}"), there)
     if name == "__all__":
         return __dir__()
-    if not name.startswith("_") and (feature := import_module("ffnbench.features").calls().get(name)):
-        return getattr(feature.file("python"), name)
+    if not name.startswith("_") and find_spec(f"ffnbench.{name}") is None:  # a room, which is about to be imported
+        feature = import_module("ffnbench.features").calls().get(name)
+        if feature is not None:
+            return getattr(feature.file("python"), name)
     raise AttributeError(f"module 'ffnbench' has no attribute {name!r}")
 
 
