@@ -277,15 +277,3 @@ def test_the_router_tells_what_the_closed_form_does(model_type: str) -> None:
     for group in read_groups(config.to_dict()):
         read[cost.params(group.ffn), cost.params_active(group.ffn)] += group.count
     assert built == read
-
-
-def test_hf_is_the_language_models_mlp_too(tmp_path) -> None:
-    pytest.importorskip("transformers")
-    from ffnbench.models.own_mlp import own_mlp
-
-    text = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
-            "num_key_value_heads": 2}  # fmt: skip
-    seeing = {"depth": 3, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 64}
-    found = own_mlp("hf:" + hf.written(tmp_path, {"model_type": "qwen2_5_vl", **text, "vision_config": seeing}))
-    assert (found.d_model, found.d_ff) == (64, 96)
-    assert found.name == "the language model's Qwen2MLP"

@@ -17,7 +17,7 @@ from typing import Any
 
 from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.spec import HF, ImportedSpec
+from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.git import tracked
 from ffnbench.plan import OWN, Plan
 from ffnbench.targets import is_file_name
@@ -92,8 +92,6 @@ def _files_of(target: str) -> tuple[Path, ...]:
         f"the baseline names {target}, and it is not there", "has it moved? Run this where it is found"
     )
     source = target.rpartition(":")[0]
-    if target.startswith(HF):
-        return ()
     if is_file_name(source):
         file = Path(source).expanduser()
         if not file.exists():

@@ -18,7 +18,6 @@ from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError, Unfinished, Unsupported
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
-from ffnbench.models.model import OwnMLP
 from ffnbench.plan import OWN, Arm, Backend, Cache, Case, CompileMode, MatmulPrecision, Probe, Time, Workload
 from ffnbench.result import Agreement, Curve
 from ffnbench.run.session import Session, WorkerLost
@@ -80,10 +79,6 @@ class Prober(Probe):
         """What a function declares as an activation; None for a module's class or factory."""
         own = self._ask(target, {"do": "describe", "target": target})["own"]
         return None if own is None else jsonable.decode(OwnActivation, own)
-
-    def own_mlp(self, target: str) -> OwnMLP:
-        """The MLP of transformers that `hf:CONFIG` names; raises FfnbenchError where there is none."""
-        return jsonable.decode(OwnMLP, self._ask(target, {"do": "own_mlp", "target": target})["own"])
 
     def facts(self, spec: ActivationSpec) -> Facts:
         """The facts of an activation."""

@@ -21,6 +21,7 @@ OLDER = {  # what older files have beside the fields of a type: it is passed ove
     "CompareRequest": ("config", "launch"),  # a model had two flags; another machine could measure
     "BlockRequest": ("config", "launch"),
     "TimingRequest": ("launch",),
+    "ImportedSpec": ("form",),  # the MLP of a model of transformers had a name of its own, and the form that it was
 }
 
 
@@ -99,7 +100,10 @@ def _bring_up(run: dict[str, Any], path: str) -> None:
     request = (run.get("plan") or run).get("request") or {}
     if "config" in request:
         request["preset"] = request["config"] or request.get("preset")
+    specs = [case.get("ffn") or {} for case in (run.get("plan") or run).get("cases") or ()]
+    specs += [spec["around"] for spec in specs if "around" in spec]
     of_kinds = {
+        "ImportedSpec": [spec for spec in specs if "target" in spec],
         "Report": [run],
         "Protocol": [protocol],
         "CompareRequest": [request],
