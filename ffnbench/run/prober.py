@@ -99,11 +99,6 @@ class Prober(Probe):
         """The file that a target's module is read from there."""
         return Path(self._ask(target, {"do": "origin", "target": target})["file"])
 
-    def home(self, target: str) -> Path | None:
-        """The file that defines a target, None where it is another's than the one that the target names."""
-        file = self._ask(target, {"do": "home", "target": target})["file"]
-        return None if file is None else Path(file)
-
     def keep(self, case: Case, seed: int, folder: str) -> None:
         """Have the base write its weights, an input and its output into a folder."""
         self._ask(case.variant, {"do": "keep", "case": jsonable.encode(case), "seed": seed, "folder": folder})

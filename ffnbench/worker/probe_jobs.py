@@ -23,7 +23,7 @@ from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.plan import Arm, Backend, Probe, Workload
 from ffnbench.result import Roof
-from ffnbench.targets import home_of, origin_of, resolve
+from ffnbench.targets import origin_of, resolve
 from ffnbench.worker import agreement
 from ffnbench.worker.ceiling_calls import Ceilings
 from ffnbench.worker.counting import count
@@ -76,11 +76,6 @@ def describe(target: str) -> dict[str, Any]:
 def origin(target: str) -> dict[str, str]:
     """Job: which file a target's module is."""
     return {"file": origin_of(target)}
-
-
-def home(target: str) -> dict[str, str | None]:
-    """Job: which file defines a target, if that is the file that it names."""
-    return {"file": home_of(target)}
 
 
 def counted(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
@@ -172,6 +167,6 @@ def preload(targets: list[str], compiles: bool) -> dict[str, Any]:
 JOBS = {
     "preload": preload, "timer": timer, "describe": describe, "count": counted, "facts": facts,
     "curve": curve, "backends": backends, "ceilings": ceilings, "hf_layers": hf_layers, "hf_whole": hf_whole,
-    "origin": origin, "home": home, "keep": agreement.keep, "hold": agreement.hold,
+    "origin": origin, "keep": agreement.keep, "hold": agreement.hold,
     "device": about_device,
 }  # fmt: skip
