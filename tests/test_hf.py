@@ -253,13 +253,13 @@ def test_every_ffn_of_a_layer_is_counted_by_names_and_nothing_else(tmp_path, con
 
 
 @pytest.mark.parametrize("kind", ["zamba", "sam2_hiera_det_model"])
-def test_what_is_left_over_in_a_layer_refuses_the_model_by_name(kind: str) -> None:
+def test_what_is_left_over_in_a_layer_refuses_the_model_by_name(tmp_path, kind: str) -> None:
     pytest.importorskip("transformers")
     from ffnbench.models.transformers import count_layers
 
     left = {"zamba": "linear", "sam2_hiera_det_model": "proj"}[kind]
     with pytest.raises(FfnbenchError, match=rf"under names that nobody declared: .*{left}"):
-        count_layers(kind)
+        count_layers(hf.written(tmp_path, {"model_type": kind}))
 
 
 @pytest.mark.parametrize("model_type", ["mixtral", "qwen2_moe", "deepseek_v3", "gpt_oss", "jamba", "llama4_text"])
