@@ -19,7 +19,7 @@ from math import prod
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.models.configs import code_note, read_file, refuse_other_classes, type_of
+from ffnbench.models.configs import A_CONFIG, code_note, read_file, refuse_other_classes, type_of
 from ffnbench.models.family_reader import by_own_names, families
 from ffnbench.models.model import CountedLayers, CountedModel, WholeModel
 from ffnbench.models.presets import config_path
@@ -128,7 +128,7 @@ def load(source: str) -> Loaded:
     except Exception as problem:
         raise FfnbenchError(
             f"transformers can't read {source!r}: {type(problem).__name__}: {problem}",
-            "give a config.json, or the folder that holds one",
+            A_CONFIG,
         ) from problem
 
 
