@@ -1,7 +1,7 @@
 """Whether honest rows are left alone: `python benchmarks/honest_rows.py [--rows N]`.
 
 Draws rows at random: every built-in name, dtypes, modes, backends, experts, clamps, dropout, odd sizes, the modules of
-honest_modules.py, and those of timm, of transformers and of x-transformers where these are installed. Measures many in
+honest_modules.py, and those of timm and of x-transformers where these are installed. Measures many in
 a run with few rounds, and counts rows that are called SUSPECT: each is an accusation of an honest one. `--only RUN`
 makes one run again. Ends with 1 where one is accused.
 """
@@ -47,8 +47,6 @@ X_TRANSFORMERS = tuple(
                  "@post_act_ln=true")
 )  # fmt: skip
 SWIGLU = ("Plain", "Counted", "Packed", "MovingScalar", "Dropped", "Recomputed")
-MODELS = ("gpt2", "bert", "opt", "vit", "roberta", "modernbert", "clip_vision_model")  # by default of one width
-MODELS_WIDTH = 768
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +62,9 @@ class Row:
 
 @dataclass(slots=True)
 class Sources:
-    """Where rows come from, those that are installed; models of transformers are told by a worker how wide they are."""
+    """Where rows come from, those that are installed."""
 
     foreign: list[str] = field(default_factory=list)
-    models: list[str] = field(default_factory=list)
 
 
 def sources() -> Sources:
@@ -79,8 +76,6 @@ def sources() -> Sources:
         found.foreign += TIMM
     if find_spec("x_transformers"):
         found.foreign += X_TRANSFORMERS
-    if find_spec("transformers"):
-        found.models += MODELS
     return found
 
 
@@ -140,11 +135,9 @@ def drawn(dice: random.Random, known: Sources) -> str:
         backend = Backend.COMPILE.value
     if kind < 0.65:
         base = drawn_form(dice, backend)
-    elif kind < 0.95 or not known.models:
+    else:
         base, backend = f"{dice.choice(known.foreign)}@d_ff={dice.choice(D_FFS)}", Backend.EAGER.value
         base += "@like=swiglu" * (base.partition("@")[0].endswith(tuple(f":{name}" for name in SWIGLU)))
-    else:
-        base, backend = f"hf:{dice.choice(known.models)}", Backend.EAGER.value
     batch, seq_len = dice.choice(SHAPES)
     dtype, mode = dice.choice(DTYPES), dice.choice(MODES)
     if backend == Backend.ONEDNN.value:
@@ -171,13 +164,10 @@ def one_run(number: int, asked: argparse.Namespace, known: Sources) -> list[Row]
     """Draw rows, leave out those that can't be planned, measure the rest."""
     dice = random.Random(f"{asked.seed}/{number}")
     d_model, threads = dice.choice(D_MODELS), asked.threads or dice.choice((1, 2))
-    models = number % 8 == 0 and bool(known.models)
-    if models:  # of one width, so a run by themselves
-        d_model = MODELS_WIDTH
     variants: list[str] = []
     with Prober() as probe:
-        while len(variants) < (6 if models else TOGETHER):
-            variant = drawn(dice, known if models else Sources(foreign=known.foreign))
+        while len(variants) < TOGETHER:
+            variant = drawn(dice, known)
             try:
                 plan = plan_of([variant], d_model, 0, threads, probe)
                 costs_of(plan, probe)

@@ -304,7 +304,7 @@ def check(
         budget: Measure for so long at most, 90s or 5m.
         across_machines: Compare ratios with another kind of machine too.
         absolute: Check seconds too, on the very same machine only.
-        trust: Let this run, which the baseline names and git does not track beside it.
+        trust: Let this code run, which the baseline names.
         quiet: No progress on stderr.
         wait: Wait while another run of ffnbench measures on this machine.
     """

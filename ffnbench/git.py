@@ -34,23 +34,6 @@ def git(
         return subprocess.CompletedProcess(arguments, 1, "", str(problem))
 
 
-def tracked(paths: list[Path], beside: Path) -> set[Path]:
-    """Which of these files git tracks in the tree that holds `beside`, none where there is no git. Links are
-    followed.
-    """
-    top = git(beside.resolve().parent, "rev-parse", "--show-toplevel")
-    if top.returncode:
-        return set()
-    root = Path(top.stdout.removesuffix("\n")).resolve()
-    inside = {path.resolve(): path for path in paths if path.resolve().is_relative_to(root)}
-    if not inside:
-        return set()
-    names = [str(path.relative_to(root)) for path in inside]
-    told = git(root, "--literal-pathspecs", "ls-files", "-z", "--full-name", "--", *names)
-    known = set(told.stdout.split("\0")) - {""}
-    return {inside[root / name] for name in names if name in known}
-
-
 def head(folder: Path) -> tuple[str | None, bool | None]:
     """The commit that is checked out, and whether files that git knows have changes; None where that can't be told."""
     commit = git(folder, "rev-parse", "--verify", "HEAD")

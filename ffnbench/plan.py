@@ -18,7 +18,6 @@ from ffnbench.ffn.dtypes import DTYPES, tolerance
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
 from ffnbench.jsonable import LATER, STATED, among, least
-from ffnbench.models.model import OwnMLP
 from ffnbench.training.decoder import DecoderSpec, decoder_cost
 from ffnbench.training.text import Training
 
@@ -458,10 +457,6 @@ class Probe:
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         """Parameters and FLOPs of a module."""
         raise FfnbenchError(f"{spec.target} can only be counted by running it", "use `ffnbench compare`")
-
-    def own_mlp(self, target: str) -> OwnMLP:
-        """The MLP that `hf:CONFIG` names."""
-        raise FfnbenchError(f"{target} can only be known by building it", "use `ffnbench compare`")
 
 
 NoProbe = Probe

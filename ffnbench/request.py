@@ -415,7 +415,7 @@ class CheckRequest(Tolerances, Request):
     across_machines: bool = flag(False, "Compare ratios with another kind of machine too.", LIMITS)
     absolute: bool = flag(False, "Check seconds too, on the very same machine only.", LIMITS)
     trust: tuple[str, ...] = flag(
-        (), "Let this run, which the baseline names and git does not track beside it. Repeatable.", LIMITS, "TARGET")
+        (), "Let this code run, which the baseline names. Repeatable.", LIMITS, "TARGET")
 
 
 @dataclass(frozen=True, kw_only=True)

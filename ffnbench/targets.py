@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import FunctionType, ModuleType
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
@@ -46,29 +45,6 @@ def origin_of(target: str) -> str:
     resolve(target)
     module = _load(target.rpartition(":")[0])
     return str(Path(module.__file__ or next(iter(module.__path__))).resolve())
-
-
-def home_of(target: str) -> str | None:
-    """The file that defines a target by a class or function of its own; None for whatever else can be reached there.
-
-    Loads the module, and nothing more: neither inheritance nor a `__getattr__` is asked.
-    """
-    source, _, path = target.rpartition(":")
-    module = found = _load(source)
-    for name in path.split("."):
-        found = vars(found).get(name)
-        if not _is_defined_in(module, found):
-            return None
-    return str(Path(module.__file__).resolve())
-
-
-def _is_defined_in(module: ModuleType, found: Any) -> bool:
-    """Whether a class or function says so, and its code too. A class may have methods of others beside its own."""
-    if getattr(found, "__module__", None) != module.__name__ or not isinstance(found, type | FunctionType):
-        return False
-    parts = vars(found).values() if isinstance(found, type) else [found]
-    codes = [part.__code__ for part in parts if isinstance(part, FunctionType)]
-    return not codes or any(code.co_filename == module.__file__ for code in codes)
 
 
 def is_file_name(source: str) -> bool:

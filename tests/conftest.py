@@ -153,10 +153,6 @@ class KnownProber(Prober):
         file = {"mypkg.mlp": "mypkg/mlp.py", "mlp.py": "mlp.py"}.get(target.rpartition(":")[0])
         return Path(self._arm.source, file).resolve() if file else Path("/installed/elsewhere.py")
 
-    def home(self, target: str) -> Path:
-        source = target.rpartition(":")[0]
-        return Path(source if source.endswith(".py") else source.replace(".", "/") + ".py").resolve()
-
     def describe(self, target: str) -> None:
         return None
 

@@ -315,7 +315,6 @@ ANSWERS: dict[str, dict[str, Any]] = {  # of jobs that conftest's worker does no
         "minimum_until": 0.0, "minimum_flat": True, "monotonic": "increasing", "jumps": [], "kinks": [0.0], "bends": [],
         "slope_low": 0.0, "slope_high": 1.0, "zero_gradient": 0.5, "saturated": 0.5, "mean": 0.4, "second_moment": 0.5,
     },
-    "own_mlp": {"own": {"name": "LlamaMLP", "d_model": 64, "d_ff": 128, "form": None}}, "home": {"file": "mine.py"},
     "hf_whole": {"failure": "unsupported", "message": "transformers is not installed"},
     "hf_layers": {"failure": "crash", "message": "transformers is not installed"},
     "hold": {"error": 1e-7, "tolerance": 1e-4, "exact_error": 1e-16}, "origin": {"file": "mine.py"},

@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from ffnbench import api
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, HFSpec, ImportedSpec
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.gate.decision import Policy, Status, exact_findings
 from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
 from ffnbench.plan import Backend, Plan, Workload, values_of
@@ -89,12 +89,12 @@ def test_what_a_backend_lacks_is_known_without_a_machine() -> None:
     relu = FFNSpec(d_model=8, d_ff=16, activation="relu")
     grouped = plan_of("swiglu@moe=4x2@experts=grouped").cases[0].ffn
     attention = AttentionSpec(d_model=8, heads=2, kv_heads=2, head_dim=4)
-    theirs = {"target": "hf:x", "d_model": 8, "d_ff": 16}
+    theirs = {"target": "a:B", "d_model": 8, "d_ff": 16}
     specs = {
         "swiglu": SWIGLU, "relu": relu, "output": replace(SWIGLU, gate=Gate.OUTPUT), "grouped": grouped,
         "attention": attention, "activation": ActivationSpec(activation="relu"),
-        "own": ImportedSpec(target="a:B", d_model=8, d_ff=16), "hf": HFSpec(**theirs, form=SWIGLU),
-        "hf classic": HFSpec(**theirs, form=relu), "hf unknown": HFSpec(**theirs),
+        "own": ImportedSpec(**theirs), "own swiglu": ImportedSpec(**theirs, like=SWIGLU),
+        "own relu": ImportedSpec(**theirs, like=relu),
     }  # fmt: skip
 
     def able(backend: str, **changes: object) -> set[str]:
@@ -110,7 +110,7 @@ def test_what_a_backend_lacks_is_known_without_a_machine() -> None:
     for changes in ({"dtype": "float64"}, {"dtype": "float16"}, {"mode": "train"}, {"device": "cuda:1"}):
         assert able("onednn", **changes) == set()
     for backend in ("packed", "packed-up-gate"):
-        assert able(backend, mode="train", device="cuda") == {"swiglu", "grouped", "hf"}
+        assert able(backend, mode="train", device="cuda") == {"swiglu", "grouped", "own swiglu"}
     assert lacks(SWIGLU, work(backend="onednn", device="cuda")) == "oneDNN runs on the CPU; use --device cpu"
 
 

@@ -93,8 +93,9 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     (tmp_path / "results" / "ci").mkdir(parents=True)
     for name in ("run.json", "baseline.json", "ffn.json", "results/ci/baseline.json"):
         (tmp_path / name).write_text(report_text(saved))
-    if "timm" in line:
-        pytest.importorskip("timm")
+    for package in ("timm", "transformers"):
+        if package in line:
+            pytest.importorskip(package)
     on_machine(launch, ProberHere)
     monkeypatch.setattr(measuring, "_pause", lambda seconds, sink: None)
     monkeypatch.setattr(exam, "measure", a_selftest)

@@ -253,13 +253,13 @@ def test_every_ffn_of_a_layer_is_counted_by_names_and_nothing_else(tmp_path, con
 
 
 @pytest.mark.parametrize("kind", ["zamba", "sam2_hiera_det_model"])
-def test_what_is_left_over_in_a_layer_refuses_the_model_by_name(kind: str) -> None:
+def test_what_is_left_over_in_a_layer_refuses_the_model_by_name(tmp_path, kind: str) -> None:
     pytest.importorskip("transformers")
     from ffnbench.models.transformers import count_layers
 
     left = {"zamba": "linear", "sam2_hiera_det_model": "proj"}[kind]
     with pytest.raises(FfnbenchError, match=rf"under names that nobody declared: .*{left}"):
-        count_layers(kind)
+        count_layers(hf.written(tmp_path, {"model_type": kind}))
 
 
 @pytest.mark.parametrize("model_type", ["mixtral", "qwen2_moe", "deepseek_v3", "gpt_oss", "jamba", "llama4_text"])
@@ -277,15 +277,3 @@ def test_the_router_tells_what_the_closed_form_does(model_type: str) -> None:
     for group in read_groups(config.to_dict()):
         read[cost.params(group.ffn), cost.params_active(group.ffn)] += group.count
     assert built == read
-
-
-def test_hf_is_the_language_models_mlp_too(tmp_path) -> None:
-    pytest.importorskip("transformers")
-    from ffnbench.models.own_mlp import own_mlp
-
-    text = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
-            "num_key_value_heads": 2}  # fmt: skip
-    seeing = {"depth": 3, "hidden_size": 32, "intermediate_size": 48, "num_heads": 2, "out_hidden_size": 64}
-    found = own_mlp("hf:" + hf.written(tmp_path, {"model_type": "qwen2_5_vl", **text, "vision_config": seeing}))
-    assert (found.d_model, found.d_ff) == (64, 96)
-    assert found.name == "the language model's Qwen2MLP"

@@ -24,7 +24,7 @@ from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.like import as_form
 from ffnbench.ffn.modules import reference_output
-from ffnbench.ffn.spec import FFNSpec, Gate, HFSpec, ImportedSpec, NetworkSpec
+from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, NetworkSpec
 from ffnbench.plan import Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import lacks
@@ -418,7 +418,6 @@ MISTAKES = [
     ("mine.py:Gated@like=mixtral-8x7b", "'like' takes the name of a form without experts", "@like=swiglu"),
     ("mine.py:act@like=relu", "unknown key 'like'", "what code of yours computes"),
     ("swiglu@like=relu", "unknown key 'like' in 'swiglu@like=relu'", "what code of yours computes"),
-    ("hf:llama@like=swiglu", "unknown key 'like'", "what code of yours computes"),
     ("mine.py:Gated@like=relu@backend=packed", "only an inner gate can be packed with up", "swiglu has one"),
     ("mine.py:Gated@backend=packed", "can't tell its gate from its up", "@like=swiglu"),
 ]
@@ -438,7 +437,7 @@ def test_the_grammar_of_like() -> None:
     assert {name: like_of(name).like.form for name in names} == names
     plain = ImportedSpec(target="a:B", d_model=8, d_ff=16)
     assert "like" not in jsonable.encode(plain)
-    for one in (plain, like_of("swiglu_oai"), HFSpec(target="hf:x", d_model=8, d_ff=16)):
+    for one in (plain, like_of("swiglu_oai")):
         assert jsonable.decode(type(one), jsonable.encode(one)) == one
         assert type(jsonable.decode(Plan, plan_with(one)).cases[0].ffn) is type(one)
     for text, error, hint in MISTAKES:

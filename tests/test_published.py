@@ -1,4 +1,4 @@
-"""Models as variants: --preset, --config, a preset's name, hf:CONFIG, and whether there is room for them."""
+"""Models as variants: --preset, --config, a preset's name, and whether there is room for them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,15 @@ import json
 
 import pytest
 from conftest import ffnbench
-from hf import written
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.spec import FFNSpec, Gate, HFSpec
-from ffnbench.models.model import OwnMLP
+from ffnbench.ffn.spec import FFNSpec
 from ffnbench.models.presets import PRESETS, as_text
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.variant_text import parse_variant
 from ffnbench.request import CompareRequest
 from ffnbench.run.what_fits import check_fits, memory_needed
-
-GATED = FFNSpec(d_model=64, d_ff=96, activation="silu", gate=Gate.INNER)
-
-
-class Probe(NoProbe):
-    def own_mlp(self, target: str) -> OwnMLP:
-        return OwnMLP(name="TinyMLP", d_model=64, d_ff=96, form=GATED)
 
 
 def ffns(**options: object) -> dict[str, FFNSpec]:
@@ -90,22 +81,6 @@ def test_mistakes_have_a_hint(options: dict, message: str, hint: str) -> None:
     assert hint in caught.value.hint
 
 
-def test_hf_brings_its_widths_and_its_form() -> None:
-    plan = plan_compare(CompareRequest(variants="hf:tiny,swiglu"), probe_that_counts())
-    assert plan.cases[0].ffn == HFSpec(target="hf:tiny", d_model=64, d_ff=96, form=GATED)
-    assert plan.cases[1].ffn.d_model == 64
-    with pytest.raises(FfnbenchError, match="can't change it"):
-        plan_compare(CompareRequest(variants="hf:tiny@d_ff=3"), Probe())
-
-
-def probe_that_counts() -> Probe:
-    from ffnbench.ffn.cost import cost
-
-    probe = Probe()
-    probe.count = lambda spec, workload: cost(GATED, tokens=1, dtype="float32", train=False, device="cpu")
-    return probe
-
-
 def test_room_is_the_weights_and_the_dearest_call() -> None:
     plan = plan_compare(CompareRequest(variants="a=relu,b=relu", d_model=64, d_ff=256, seq_len=8, device="cpu"))
     weights, inputs = 2 * 2 * 64 * 256 * 4, 2 * 2 * 8 * 64 * 4
@@ -120,57 +95,31 @@ def test_room_is_the_weights_and_the_dearest_call() -> None:
     assert "--dtype bfloat16" in caught.value.hint
 
 
-def test_models_of_transformers_have_a_form_of_ours() -> None:
+def test_classes_of_transformers_are_targets_and_get_their_config() -> None:
+    """Weights of three layouts: gate, up and down; gate and up in one; GPT-2's, transposed and with biases."""
     pytest.importorskip("transformers")
-    from ffnbench.models.own_mlp import own_mlp
-
-    for target in ("hf:gpt2", "hf:llama", "hf:t5", "hf:modernbert", "hf:clip_vision_model"):
-        own = own_mlp(target)
-        assert own.form is not None, target
-        assert (own.d_model, own.d_ff) == (own.form.d_model, own.form.d_ff)
-    with pytest.raises(FfnbenchError, match="'lama' is neither a preset nor a file"):
-        own_mlp("hf:lama")
-    with pytest.raises(FfnbenchError, match="BertLayer has its FFN without a class of its own"):
-        own_mlp("hf:bert")
-
-
-def test_an_mlp_of_transformers_is_built_with_its_own_shapes_and_is_ours_on_its_weights(tmp_path) -> None:
-    """GPT-2's transposed weights, with another activation than its class's default."""
-    torch = pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-    from ffnbench.models.own_mlp import as_ours, build_own, own_mlp
-
-    config = {"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 2, "activation_function": "relu"}
-    target = f"hf:{written(tmp_path, config)}"
-    theirs, form = build_own(target).eval(), own_mlp(target).form
-    assert (form.d_model, form.d_ff, form.activation, form.bias) == (32, 128, "relu", True)
-    x = torch.randn(5, 32, generator=torch.Generator().manual_seed(0))
-    with torch.inference_mode():
-        assert torch.allclose(as_ours(theirs, form, x)(x), theirs(x), atol=1e-6)
-
-
-@pytest.mark.slow
-def test_hf_runs_beside_ours_and_is_held_against_it(tmp_path) -> None:
-    """GPT-2's transposed weights, with another activation than its class's default; a mixture's own routing."""
-    pytest.importorskip("transformers")
-    gpt2 = {"model_type": "gpt2", "n_embd": 32, "n_head": 2, "n_layer": 2, "activation_function": "relu"}
-    qwen = {
-        "model_type": "qwen2_moe", "hidden_size": 32, "intermediate_size": 64, "moe_intermediate_size": 16,
-        "shared_expert_intermediate_size": 24, "num_experts": 8, "num_experts_per_tok": 2, "num_hidden_layers": 2,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_act": "silu", "norm_topk_prob": False,
-    }  # fmt: skip
-    for name, config in (("gpt2", gpt2), ("qwen", qwen)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.json").write_text(json.dumps(config))
+    classes = {
+        "llama": "llama.modeling_llama:LlamaMLP@like=swiglu",
+        "phi3": "phi3.modeling_phi3:Phi3MLP@like=swiglu",
+        "gemma": "gemma.modeling_gemma:GemmaMLP@hidden_act=gelu@like=geglu",
+        "gpt2": "gpt2.modeling_gpt2:GPT2MLP@like=gelu_tanh",
+        "biases": "llama.modeling_llama:LlamaMLP@mlp_bias=true@like=swiglu",
+        "other": "llama.modeling_llama:LlamaMLP@like=geglu",
+    }
+    named = [f"{label}=transformers.models.{text}" for label, text in classes.items()]
     done = ffnbench(
-        "compare", "--variants", f"hf=hf:{tmp_path}/gpt2,moe=hf:{tmp_path}/qwen,relu@bias=true", "--seq-len", "16",
-        "--workers", "3", "--rounds", "1", "--format", "json", "--metrics", "latency", "-q",
+        "compare", "gelu", *named, "--d-model", "32", "--d-ff", "48", "--match", "none", "--metrics", "error",
+        "--seq-len", "16", "--json", "-q",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    assert report["failures"] == []
-    first, second = (case["ffn"]["form"] for case in report["plan"]["cases"][:2])
-    assert (first["activation"], second["moe"]["shared_gate"]) == ("relu", True)
-    cost = next(each["cost"] for each in report["costs"] if each["case"] == "moe")
-    experts, shared, router = 3 * 32 * 16, 3 * 32 * 24 + 32, 8 * 32
-    assert (cost["params"], cost["params_active"]) == (8 * experts + shared + router, 2 * experts + shared + router)
+    params = {each["case"]: each["cost"]["params"] for each in report["costs"]}
+    gated, classic = 3 * 32 * 48, 2 * 32 * 48
+    assert params == {
+        "gelu": classic, "llama": gated, "phi3": gated, "gemma": gated, "gpt2": classic + 48 + 32,
+        "biases": gated + 2 * 48 + 32, "other": gated,
+    }  # fmt: skip
+    assert [(each["case"], each["kind"]) for each in report["failures"]] == [("other", "mismatch")]
+    errors = {each["case"]: each["value"] for each in report["samples"] if each["metric"] == "error"}
+    assert errors.keys() == params.keys() - {"other"}
+    assert max(errors.values()) < 1e-5

@@ -89,6 +89,17 @@ def test_a_fresh_run_is_of_the_schema_and_a_changed_one_where_the_reader_takes_i
     assert refused > 4
 
 
+def test_what_older_files_say_of_the_mlp_of_a_model_is_passed_over(tmp_path: Path) -> None:
+    """It was a target with a prefix, and had the form that it was."""
+    data = json.loads((ROOT / "results/ci/baseline.json").read_text())
+    own = {"target": "hf:llama", "d_model": 16, "d_ff": 64, "arguments": []}
+    data["plan"]["cases"][0]["ffn"] = own | {"form": data["plan"]["cases"][1]["ffn"]}
+    VALID.validate(data)
+    (tmp_path / "old.json").write_text(json.dumps(data))
+    again = json.loads(report_text(load(tmp_path / "old.json")))
+    assert again["plan"]["cases"][0]["ffn"] == own
+
+
 def places(value: Any, way: tuple = ()) -> list[tuple]:
     """The way to everything in it."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

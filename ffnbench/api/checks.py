@@ -50,7 +50,7 @@ from ffnbench.gate.decision import (
     without_gain,
 )
 from ffnbench.gate.looks import Look, look, look_back
-from ffnbench.gate.trust import Named, refuse_reached, refuse_untrusted
+from ffnbench.gate.trust import refuse_untrusted
 from ffnbench.plan import METHOD, Arm, Plan
 from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
 from ffnbench.planning.variant_text import Variant
@@ -73,9 +73,10 @@ def check(request: CheckRequest, sink: NullSink = NULL_SINK, *, updates: bool = 
     sink.known(before)
     for text in sink.said():
         sink.tell(f"note: {text}")
-    own = [] if request.current else refuse_untrusted(before.plan, request.baseline, request.trust)
+    if request.current is None:
+        refuse_untrusted(before.plan, request.baseline, request.trust)
     policy = policy_for(before, request)
-    looks = _look_again(before, policy, request, sink, own)
+    looks = _look_again(before, policy, request, sink)
     exact = exact_findings(before, looks.now, policy)
     return _decided(
         (*exact, *looks.findings), before, looks, sink, against=request.baseline, saved=request.current or ""
@@ -102,21 +103,12 @@ def ab(request: SidesRequest, sink: NullSink = NULL_SINK) -> Checked:
     return _decided(findings, before, looks, sink, sides=(base_is, head_is))
 
 
-def _look_again(
-    before: ShownReport,
-    policy: Policy,
-    request: CheckRequest,
-    sink: NullSink,
-    own: list[Named],
-) -> Look:
-    """What a check sees: a saved run, exact metrics alone, or latency as well. `own` is code that may run
-    where its file defines it.
-    """
+def _look_again(before: ShownReport, policy: Policy, request: CheckRequest, sink: NullSink) -> Look:
+    """What a check sees: a saved run, exact metrics alone, or latency as well."""
     if request.current is not None:
         return _look_at_saved(before, _saved(request.current), policy, request)
     refuse_at_once(before.plan)
     with world.MACHINE.prober(before.plan.protocol.timeout_s) as prober:
-        refuse_reached(own, request.baseline, prober.home)
         todays = replace(before.plan.protocol, method=METHOD)
         prepared = priced(replace(before.plan, protocol=todays), prober, lenient=True)
     if request.exact_only or not is_timed(before):

@@ -37,7 +37,7 @@ def changed(module: nn.Module, ffn: AnySpec, backend: str) -> nn.Module:
     """The module that a backend runs, with the same weights; raises Unsupported where its form lacks what it needs."""
     if backend not in ORDERS:
         return module
-    if isinstance(ffn, ImportedSpec) and ffn.ours is not None:
+    if isinstance(ffn, ImportedSpec) and ffn.like is not None:
         module = _own(module, ffn)
     return join(module, gate_first=ORDERS[backend])
 
@@ -52,12 +52,12 @@ def _own(module: nn.Module, spec: ImportedSpec) -> nn.Module:
     except FfnbenchError as problem:
         raise Unsupported(problem.message) from problem
     assert ours is not None
-    if spec.like is not None:
-        if any(isinstance(part, nn.Dropout) and part.p for part in module.modules()):
-            raise Unsupported(f"{spec.target} has dropout, which {spec.like.name} would leave out")
-        error = relative_error(output_of(module, x.clone()), reference_output(ours, x))
-        if not error <= tolerance_of(x.dtype):
-            raise Unsupported(f"{spec.target} is not like {spec.like.name}: its output differs by {error:.1e}")
+    assert spec.like is not None
+    if any(isinstance(part, nn.Dropout) and part.p for part in module.modules()):
+        raise Unsupported(f"{spec.target} has dropout, which {spec.like.name} would leave out")
+    error = relative_error(output_of(module, x.clone()), reference_output(ours, x))
+    if not error <= tolerance_of(x.dtype):
+        raise Unsupported(f"{spec.target} is not like {spec.like.name}: its output differs by {error:.1e}")
     return ours.requires_grad_()  # to be trained as any other
 
 

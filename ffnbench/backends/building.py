@@ -1,4 +1,4 @@
-"""A spec -> the nn.Module that it describes: one of ffnbench's forms, a model's of transformers, or the user's own."""
+"""A spec -> the nn.Module that it describes: one of ffnbench's forms, or the user's own."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.like import as_form
 from ffnbench.ffn.modules import OwnForm, Pointwise, build_module
 from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, HFSpec, ImportedSpec
-from ffnbench.models.own_mlp import as_ours, build_own
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
 from ffnbench.plan import AnySpec, Workload
 from ffnbench.targets import resolve
 from ffnbench.training.decoder import DecoderSpec
@@ -48,7 +47,7 @@ def seed_all(seed: int, spec: AnySpec | None = None) -> None:
     """Every generator that a module may draw its weights from: torch's, Python's, and numpy's where it is loaded. Its
     code is imported before, since that may draw numbers too.
     """
-    if isinstance(spec, ImportedSpec) and not isinstance(spec, HFSpec):
+    if isinstance(spec, ImportedSpec):
         resolve(spec.target)
     torch.manual_seed(seed)
     random.seed(seed)
@@ -94,7 +93,7 @@ def build_foreign(spec: ImportedSpec) -> nn.Module:
     """A module that ffnbench has no form of, on the device and in the dtype that its own code chooses. A lazy one makes
     its weights now, by a call with one token.
     """
-    module: nn.Module = build_own(spec.target) if isinstance(spec, HFSpec) else build_imported(spec)
+    module: nn.Module = build_imported(spec)
     if lazy := [p for p in (*module.parameters(), *module.buffers()) if is_lazy(p)]:
         with torch.no_grad():
             module.eval()(torch.zeros(1, 1, spec.d_model, device=lazy[0].device, dtype=lazy[0].dtype))
@@ -103,15 +102,14 @@ def build_foreign(spec: ImportedSpec) -> nn.Module:
 
 
 def as_own(module: nn.Module, spec: AnySpec, x: Tensor) -> OwnForm | None:
-    """A module of somebody else's as the form that it is known, or said, to be, on its own weights; None without one.
+    """A module of somebody else's as the form that it is said to be, on its own weights; None without one.
 
     x (..., d_model) is what it is called with where its weights can be read in several ways. Raises FfnbenchError where
     the weights are no such form's.
     """
-    if not isinstance(spec, ImportedSpec) or spec.ours is None:
+    if not isinstance(spec, ImportedSpec) or spec.like is None:
         return None
-    said = "is not" if isinstance(spec, HFSpec) else "is not like"
     try:
-        return as_ours(module, spec.ours, x) if isinstance(spec, HFSpec) else as_form(module, spec.ours, x)
+        return as_form(module, spec.like, x)
     except FfnbenchError as problem:
-        raise FfnbenchError(f"{spec.target} {said} {spec.ours.name}: {problem.message}") from problem
+        raise FfnbenchError(f"{spec.target} is not like {spec.like.name}: {problem.message}") from problem

@@ -24,7 +24,7 @@ NEVER = {  # no file sets what runs, what is trusted, and what is written
     "trust", "out", "base_python", "head_python", "base_source", "head_source", "base_env", "head_env",
     "update", "append", "json", "resume", "shard", "on", "slurm",
 }  # fmt: skip
-OF_CODE = ("variants", "variant", "activations", "style")  # may name code, or an address: plain names are taken
+OF_CODE = ("variants", "variant", "activations")  # may name code: plain names are taken
 OF_CODE_KEYS = ("@python", "@source", "@env")
 OF_OUTPUT = ("format", "verbose", "quiet", "sort", "columns")  # how an answer is shown: not told with it
 EXACT, FREE = ("workers", "rounds", "quick"), ("precision", "budget")

@@ -20,7 +20,6 @@ from ffnbench.jsonable import LATER
 from ffnbench.units import read_count
 
 Scalar = bool | int | float | str | None
-HF = "hf:"  # a target that begins so is the MLP of a model of transformers: hf:llama, hf:path/to/config.json
 LIKE = "like"  # the key of a module of the user's that names the form of ffnbench that it is said to be
 LARGEST = 10**12
 
@@ -152,23 +151,6 @@ class ImportedSpec:
         if self.like is not None and (self.like.moe is not None or self.like.d_model != self.d_model):
             raise FfnbenchError(f"{self.target} can't be like experts, or like a form of another d_model")
 
-    @property
-    def ours(self) -> FFNSpec | None:
-        """The form of ffnbench that computes the same, where it is known; its d_ff and its bias may be others."""
-        return self.like
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HFSpec(ImportedSpec):
-    """The MLP of a model of transformers, `hf:CONFIG`. `form` is the same function as one of ours, where known."""
-
-    form: FFNSpec | None = None
-
-    @property
-    def ours(self) -> FFNSpec | None:
-        """As its config says, to the last width."""
-        return self.form
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivationSpec:
@@ -199,7 +181,7 @@ class ActivationSpec:
         return self.elements
 
 
-NetworkSpec = FFNSpec | ImportedSpec | HFSpec
+NetworkSpec = FFNSpec | ImportedSpec
 
 
 def shared_expert(spec: FFNSpec) -> FFNSpec | None:

@@ -181,20 +181,6 @@ class CountedModel:
     defaults: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnMLP:
-    """The MLP class of a model of transformers: its name, its widths, and the form of ours that it is, where known.
-
-    `defaults` as in ModelSpec.
-    """
-
-    name: str
-    d_model: int
-    d_ff: int
-    form: FFNSpec | None = None
-    defaults: str = ""
-
-
 def count_model(model: ModelSpec) -> CountedModel:
     """The numbers of a model whose forms are known."""
     return CountedModel(

@@ -16,11 +16,10 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
 from itertools import chain
 from math import prod
-from pathlib import Path
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.models.configs import code_note, read_file, refuse_other_classes, type_of
+from ffnbench.models.configs import A_CONFIG, code_note, read_file, refuse_other_classes, type_of
 from ffnbench.models.family_reader import by_own_names, families
 from ffnbench.models.model import CountedLayers, CountedModel, WholeModel
 from ffnbench.models.presets import config_path
@@ -104,15 +103,13 @@ class Loaded:
 
 
 def load(source: str) -> Loaded:
-    """transformers' config of a config.json, of its folder, or of a model type with its defaults."""
+    """transformers' config of a config.json, or of its folder."""
     try:
         import transformers
     except ImportError as problem:
         raise FfnbenchError("transformers is not installed", "pip install 'ffnbench[hf]'") from problem
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
-        if not Path(source).expanduser().exists() and source in transformers.CONFIG_MAPPING:
-            return Loaded(config=transformers.CONFIG_MAPPING[source]())
         data, _ = read_file(config_path(source))
         model_type = type_of(data)
         refuse_other_classes(data, model_type, transformers)
@@ -131,7 +128,7 @@ def load(source: str) -> Loaded:
     except Exception as problem:
         raise FfnbenchError(
             f"transformers can't read {source!r}: {type(problem).__name__}: {problem}",
-            "give a config.json, the folder that holds one, or a model type such as llama",
+            A_CONFIG,
         ) from problem
 
 
@@ -365,7 +362,7 @@ def _with_output(config: Any) -> Any:
 
 
 def count_whole(source: str) -> WholeModel:
-    """All parameters of a config.json's model, or of a model type's with its defaults; errors as for `counted_ffns`."""
+    """All parameters of a config.json's model; errors as for `counted_ffns`."""
     loaded = load(source)
     config = loaded.config
     import transformers

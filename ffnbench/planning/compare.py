@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.spec import HF
 from ffnbench.ffn.width_rules import Match
 from ffnbench.metrics import CEILINGS, METRIC_GROUPS
 from ffnbench.models.model import ModelSpec
@@ -24,7 +23,7 @@ from ffnbench.planning.axes import READ, CellAsked, Listed, axes_of, listed_vari
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.keys import WORKLOAD_KEYS
 from ffnbench.planning.lists import cut, several
-from ffnbench.planning.variant_text import Variant, as_activation_variant, as_model_variant
+from ffnbench.planning.variant_text import Variant, as_activation_variant
 from ffnbench.planning.widths import Sizer
 from ffnbench.planning.workload import labels_of, lacks, parse_backends, refuse_lacking, workload_of
 from ffnbench.request import CompareRequest, Request, VariantList, spelling
@@ -199,10 +198,8 @@ def _lacking(rows: list[_Row], sized: list[Case], works: list[Workload]) -> dict
 
 
 def identify(variant: Variant, probe: Probe) -> Variant:
-    """A target is a module, an activation or a model of transformers; which of these shows when it is loaded."""
+    """A target is a module or an activation; which of the two shows when it is loaded."""
     probe = probe.within(variant.arm)
-    if variant.target.startswith(HF):
-        return as_model_variant(variant, probe.own_mlp(variant.target))
     own = probe.describe(variant.target) if variant.target else None
     return as_activation_variant(variant, own) if own else variant
 

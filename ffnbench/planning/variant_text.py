@@ -13,9 +13,9 @@ from typing import Any
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.spec import HF, LIKE, FFNSpec, Gate, HFSpec, ImportedSpec, Scalar
+from ffnbench.ffn.spec import LIKE, FFNSpec, Gate, ImportedSpec, Scalar
 from ffnbench.ffn.variants import GATED
-from ffnbench.models.model import ModelSpec, OwnMLP
+from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import PRESETS, as_text, variant_keys
 from ffnbench.names import choose, hint_for, near, normalise
 from ffnbench.plan import OWN, Arm, Backend, Note, NoteKind, values_of
@@ -35,9 +35,9 @@ class Variant:
     """One parsed variant. `activation` and `gate` are set for ffnbench's own forms, `target` for user code.
 
     A target that turns out to be an activation becomes one of our forms with `own` set. `d_model` is that of a
-    model, where the variant names one; `form` is ours for the MLP of transformers that `hf:` names. `like` is the
-    variant that `@like` names: the form that a module of the user's is said to be. `also` are other names for its
-    label, and the name of the model alone comes first: `llama3-8b` of `llama3-8b (swiglu)`.
+    model, where the variant names one. `like` is the variant that `@like` names: the form that a module of the
+    user's is said to be. `also` are other names for its label, and the name of the model alone comes first:
+    `llama3-8b` of `llama3-8b (swiglu)`.
     """
 
     label: str
@@ -51,7 +51,6 @@ class Variant:
     arguments: tuple[tuple[str, Scalar], ...] = ()
     notes: tuple[Note, ...] = ()  # their label is not known yet
     d_model: int | None = None
-    form: FFNSpec | None = None
     like: Variant | None = None
     arm: Arm = OWN
     also: tuple[str, ...] = ()
@@ -69,11 +68,7 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
     head, *pairs = text.split("@")
     label, _, name = head.rpartition("=")
     keys, arm = _parse_keys(text, pairs)
-    if name.startswith(HF):
-        if LIKE in keys:
-            raise _unknown(LIKE, text)
-        found = _imported(text, label, name, name, keys)
-    elif (models and name in models) or name in PRESETS:
+    if (models and name in models) or name in PRESETS:
         model = models[name] if models and name in models else PRESETS.get(name)
         found = _published(text, label, model, keys)
     elif match := _TARGET.match(name):
@@ -253,24 +248,8 @@ def as_activation_variant(variant: Variant, own: OwnActivation) -> Variant:
     )  # fmt: skip
 
 
-def as_model_variant(variant: Variant, own: OwnMLP) -> Variant:
-    """`hf:CONFIG` with its widths, which are the model's own and can't be set."""
-    if variant.arguments or variant.spec_keys:
-        key = next(iter(dict(variant.arguments) | variant.spec_keys))
-        raise FfnbenchError(
-            f"the MLP of a model is as its config says: {key!r} in {variant.text!r} can't change it",
-            "keys of the workload can: " + ", ".join(WORKLOAD_KEYS),
-        )
-    held = f"; a run holds its output against ffnbench's own {own.form.name}, on its weights" if own.form else ""
-    texts = filter(None, (f"{variant.target} is {own.name} of transformers{held}", own.defaults))
-    notes = (*variant.notes, *(Note(text=text) for text in texts))
-    return replace(variant, d_model=own.d_model, spec_keys={"d_ff": own.d_ff}, form=own.form, notes=notes)
-
-
 def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
     """The spec of a variant that names a module of somebody else's."""
-    if variant.target.startswith(HF):
-        return HFSpec(target=variant.target, d_model=d_model, d_ff=d_ff, form=variant.form)
     like = None if variant.like is None else form_like(variant.like, d_model, d_ff)
     return ImportedSpec(target=variant.target, d_model=d_model, d_ff=d_ff, arguments=variant.arguments, like=like)
 

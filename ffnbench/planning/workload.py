@@ -138,7 +138,7 @@ def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
     if work.eager:
         return "", ""
     backend, forward = Backend(work.backend), work.mode == Mode.FORWARD.value
-    form = ffn.ours if isinstance(ffn, ImportedSpec) else ffn if isinstance(ffn, FFNSpec) else None
+    form = ffn.like if isinstance(ffn, ImportedSpec) else ffn if isinstance(ffn, FFNSpec) else None
     if backend is Backend.ONEDNN:
         if work.accelerated:
             return "oneDNN runs on the CPU", "use --device cpu"

@@ -50,8 +50,10 @@ CHOICES = {  # what a type checker lets an argument be, and a shell offers, by t
     "time": values_of(Time), "cache": values_of(Cache), "matmul_precision": values_of(MatmulPrecision),
     "backend": (*values_of(Backend), ALL), "init": values_of(Init), "routing": values_of(Routing),
 }  # fmt: skip
-# with what can only be its value: behind `=`, a number, a list
-FLAG = re.compile(r"--(no-)?([a-z][a-z-]*)(?:=([^\s,;]*[^\s,;.])| ([\w.:]+(?:[,/][\w.:]+)+|\d[\w.%]*))?")
+# with what can only be its value: behind `=`, a number, a list, a target
+FLAG = re.compile(
+    r"--(no-)?([a-z][a-z-]*)(?:=([^\s,;]*[^\s,;.])| ([\w.:]+(?:[,/][\w.:]+)+|[\w.]+:\w[\w.]*|\d[\w.%]*))?"
+)
 
 
 class TypeText(str):

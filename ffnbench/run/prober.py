@@ -18,7 +18,6 @@ from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError, Unfinished, Unsupported
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
-from ffnbench.models.model import OwnMLP
 from ffnbench.plan import OWN, Arm, Backend, Cache, Case, CompileMode, MatmulPrecision, Probe, Time, Workload
 from ffnbench.result import Agreement, Curve
 from ffnbench.run.session import Session, WorkerLost
@@ -81,10 +80,6 @@ class Prober(Probe):
         own = self._ask(target, {"do": "describe", "target": target})["own"]
         return None if own is None else jsonable.decode(OwnActivation, own)
 
-    def own_mlp(self, target: str) -> OwnMLP:
-        """The MLP of transformers that `hf:CONFIG` names; raises FfnbenchError where there is none."""
-        return jsonable.decode(OwnMLP, self._ask(target, {"do": "own_mlp", "target": target})["own"])
-
     def facts(self, spec: ActivationSpec) -> Facts:
         """The facts of an activation."""
         from ffnbench.activations.facts import Facts  # for this question alone
@@ -103,11 +98,6 @@ class Prober(Probe):
     def origin(self, target: str) -> Path:
         """The file that a target's module is read from there."""
         return Path(self._ask(target, {"do": "origin", "target": target})["file"])
-
-    def home(self, target: str) -> Path | None:
-        """The file that defines a target, None where it is another's than the one that the target names."""
-        file = self._ask(target, {"do": "home", "target": target})["file"]
-        return None if file is None else Path(file)
 
     def keep(self, case: Case, seed: int, folder: str) -> None:
         """Have the base write its weights, an input and its output into a folder."""

@@ -14,7 +14,7 @@ from ffnbench.device.environment import USABLE, auto_device
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form, working_bytes
 from ffnbench.ffn.dtypes import item_bytes
-from ffnbench.ffn.spec import FFNSpec, HFSpec
+from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
 from ffnbench.result import DeviceSeen, Failure, FailureKind
 from ffnbench.run.session import WorkerLost, lost_over_device
@@ -206,9 +206,7 @@ def _copies(work: Workload) -> int:
 
 
 def _as_known(case: Case) -> Case | None:
-    """A case whose sizes are known: a model's own MLP counts as the form that it is."""
-    if isinstance(case.ffn, HFSpec):
-        return replace(case, ffn=case.ffn.form) if case.ffn.form else None
+    """A case whose sizes are known; None for code of the user's."""
     return case if isinstance(case.ffn, FFNSpec | AttentionSpec) else None
 
 

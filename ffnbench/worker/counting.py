@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 from ffnbench.backends.building import build_foreign
 from ffnbench.device.accelerator import Accelerator, accelerator_of, known_device
 from ffnbench.errors import FfnbenchError, Unsupported
-from ffnbench.ffn.cost import Cost, params_active
+from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.imported import D_FF_NAMES
 from ffnbench.ffn.spec import ImportedSpec
@@ -91,7 +91,7 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
     total = sum(p.numel() for p in parameters)
     return Cost(
         params=total,
-        params_active=params_active(spec.ours) if spec.ours is not None and spec.ours.moe else total,
+        params_active=total,
         params_formula=None,
         flops_forward=found.forward,
         flops_backward=found.backward,

@@ -91,7 +91,7 @@ class Jobs:
         subject.pads = pads
         if weights:
             carried(weights, subject.module)
-        unknown = isinstance(case.ffn, ImportedSpec) and case.ffn.ours is None
+        unknown = isinstance(case.ffn, ImportedSpec) and case.ffn.like is None
         exact = _exactly(subject) if unknown and not work.eager and not checked else None
         made = prepare(subject, work)
         if not checked or subject.accelerator is not None:

@@ -20,12 +20,10 @@ from ffnbench.device.environment import about_device, usable_cpus
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES
-from ffnbench.ffn.spec import ActivationSpec, HFSpec, ImportedSpec
-from ffnbench.models.model import OwnMLP
-from ffnbench.models.own_mlp import own_mlp
+from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.plan import Arm, Backend, Probe, Workload
 from ffnbench.result import Roof
-from ffnbench.targets import home_of, origin_of, resolve
+from ffnbench.targets import origin_of, resolve
 from ffnbench.worker import agreement
 from ffnbench.worker.ceiling_calls import Ceilings
 from ffnbench.worker.counting import count
@@ -58,10 +56,6 @@ class InProcess(Probe):
         """Parameters and FLOPs of a module."""
         return count(spec, workload)
 
-    def own_mlp(self, target: str) -> OwnMLP:
-        """The MLP of transformers that a target names."""
-        return own_mlp(target)
-
 
 def function_of(spec: ActivationSpec) -> Function:
     """The activation as a function of one tensor."""
@@ -84,15 +78,10 @@ def origin(target: str) -> dict[str, str]:
     return {"file": origin_of(target)}
 
 
-def home(target: str) -> dict[str, str | None]:
-    """Job: which file defines a target, if that is the file that it names."""
-    return {"file": home_of(target)}
-
-
 def counted(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
     """Job: parameters and FLOPs of a user's module."""
-    kind = HFSpec if "form" in spec else ImportedSpec
-    found: dict[str, Any] = jsonable.encode(count(jsonable.decode(kind, spec), jsonable.decode(Workload, workload)))
+    cost = count(jsonable.decode(ImportedSpec, spec), jsonable.decode(Workload, workload))
+    found: dict[str, Any] = jsonable.encode(cost)
     return found
 
 
@@ -155,11 +144,6 @@ def hf_whole(source: str) -> dict[str, Any]:
     return {"model": jsonable.encode(count_whole(source))}
 
 
-def described_mlp(target: str) -> dict[str, Any]:
-    """Job: the MLP of transformers that a target names."""
-    return {"own": jsonable.encode(own_mlp(target))}
-
-
 def backends(device: str) -> dict[str, dict[str, str]]:
     """Job: why each backend can't run on a device here, "" where it can."""
     where, half = torch.device(device), torch.bfloat16
@@ -183,6 +167,6 @@ def preload(targets: list[str], compiles: bool) -> dict[str, Any]:
 JOBS = {
     "preload": preload, "timer": timer, "describe": describe, "count": counted, "facts": facts,
     "curve": curve, "backends": backends, "ceilings": ceilings, "hf_layers": hf_layers, "hf_whole": hf_whole,
-    "own_mlp": described_mlp, "origin": origin, "home": home, "keep": agreement.keep, "hold": agreement.hold,
+    "origin": origin, "keep": agreement.keep, "hold": agreement.hold,
     "device": about_device,
 }  # fmt: skip

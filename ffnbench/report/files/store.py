@@ -18,6 +18,7 @@ OLDER = {  # what older files have beside the fields of a type: it is passed ove
     "Report": ("seal",),  # a digest that nobody read
     "Protocol": ("reversed",),  # until method 5 a worker moved its tensors now and then
     "Sample": ("placement",),
+    "ImportedSpec": ("form",),  # the MLP of a model of transformers had a name of its own, and the form that it was
 }
 
 
@@ -94,7 +95,10 @@ def _bring_up(run: dict[str, Any], path: str) -> None:
         problem = f"{path!r} was measured with method {method}, this ffnbench knows methods up to {METHOD}"
         raise FfnbenchError(problem, UPDATE)
     _bring_up_request(run.get("plan") or run)
+    specs = [case.get("ffn") or {} for case in (run.get("plan") or run).get("cases") or ()]
+    specs += [spec["around"] for spec in specs if "around" in spec]
     of_kinds = {
+        "ImportedSpec": [spec for spec in specs if "target" in spec],
         "Report": [run],
         "Protocol": [protocol],
         "Sample": run.get("samples") or (),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
 from ffnbench.gate.baseline import is_timed, made_anew, too_few
 from ffnbench.gate.decision import JUDGED, OUTPUT, TIMED, Checked, Finding, Status, exit_code, kind
+from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import NoteKind
@@ -206,8 +207,8 @@ def _summary(checked: Checked, equal: int) -> list[str]:
         told.append(f"OK excludes slowdowns above {percent(checked.excluded)}")
     ended = [] if any(NoteKind.BUSY is note.kind for note in now.notes("")) else machine_line(now)
     if regressed and checked.against and not _suspects(checked):
-        update = f"ffnbench check {shlex.quote(checked.against)} --update"
-        ended.append(f"a change that is meant becomes the baseline: {update}")
+        update = ["ffnbench check", shlex.quote(checked.against), "--update", trust_flags(code_of(checked.before.plan))]
+        ended.append(f"a change that is meant becomes the baseline: {' '.join(filter(None, update))}")
     known = {finding.reason for finding in findings}
     general = [line for line in general_line(now) if line not in known]
     return list(filter(None, [*lines, "; ".join(told), *general, *ended]))
