@@ -7,7 +7,8 @@ from dataclasses import dataclass
 LATENCY, PEAK, SAVED, COMPILE = "latency", "peak_bytes", "saved_bytes", "compile_s"
 DEVICE_TIME, HOST_TIME = "device_s", "host_s"
 LOAD, HIT = "expert_load_max", "experts_hit"
-PACK, HELD, ERROR = "pack_s", "held_bytes", "error"
+PACK, HELD = "pack_s", "held_bytes"
+ERROR, GRADIENT_ERROR = "error", "gradient_error"
 MEMORY = "memory"  # a group of metrics
 LOSS, CHOOSING, CURVE, HELD_OUT = "loss", "choosing_loss", "training_loss", "held_out_loss"
 CEILINGS, ROOF = "ceilings", "roof"  # a group of its own, and what the samples of a ceiling are called
@@ -57,8 +58,9 @@ METRICS = (
     Metric(name=COMPILE, unit="s", job="open", exact=False, less_is_better=True),  # wherever something is compiled
     Metric(name=PACK, unit="s", job="open", exact=False, less_is_better=True),  # wherever weights are packed
     Metric(name=HELD, unit="bytes", job="open", less_is_better=True),  # of the weights that a call computes with
-    # relative, against float64; asked for by name also without latency, which its group is for
-    Metric(name=ERROR, unit="", group=ERROR, job="open", less_is_better=True),
+    # relative, against float64; asked for by name also without latency, which their group is for
+    Metric(name=ERROR, unit="", group=ERROR, job="check", less_is_better=True),
+    Metric(name=GRADIENT_ERROR, unit="", group=ERROR, job="check", less_is_better=True, train_only=True),
     # of a model that is trained: held out at the end, and by then; on what rates are chosen by; of the steps of a point
     Metric(name=LOSS, unit="nats", job="train", exact=False, less_is_better=True),
     Metric(name=HELD_OUT, unit="nats", job="train", exact=False, less_is_better=True),

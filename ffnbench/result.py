@@ -6,7 +6,6 @@ Base units (seconds, bytes); unknown is None. Nothing is decided here (stats/) a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cached_property
@@ -38,8 +37,8 @@ class Verdict(Enum):
 
 
 class FailureKind(Enum):
-    """Why a case has no numbers. SUSPECT: numbers that can't be true, or are another function's. LOST: the job that was
-    to measure it has ended without a result. DIVERGED: its loss grew beyond that of guessing while it was trained.
+    """Why a case has no numbers. MISMATCH: its output or a gradient is not what it should be. LOST: the job that was to
+    measure it has ended without a result. DIVERGED: its loss grew beyond that of guessing while it was trained.
     """
 
     OOM = "oom"
@@ -48,7 +47,6 @@ class FailureKind(Enum):
     TIMEOUT = "timeout"
     MISMATCH = "mismatch"
     RECOMPILED = "recompiled"
-    SUSPECT = "suspect"
     LOST = "lost"
     DIVERGED = "diverged"
 
@@ -280,43 +278,6 @@ class Agreement:
     apart: str = ""
 
 
-class Against(Enum):
-    """What the outputs of timed calls are held against. FORM: a form of ffnbench in float64, on the same weights. SIDE:
-    the other side of `ab`. ITSELF: another instance of the module, so that its function is not checked.
-    """
-
-    FORM = "form"
-    SIDE = "side"
-    ITSELF = "itself"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """What was found of the outputs of a case's timed calls, by a process that times nothing.
-
-    `name` is that of the form or of the other side. `outputs` is how many calls were judged, `gradients` how many of
-    them with their gradients; `error` the largest relative one of a row, None where none could be judged, and then
-    `why` says why.
-    """
-
-    case: str
-    against: Against
-    name: str = ""
-    outputs: int = field(default=0, metadata=least(0))
-    gradients: int = field(default=0, metadata=least(0))
-    error: float | None = None
-    why: str = ""
-
-
-def unjudged(judged: Iterable[Judged]) -> dict[str, str]:
-    """The cases of which no output could be judged, with the reason: such a row has no verdict."""
-    return {
-        one.case: f"outputs of {one.case} could not be checked: {one.why or 'no reason is given'}"
-        for one in judged
-        if one.error is None
-    }
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
     """The inputs of a sample's calls: so many that none repeats, and the bytes of all. Part of a case's workload.
@@ -344,9 +305,7 @@ class Measurement:
     limit: str = ""  # which limit ended an adaptive run: precision, budget or workers
     around: Around | None = field(default=None, metadata=LATER)
     wall_s: float | None = None
-    judged: tuple[Judged, ...] = field(default=(), metadata=LATER)
     inputs: tuple[Inputs, ...] = field(default=(), metadata=LATER)
-    judging_s: float = field(default=0.0, metadata=LATER)  # what judging took of `wall_s`
     devices: tuple[DeviceSeen, ...] = field(default=(), metadata=LATER)
 
 
@@ -426,7 +385,7 @@ class Report(Run):
     @cached_property
     def _of_cases(self) -> dict[str, dict[str, Any]]:
         """What there is one of for each case, by the name of its field."""
-        names = ("costs", "comparisons", "judged", "inputs", "shares")
+        names = ("costs", "comparisons", "inputs", "shares")
         return {name: {found.case: found for found in reversed(getattr(self, name))} for name in names}
 
     @cached_property
@@ -435,8 +394,7 @@ class Report(Run):
 
     @cached_property
     def _failures(self) -> dict[str, Failure]:
-        suspects = [found for found in self.failures if found.kind is FailureKind.SUSPECT]  # says most: it stands first
-        return {found.case: found for found in (*reversed(self.failures), *reversed(suspects))}
+        return {found.case: found for found in reversed(self.failures)}
 
     @cached_property
     def _rounds(self) -> dict[str, int]:
@@ -462,20 +420,10 @@ class Report(Run):
         """Why a case failed, or None."""
         return self._failures.get(label)
 
-    def suspect(self, label: str) -> str:
-        """Why a case is SUSPECT; empty where it is not. The control is the reference a second time."""
-        labels = (label, CONTROL) if label == self.plan.reference else (label,)
-        found = (self._failures.get(one) for one in labels)
-        return next((f.message or "no reason is given" for f in found if f and f.kind is FailureKind.SUSPECT), "")
-
-    def unjudged(self, label: str) -> str:
-        """Why no output of a case, or of its reference, could be judged; empty where some were, or nobody judged."""
-        known = unjudged(self.judged)
-        return known.get(label) or known.get(self.plan.reference_of(label), "")
-
-    def judgement(self, label: str) -> Judged | None:
-        """What was found of the outputs of a case's timed calls, or None."""
-        return self._of_cases["judged"].get(label)
+    def mismatch(self, label: str) -> str:
+        """How the answer of a case differs from what it should be; empty where it was not seen to."""
+        failure = self._failures.get(label)
+        return failure.message if failure and failure.kind is FailureKind.MISMATCH else ""
 
     def inputs_of(self, label: str) -> Inputs | None:
         """The inputs of a sample of a case, or None where that is not known."""
@@ -536,7 +484,7 @@ class Report(Run):
         """With a further run of the same plan, by time; the oldest and the KEPT newest are kept."""
         given: dict[str, Any] = {f.name: getattr(now, f.name) for f in fields(Repeat) if f.name != "protocol"}
         known = {case.label for case in self.plan.cases}
-        for name in ("samples", "failures", "judged", "inputs"):
+        for name in ("samples", "failures", "inputs"):
             given[name] = tuple(one for one in given[name] if one.case in known)
         repeats = sorted((*self.repeats, Repeat(protocol=now.plan.protocol, **given)), key=lambda one: one.created)
         return replace(self, repeats=tuple(repeats[-KEPT:]))

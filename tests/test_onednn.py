@@ -196,12 +196,8 @@ def test_another_function_is_found_before_timing(variant: str, monkeypatch: pyte
     request = CompareRequest(variants=variant, d_model=D, d_ff=H, seq_len=8, threads=1, device="cpu", match="none")
     plan = plan_compare(request, KnownAnything())
     jobs, label = Jobs(plan), plan.cases[0].label
-    opened = jobs.open(label, 1)
-    assert 0 < opened["error"] < 1e-6
-    told = jobs.sample(label, 2, salt=3, looks=[0, 1])
-    assert 0 < jobs.judge(label, told["evidence"], 1.0)["error"] < 1e-6
-    later = Jobs(plan).open(label, 1, checked=True)
-    assert later["error"] is None  # the first worker's stands
+    jobs.open(label, 1)
+    assert 0 < jobs.check(label)["error"] < 1e-6
     right = onednn._linear
     monkeypatch.setattr(onednn, "_linear", lambda x, *rest: 1.01 * right(x, *rest))
     with pytest.raises(Mismatch, match=r"the output differs from "):

@@ -18,8 +18,8 @@ from ffnbench.plan import Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.worker import precision
+from ffnbench.worker.correctness import row_error
 from ffnbench.worker.jobs import Jobs
-from ffnbench.worker.output_judge import row_error
 from ffnbench.worker.probe_jobs import InProcess
 
 BACKENDS: Any = torch.backends

@@ -97,9 +97,7 @@ def ab(request: SidesRequest, sink: NullSink = NULL_SINK) -> Checked:
         looks = _look_at_sides(request, prepared, output, policy, sink, folder if shared else "")
     before, now = (_one_side(looks.now, side, variant.label) for side in (BASE, variant.label))
     exact = exact_findings(before, now, policy)
-    suspect = before.suspect(variant.label) or now.suspect(variant.label)
-    held = [] if suspect else [output]  # what was found before timing says nothing of rows like that
-    findings = (*without_gain(looks.findings, output), *held, *without_gain(exact, output))
+    findings = (*without_gain(looks.findings, output), output, *without_gain(exact, output))
     return _decided(findings, before, looks, sink, sides=(base_is, head_is))
 
 
@@ -238,6 +236,5 @@ def _one_side(found: Report, side: str, label: str) -> Report:
         costs=(CaseCost(case=label, cost=found.cost(side)),),
         measured=tuple(replace(m, case=label) for m in found.measured if m.case == side),
         failures=tuple(replace(f, case=label) for f in found.failures if f.case == side),
-        judged=tuple(replace(j, case=label) for j in found.judged if j.case == side),
         inputs=tuple(replace(i, case=label) for i in found.inputs if i.case == side),
     )

@@ -25,7 +25,7 @@ from ffnbench.run.schedule import Schedule
 from ffnbench.run.worker_pool import Launch, WorkerPool
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import Answered
-from ffnbench.stats.verdict import with_figures, with_suspects
+from ffnbench.stats.verdict import with_figures
 
 if TYPE_CHECKING:
     from ffnbench.api.training import Lessons
@@ -74,7 +74,6 @@ def _several(prepared: Prepared, sink: NullSink, launch: Launch | None, runs: in
             now = measured_once(prepared, turn, launch)
         except KeyboardInterrupt:
             return _cut_short(found, runs)
-        found, now = with_suspects(found, now), with_suspects(now, found)
         if now.interrupted or now.stopped:
             return _cut_short(found, runs)
         if not now.failed_wholly and not table_of(now).without_quiet():
@@ -139,7 +138,6 @@ def measured_once(
                 answered=answered,
                 weights=weights,
                 costs=costs,
-                judge=None if launch else world.MACHINE.judge,
                 pool=pool if plan.arms == (OWN,) else None,
                 spent_s=spent_s,
                 bound_s=cell_bound_s,

@@ -20,14 +20,13 @@ class Machine:
     """The world outside: what starts a worker, and what looks at code without measuring it."""
 
     launch: Launch = Session
-    judge: Launch | None = None  # of the process that judges outputs; None where there are none, as in a simulation
     prober: Callable[[float], Prober] = Prober
     no_gpu: Callable[[], str] = lambda: ""  # why there is none, where that is known without torch
     others: Callable[[int], float | None] = lambda threads: None  # CPUs that others use now, where that disturbs
     memory: Callable[[], int | None] = usable_memory
 
 
-MACHINE = Machine(judge=Session, no_gpu=why_no_gpu, others=others_now)  # the one seam: a test puts one of its own here
+MACHINE = Machine(no_gpu=why_no_gpu, others=others_now)  # the one seam: a test puts one of its own here
 
 
 def device_facts(worker: Worker, device: str) -> dict[str, Any]:

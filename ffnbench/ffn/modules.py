@@ -39,11 +39,17 @@ def reference_output(module: OwnForm, x: Tensor) -> Tensor:
     With experts, a token goes to those that the module itself chose where a choice is a tie to the module's own
     precision, and to the best by float64 everywhere else.
     """
-    x = x.detach().double()
     with torch.no_grad():
-        if isinstance(module, MixtureOfExperts):
-            return _mixture(module, x.reshape(-1, x.shape[-1])).view(x.shape)
-        return _dense(module, x)
+        return reference(module, x.detach().double())
+
+
+def reference(module: OwnForm, x: Tensor, chosen: Tensor | None = None) -> Tensor:
+    """What a module of ours should give for an x in float64, with a graph where one is wanted. `chosen` (tokens, top_k)
+    are the experts that the module itself took, where x is a part of what it was called with.
+    """
+    if isinstance(module, MixtureOfExperts):
+        return _mixture(module, x.reshape(-1, x.shape[-1]), chosen).view(x.shape)
+    return _dense(module, x)
 
 
 def _dense(module: FeedForward, x: Tensor, expert: int | None = None) -> Tensor:
@@ -67,14 +73,14 @@ def _dense(module: FeedForward, x: Tensor, expert: int | None = None) -> Tensor:
     return y * linear("gate", x) if spec.gate is Gate.OUTPUT else y
 
 
-def _mixture(module: MixtureOfExperts, x: Tensor) -> Tensor:
+def _mixture(module: MixtureOfExperts, x: Tensor, chosen: Tensor | None) -> Tensor:
     """Every expert that is asked, on every token, weighted by zero where it was not chosen. x is (tokens, d_model)."""
     moe = module.moe
     logits = x @ module.router.weight.double().T
     if module.router.bias is not None:
         logits = logits + module.router.bias.double()
     scores = _scores(moe, logits)
-    weights = scores * _chosen(module, x, logits)
+    weights = scores * _chosen(module, x, logits.detach(), chosen)
     if moe.normalised:
         weights = weights / weights.sum(-1, keepdim=True)
     weights = weights * moe.routed_scale
@@ -92,11 +98,12 @@ def _scores(moe: MoESpec, logits: Tensor) -> Tensor:
     return logits.softmax(-1) if moe.scores is Scores.SOFTMAX else 1 / (1 + (-logits).exp())
 
 
-def _chosen(module: MixtureOfExperts, x: Tensor, logits: Tensor) -> Tensor:
+def _chosen(module: MixtureOfExperts, x: Tensor, logits: Tensor, taken: Tensor | None) -> Tensor:
     """1 where a token goes to an expert, else 0; both as float64 of (tokens, experts)."""
     none = torch.zeros_like(logits)
     dtype = module.router.weight.dtype
-    theirs = none.scatter(1, module.choose(x.to(dtype)), 1.0)
+    taken = module.choose(x.detach().to(dtype)) if taken is None else taken
+    theirs = none.scatter(1, taken, 1.0)
     if module.imposed is not None:
         return theirs
     if module.moe.groups > 1:

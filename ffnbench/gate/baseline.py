@@ -160,13 +160,13 @@ def _without(words: Sequence[str], flags: Collection[str]) -> list[str]:
 
 
 def _refuse_run(told: str, run: Report, hint: str) -> None:
-    """A run that ended early, has a row that is SUSPECT, or nothing clean to say of one, is no part of a baseline."""
+    """A run that ended early, has a row that is wrong, or nothing clean to say of one, is no part of a baseline."""
     if run.interrupted or run.stopped:
         raise FfnbenchError(f"{told} is incomplete and can't be a baseline", hint)
-    if suspect := next((failure for failure in run.failures if failure.kind is FailureKind.SUSPECT), None):
-        raise FfnbenchError(f"{told} can't be a baseline: {suspect.case!r} is suspect: {suspect.message}", hint)
     if not is_timed(run):
         return
+    if wrong := next((failure for failure in run.failures if failure.kind is FailureKind.MISMATCH), None):
+        raise FfnbenchError(f"{told} can't be a baseline: {wrong.case!r} is wrong: {wrong.message}", hint)
     latencies = [sample for sample in run.samples if sample.metric == LATENCY]
     for case in run.plan.shown:
         if case.label not in {sample.case for sample in latencies}:

@@ -28,7 +28,6 @@ from ffnbench.units import read_share
 
 Row = tuple[str, str]  # case, metric
 SECONDS = "seconds"
-JUDGED = "judged"  # the row of a case that is SUSPECT now: what was found of its timed calls
 DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
 # of what a case is fed, and how: what makes it another row
 FED = ("batch", "seq_len", "dtype", "mode", "time", "cache", "matmul_precision", "reduced_reductions")
@@ -180,17 +179,12 @@ def exact_value(report: Report, label: str, metric: Metric) -> float | None:
 
 
 def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]:
-    """Every exact metric that the baseline knows, and the specs; of a case that is SUSPECT now only that it is."""
+    """Every exact metric that the baseline knows, and the specs."""
     present = {case.label for case in now.plan.shown}
-    suspects = {case.label: why for case in now.plan.shown if (why := now.suspect(case.label))}
-    found = [
-        _finding(label, JUDGED, Status.REGRESSED, policy, reason=f"suspect: {why}") for label, why in suspects.items()
-    ]
+    found = []
     for case in before.plan.shown:
         if case.label not in present:
             found.append(_finding(case.label, "spec", Status.MISSING, policy, reason="this run has no such case"))
-            continue
-        if case.label in suspects:
             continue
         here = now.plan.case(case.label)
         fed = _workloads_differ(case, here, IDENTITY)
@@ -198,7 +192,7 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
         status = Status.REGRESSED if other else Status.OK
         found.append(_finding(case.label, "spec", status, policy, reason=other))
         found += [f for metric in EXACT if (f := _exact(before, now, case.label, metric, policy, alike=not fed))]
-    known = {case.label for case in before.plan.shown} | suspects.keys()
+    known = {case.label for case in before.plan.shown}
     found += [_finding(c.label, "spec", Status.NEW, policy) for c in now.plan.shown if c.label not in known]
     return found
 
@@ -306,17 +300,13 @@ def _fed_otherwise(then: Plan, now: Plan, label: str) -> str:
 
 def _told(row: Row, changes: Sequence[Change], now: Report, policy: Policy, slack: float, since: str = "") -> Finding:
     """What follows for one row from the first of its changes, or from a later one that has regressed `since` that day.
-    A row that is SUSPECT has regressed; nothing can be held against one that is. `slack` (in logs) is what the control
-    asks for.
+    There is no time of a row that computes something else, nor against such a reference. `slack` (in logs) is what the
+    control asks for.
     """
     label, metric = row
     reference, rounds = now.plan.reference_of(label), _rounds_of(now, label, metric)
-    if why := now.suspect(label):
-        return _finding(*row, Status.REGRESSED, policy, reason=f"suspect: {why}")
-    if metric == LATENCY and (why := now.suspect(reference)):
-        return _finding(*row, Status.UNCLEAR, policy, reason=f"{reference} is suspect: {why}")
-    if why := now.unjudged(label):
-        return _finding(*row, Status.UNCLEAR, policy, reason=why)
+    if why := _mismatch(now, *row):
+        return _finding(*row, Status.MISSING, policy, reason=why)
     if not changes and rounds.every:
         reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else ONE_WORKER
         return _finding(*row, Status.UNCLEAR, policy, reason=reason)
@@ -370,11 +360,15 @@ def status_of(low: float, high: float, tolerance: float) -> Status:
 
 def row_of(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
     """The log of a row's ratio to the reference, or of its seconds, over clean rounds; None where there are none, and
-    where one of the two is SUSPECT.
+    where one of the two computes something else.
     """
-    if report.suspect(label) or (metric == LATENCY and report.suspect(report.plan.reference_of(label))):
-        return None
-    return _rounds_of(report, label, metric).mean()
+    return None if _mismatch(report, label, metric) else _rounds_of(report, label, metric).mean()
+
+
+def _mismatch(report: Report, label: str, metric: str) -> str:
+    """How a row's answer, or that of its reference, differs from what it should be; empty where it does not."""
+    reference = report.plan.reference_of(label) if metric == LATENCY else label
+    return report.mismatch(label) or report.mismatch(reference)
 
 
 def _rounds_of(report: Report, label: str, metric: str) -> Rounds:

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, HELD, HOST_TIME, LATENCY, PACK, PEAK, SAVED
+from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, GRADIENT_ERROR, HELD, HOST_TIME, LATENCY, PACK, PEAK, SAVED
 from ffnbench.plan import MACHINE, Case, Workload, value_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.conditions import CONDITIONS
 from ffnbench.report.tables.words import sizing_text
-from ffnbench.result import Bound, Comparison, Estimate, Judged, Report, Roof, Share
+from ffnbench.result import Bound, Comparison, Estimate, Report, Roof, Share
 from ffnbench.stats.ceilings import Needed, needed_by
 from ffnbench.stats.pairs import unbeaten
 from ffnbench.stats.rounds import Row as Rounds
@@ -76,10 +76,6 @@ class CaseRow:
     @property
     def share(self) -> Share | None:
         return self.report.share(self.case.label)
-
-    @property
-    def judged(self) -> Judged | None:
-        return self.report.judgement(self.case.label)
 
     def estimate(self, metric: str) -> Estimate | None:
         return self.report.estimate(self.case.label, metric)
@@ -150,12 +146,6 @@ def _waited(row: CaseRow) -> float | None:
     return sum(shares) / len(shares) if shares else None
 
 
-def _error(row: CaseRow) -> float | None:
-    """The largest relative error that is known: what was found before timing, and of the timed calls."""
-    known = [row.value(ERROR), row.judged.error if row.judged else None]
-    return max((error for error in known if error is not None), default=None)
-
-
 def roof_of(report: Report, share: Share | None) -> Roof | None:
     """The roof that a share is of."""
     return next((roof for roof in report.roofs if share and roof.name == share.roof), None)
@@ -220,10 +210,8 @@ COLUMNS: Columns = {
     "freeze": lambda row: row.work.freeze if row.work.compiled else None,
     PACK: lambda row: row.value(PACK),
     HELD: lambda row: row.whole(HELD),
-    ERROR: _error,
-    **_parts(lambda row: row.judged, "against", prefix="judged_"),
-    "judged_name": lambda row: getattr(row.judged, "name", None) or None,
-    **_parts(lambda row: row.judged, "outputs", "gradients", prefix="judged_"),
+    ERROR: lambda row: row.value(ERROR),
+    GRADIENT_ERROR: lambda row: row.value(GRADIENT_ERROR),
     "inputs": lambda row: getattr(row.report.inputs_of(row.case.label), "count", None),
     "input_bytes": lambda row: getattr(row.report.inputs_of(row.case.label), "bytes", None),
     "flops_timed": _flops_timed,
@@ -242,8 +230,8 @@ OF_SAMPLES = {  # what is not known of cases that are only counted
     *LATENCY_KEYS, *RATIO_KEYS, *_seconds(DEVICE_TIME), *_seconds(HOST_TIME), *_seconds(COMPILE), "verdict", "workers",
     "tokens_per_s", "rounds", "zero_share", "dead_share", "resolution", "expert_load_max", "experts_hit",
     "clean_rounds", "made_rounds", "waited_share", "flops_per_s", "bytes_per_s", "ceiling_share", "ceiling_share_low",
-    "ceiling_share_high", "bound_by", "ceiling_path", PACK, HELD, ERROR, "judged_against", "judged_name",
-    "judged_outputs", "judged_gradients", "inputs", "input_bytes", "launch_bound",
+    "ceiling_share_high", "bound_by", "ceiling_path", PACK, HELD, ERROR, GRADIENT_ERROR, "inputs", "input_bytes",
+    "launch_bound",
 }  # fmt: skip
 DEVICE_KEYS = (*_seconds(DEVICE_TIME), *_seconds(HOST_TIME), "launch_bound")
 

@@ -52,8 +52,8 @@ class View:
 
     `code` is the exit code that follows from it, `code_if_unclear_fails` where the user wants that; `problem` is raised
     once everything is shown and written. `rescue` is what is saved elsewhere if a file can't be written, so that no
-    measurement is lost. A check has a new `baseline`, and the old one with a further run;
-    `refused` says why this run may be no baseline whatever the user accepts. `records` are its rows as data.
+    measurement is lost. A check has a new `baseline`, and the old one with a further run. `records`
+    are its rows as data.
     """
 
     table: TextTable
@@ -65,7 +65,6 @@ class View:
     code_if_unclear_fails: int | None = None
     baseline: Callable[[], str] | None = None
     longer: Callable[[], Longer] | None = None
-    refused: str = ""
     arranged: Callable[[Arrangement], View] | None = None  # the same with other columns, in another order
     records: Callable[[], Sequence[Record]] = tuple
 

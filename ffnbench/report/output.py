@@ -310,9 +310,7 @@ class CheckSink(OutputSink):
         super().show(lambda: shown)
         if self._unclear_fails and shown.code_if_unclear_fails is not None:
             self.code = shown.code_if_unclear_fails
-        if self._updating.update and shown.refused:
-            say(f"the baseline was not updated: {shown.refused}")
-        elif self._updating.update and shown.baseline is not None:
+        if self._updating.update and shown.baseline is not None:
             save(Path(self._baseline), shown.baseline())
             say(f"wrote {self._baseline}")
             self.code = shown.code if shown.code == EXIT_INTERRUPTED else 0

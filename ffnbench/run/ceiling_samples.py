@@ -7,8 +7,7 @@ a small share of the run's time.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from statistics import median
+from dataclasses import dataclass, field
 from typing import Any
 
 from ffnbench import jsonable
@@ -17,8 +16,7 @@ from ffnbench.metrics import CEILINGS, ROOF
 from ffnbench.result import CaseCost, Roof, Sample
 from ffnbench.run.log import Found
 from ffnbench.run.what_fits import room_for_ceilings
-from ffnbench.stats.ceilings import Ceiling, Floor, floor_of, may_bind, quickest
-from ffnbench.stats.rounds import WAITED
+from ffnbench.stats.ceilings import Ceiling, may_bind
 from ffnbench.worker.channel import Message
 
 SHARE = 0.05  # of a run's time, for all that is about ceilings
@@ -27,7 +25,6 @@ EXPLORING_S, EXPLORING_A_WORKER_S = 1.5, 0.05  # the second where there is no bu
 MAY_BIND = 0.5  # of the least time that a row's ceilings allow: what is farther away is looked at once
 KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
 FEWEST_WORKERS = 3  # that sample those that may bind, whatever the time: one gives no interval
-LOOKS = 5  # at a roof that says that a row can't be
 
 Ask = Callable[[Message], Message]  # a worker of the reference; empty where it can't
 
@@ -104,26 +101,3 @@ class RoofSamples:
         found = [(jsonable.decode(Roof, one["roof"]), float(one["seconds"]), int(one["calls"])) for one in told]
         self.reached += [Ceiling(roof=roof, seconds=took) for roof, took, _ in found]
         return found
-
-    def below(self, label: str, seconds: list[float]) -> Floor | None:
-        """The floor of a case, where the median of what its calls took lies below it."""
-        cost = next((one.cost for one in self.costs if one.case == label), None)
-        if cost is None:
-            return None
-        reached = quickest(self.reached, self.found.samples)
-        floor = floor_of(self.found.plan.case(label), cost, reached)
-        return floor if floor and seconds and median(seconds) < floor.seconds else None
-
-    def undisturbed(self, ask: Ask, floor: Floor) -> Floor:
-        """The floor by samples of its roof that nothing disturbed; 0 s without any: a busy machine says nothing of what
-        it could do.
-        """
-        best = min((c for c in self.reached if c.roof.name == floor.roof), key=lambda ceiling: ceiling.seconds)
-        clean = []
-        for _ in range(LOOKS):
-            request = {"do": "roof", "roof": jsonable.encode(best.roof), "calls": self._calls.get(floor.roof, 1)}
-            answer = ask(request)
-            if answer.get("value", 0) > 0 and (answer.get("waited") is None or answer["waited"] <= WAITED):
-                clean.append(answer["value"])
-        share = min(1.0, min(clean) / best.seconds) if clean else 0.0
-        return replace(floor, seconds=floor.seconds * share)

@@ -8,10 +8,10 @@ from typing import Any
 
 from ffnbench.device.ceilings import CacheLevel, level_of
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
-from ffnbench.plan import CONTROL, Note, NoteKind, Plan
-from ffnbench.result import Environment, Failure, FailureKind, Inputs, Judged, Roof, Sample
+from ffnbench.plan import Note, NoteKind, Plan
+from ffnbench.result import Environment, Failure, FailureKind, Inputs, Roof, Sample
 
-Finder = Callable[[Plan | Environment | Sample | Failure | Note | Roof | Inputs | Judged], None]
+Finder = Callable[[Plan | Environment | Sample | Failure | Note | Roof | Inputs], None]
 
 
 @dataclass(slots=True)
@@ -44,12 +44,6 @@ class Found:
         failure = Failure(case=label, kind=FailureKind(kind), message=message)
         self.failures.append(failure)
         self.on_found(failure)
-
-    def suspect(self, label: str, why: str) -> None:
-        """A case that can't be trusted. The control is the reference once more, and so is what is true of it."""
-        self.fail(label, FailureKind.SUSPECT.value, why)
-        if label == CONTROL and self.plan.reference in self.alive:
-            self.fail(self.plan.reference, FailureKind.SUSPECT.value, why)
 
     def note(self, label: str, text: str) -> None:
         """Something a reader should know, once."""

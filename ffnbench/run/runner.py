@@ -13,18 +13,16 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from statistics import median
 from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.device.ceilings import CacheLevel
 from ffnbench.device.environment import describe
 from ffnbench.errors import Unfinished, termination_as_interruption
-from ffnbench.metrics import ERROR, LATENCY, METRICS
+from ffnbench.metrics import LATENCY, METRICS
 from ffnbench.plan import Backend, Plan
-from ffnbench.result import Bound, CaseCost, Environment, FailureKind, Progress, Run, Sample, Side, Timer
+from ffnbench.result import CaseCost, Environment, FailureKind, Progress, Run, Sample, Side, Timer
 from ffnbench.run.ceiling_samples import RoofSamples
-from ffnbench.run.judging import OutputChecks
 from ffnbench.run.log import Finder, Found
 from ffnbench.run.neighbours import Watch
 from ffnbench.run.schedule import Schedule, Tally
@@ -33,15 +31,13 @@ from ffnbench.run.what_fits import Devices
 from ffnbench.run.worker_pool import RESTARTS, Launch, Worker, WorkerPool
 from ffnbench.stats.rounds import Table, is_clean
 from ffnbench.stats.stopping import Answered
-from ffnbench.units import TIME, quantity
 from ffnbench.worker.channel import Message
 
 ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now and then
 OPENED = [metric for metric in METRICS if metric.job == "open"]  # what opening a case tells
-EXACT_JOBS = list(dict.fromkeys(metric.job for metric in METRICS if metric.exact and metric.job not in ("", "open")))
-UNTIMED_ROUNDS = 4  # where outputs are compared and nothing is timed
-FLOOR_S, AGAIN = 1.0, 3  # for which ceilings are looked for again, and samples, before anything is accused
-WHAT_TAKES = {Bound.PRODUCTS: "its matrix products take", Bound.BYTES: "reading its weights takes"}
+CHECKED = [metric for metric in METRICS if metric.job == "check"]  # what checking it tells
+OTHERS = ("", "open", "check")  # where an exact metric comes from that no job of its own measures
+EXACT_JOBS = list(dict.fromkeys(metric.job for metric in METRICS if metric.exact and metric.job not in OTHERS))
 DOING = {Backend.COMPILE.value: "compiling", Backend.ONEDNN.value: "packing"}  # what opening a case is, by backend
 Listener = Callable[[Progress], None]
 
@@ -57,7 +53,6 @@ def run(
     answered: Answered | None = None,
     weights: str = "",
     costs: tuple[CaseCost, ...] = (),
-    judge: Launch | None = None,
     pool: WorkerPool | None = None,
     watch: Callable[[], Watch] = Watch,
     spent_s: float = 0.0,
@@ -68,22 +63,18 @@ def run(
     Raises FfnbenchError where the plan asks for a device that is not there or for more memory than there is, Unfinished
     where nothing can be measured at all. `answered` says at the looks of a run with a precision whether the question is
     answered; by itself that is when the precision is reached. `weights` is a folder with the weights that every case
-    takes over. Without `costs` nothing is known of ceilings, without `judge`, which starts the process that judges
-    outputs, nobody does. `pool` is where workers come from, for several runs that share it and end it. `on_found` is
-    told of everything as it comes. `spent_s` of the budget are over. The protocol's fewest workers are made whatever
-    they take, but nothing goes beyond `bound_s` of it. `launch`, `now`, `describe`, `judge` and `watch` are the world
-    outside: simulations and tests bring their own.
+    takes over. Without `costs` nothing is known of ceilings. `pool` is where workers come from, for several runs that
+    share it and end it. `on_found` is told of everything as it comes. `spent_s` of the budget are over. The protocol's
+    fewest workers are made whatever they take, but nothing goes beyond `bound_s` of it. `launch`, `now`, `describe` and
+    `watch` are the world outside: simulations and tests bring their own.
     """
     source, found = pool or WorkerPool(plan, launch, now), Found(plan, on_found)
-    judge = judge if {LATENCY, ERROR} & {*plan.metrics} else None
-    schedule = Schedule(now, plan.protocol, judged=judge is not None, spent_s=spent_s, bound_s=bound_s)
+    schedule = Schedule(now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
     source.plan, source.wait_s = plan, schedule.wait_s
-    checks = OutputChecks(judge, weights, partial(schedule.wait_s, plan.protocol.timeout_s), now)
-    if judge is launch:
-        checks.aside = source.aside
     runner = _Runner(
-        found, source, schedule, RoofSamples(found, costs, now), checks,
+        found, source, schedule, RoofSamples(found, costs, now),
         on_progress=on_progress, describe=describe, answered=answered, weights=weights,
+        salts=random.Random(plan.protocol.seed),
     )  # fmt: skip
     around, start = watch(), now()
     interrupted, stopped = False, ""
@@ -102,7 +93,6 @@ def run(
     finally:
         if pool is None:
             source.close()
-        checks.close()
     return runner.run(around, interrupted=interrupted, stopped=stopped, wall_s=now() - start)
 
 
@@ -146,17 +136,17 @@ class _Known:
 
 @dataclass(slots=True)
 class _Runner:
-    """The loop, over five things: what was found, where workers come from, when they end, ceilings, and the judge."""
+    """The loop, over four things: what was found, where workers come from, when they end, and ceilings."""
 
     found: Found
     source: WorkerPool
     schedule: Schedule
     roofs: RoofSamples
-    checks: OutputChecks
     on_progress: Listener
     describe: Callable[[dict[str, Any]], Environment]
     answered: Answered | None
     weights: str
+    salts: random.Random  # of the inputs of samples
     environment: Environment | None = None
     timer: Timer | None = None
     sides: tuple[Side, ...] = ()
@@ -201,14 +191,12 @@ class _Runner:
                 self.schedule.worker_done()
             finally:
                 worker.close()
-            self._judge()
             self._look()
             index += 1
-        self._judge(at_the_end=True)
 
     def run(self, watch: Watch, **how: Any) -> Run:
         """All that was found, and `how` it ended."""
-        found, checks = self.found, self.checks
+        found = self.found
         return Run(
             plan=found.plan,
             samples=tuple(found.samples),
@@ -220,9 +208,7 @@ class _Runner:
             sides=self.sides,
             around=watch.around(),
             roofs=tuple(found.roofs),
-            judged=checks.judged,
             inputs=tuple(found.inputs.values()),
-            judging_s=checks.seconds,
             devices=self.devices.seen,
             **how,
         )
@@ -248,7 +234,7 @@ class _Runner:
 
     def _one_worker(self, worker: Worker, place: _Place) -> None:
         """Open every case, one round unrecorded, the recorded rounds, and what is exact once in a run."""
-        first, block = not self.schedule.whole, f"{self.plan.protocol.seed}/{place.worker}"
+        block = f"{self.plan.protocol.seed}/{place.worker}"
         plan = {"do": "plan", "plan": jsonable.encode(self.plan), "block": block}
         self._ask(worker, "", plan)
         if self._timed and self.timer is None and (told := self._ask_of_reference(worker, {"do": "timer"})):
@@ -262,11 +248,8 @@ class _Runner:
                 self.roofs.begin(partial(self._ask_of_reference, worker), self.devices.room(self.plan))
                 self.schedule.beside(self.schedule.now() - start)
             self._rounds(worker, place)
-            if first and self.checks.enabled:
-                self._hold_against_floors(worker)
-        elif self.checks.enabled:
-            for _ in range(UNTIMED_ROUNDS):
-                self._round(worker, place)
+        for label in self.found.alive:
+            self._check(worker, label, place.worker)
         for job in EXACT_JOBS:
             for label in self.found.alive:
                 self._exactly(worker, label, job, place.worker)
@@ -282,8 +265,6 @@ class _Runner:
         if not opened:
             return
         known.calls = opened["calls"]
-        if self._suspected(label, opened):
-            return
         if "inputs" in opened:
             self.found.reads(label, **opened["inputs"])
         for metric in OPENED:
@@ -344,10 +325,10 @@ class _Runner:
         known, clean = self._known[label], None
         assert known.calls is not None
         for _ in range(ATTEMPTS if again else 1):
-            draw = self.checks.draw(self.found.inputs[label].count if label in self.found.inputs else known.calls)
-            request = {"do": "sample", "label": label, "calls": known.calls, **draw}
+            salt = self.salts.getrandbits(56)
+            request = {"do": "sample", "label": label, "calls": known.calls, "salt": salt}
             answer = self._try(worker, label, request)
-            if not answer or self._suspected(label, answer):
+            if not answer:
                 return None
             self._note(label, answer)
             if "device" in answer:
@@ -364,52 +345,16 @@ class _Runner:
                 break
         return clean
 
-    def _suspected(self, label: str, answer: Message) -> bool:
-        """Whether an answer itself shows that a case can't be trusted; its evidence is kept for the judge."""
-        evidence = answer.get("evidence", [])
-        problems = [one["problem"] for one in evidence if one.get("problem")]
-        if name := answer.get("replaced"):
-            self.found.suspect(label, f"it replaced {name}")
-        elif problems:
-            self.found.suspect(label, f"in a call {problems[0]}")
-        for one in evidence:
-            self.checks.add_evidence(label, one)
-        return label not in self.found.alive
-
-    def _judge(self, *, at_the_end: bool = False) -> None:
-        """Have judged what waits, as far as there is time for it."""
-        for label in self.found.alive:
-            if seconds := self.checks.seconds_to_judge(label, self.schedule.elapsed_s, at_the_end=at_the_end):
-                self._tell(f"judging {label}")
-                why = self.checks.judge(label, seconds, self.plan)
-                if (judged := self.checks.found(label)) is not None:
-                    self.found.on_found(judged)
-                if why and self._timed:
-                    self.found.suspect(label, why)
-                elif why:
-                    self.found.fail(label, FailureKind.MISMATCH.value, why)
-        self.checks.release_worker()
-
-    def _hold_against_floors(self, worker: Worker) -> None:
-        """What is faster than this machine can be is measured again, ceilings too, and is suspect then."""
-        if not self.roofs.costs:
+    def _check(self, worker: Worker, label: str, index: int) -> None:
+        """Hold a case against float64 after its rounds, once in a run: one that is off fails."""
+        if (label, "check") in self._measured or self.schedule.over:
             return
-        ask, room = partial(self._ask_of_reference, worker), self.devices.room(self.plan)
-        if not self.roofs.reached:
-            self.roofs.reach(ask, self.roofs.exploring_s, room)
-        for label in self.found.alive:
-            if not self.roofs.below(label, self._known[label].seconds):
-                continue
-            self.roofs.reach(ask, FLOOR_S, room)
-            self._known[label].seconds.clear()
-            for _ in range(AGAIN):
-                self._sample(worker, _Place(0, 0), label, 0)
-            seconds = self._known[label].seconds
-            if label in self.found.alive and (floor := self.roofs.below(label, seconds)):
-                took, least = median(seconds), self.roofs.undisturbed(ask, floor)
-                if took < least.seconds:
-                    text = f"{quantity(took, TIME)} a call is impossible: {WHAT_TAKES[floor.bound]} this machine"
-                    self.found.suspect(label, f"{text} {quantity(least.seconds, TIME)}")
+        self._tell(f"{self._which}  checking {label}")
+        answer = self._try(worker, label, {"do": "check", "label": label})
+        for metric in CHECKED:
+            if answer and (value := answer.get(metric.name)) is not None:
+                self.found.once(label, metric.name, index, value)
+        self._measured.add((label, "check"))
 
     def _exactly(self, worker: Worker, label: str, job: str, index: int) -> None:
         """Exact metrics need one process only; where they can't be had, the row keeps its latency."""

@@ -19,7 +19,6 @@ from ffnbench.stats.stopping import Answered, Pace, limit_met, rounds_wanted, sc
 MADE_UP = 4  # times the rounds that a worker should make: then it waits for quiet no longer
 FEWEST = 2  # rounds of a worker, where the budget has no time for more
 LATER = 0.2  # of what the first worker took beside its rounds, a later one takes: it checks and looks for nothing
-JUDGING = 0.3  # of the same, judging at the end takes: every case is built and checked once more
 LATE_S = 1.0  # that a request may end after the budget
 
 
@@ -29,7 +28,6 @@ class Schedule:
 
     now: Callable[[], float]
     protocol: Protocol
-    judged: bool = False  # at the end
     spent_s: float = 0.0  # of the budget, before the run
     bound_s: float = math.inf  # since the budget began
     rounds: int = 0  # of the next worker
@@ -64,7 +62,7 @@ class Schedule:
         """Seconds that are left for rounds and what comes before them: of the budget, or what the fewest workers take,
         within the bound.
         """
-        protocol, spent_s = self.protocol, self.elapsed_s + self._after
+        protocol, spent_s = self.protocol, self.elapsed_s
         rounds = protocol.rounds if self.bound_s == math.inf else FEWEST
         due_s = (protocol.workers - self.whole) * self.pace().seconds(rounds + 1) - self._in_rounds
         return min(self.bound_s - spent_s, max(0.0, due_s, (protocol.budget_s or math.inf) - spent_s))
@@ -104,11 +102,6 @@ class Schedule:
         """
         rest = median(self._rest_s[1:] or [LATER * self._first_s])
         return Pace(rest, median(self._round_s) if self._round_s else 0.0)
-
-    @property
-    def _after(self) -> float:
-        """Seconds that pass after the last worker."""
-        return max(self.pace().worker_s, JUDGING * self._first_s) if self.judged else 0.0
 
     def look(self, table: Table) -> None:
         """From what was measured so far: how many rounds the next worker makes. The last one makes what there is time
@@ -154,7 +147,7 @@ class Schedule:
         """Share done, never less than before, and the time left once there is something to tell it by."""
         protocol, elapsed = self.protocol, self.elapsed_s
         if protocol.budget_s is not None:
-            eta = max(0.0, self.left_s + self._after)
+            eta = self.left_s
             share = elapsed / (elapsed + eta)
         else:
             share = (self.whole + min(1.0, round_ / self.rounds)) / max(protocol.workers, self.whole + 1)

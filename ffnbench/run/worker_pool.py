@@ -90,10 +90,6 @@ class WorkerGroup:
             forks[arm] = fork
         return WorkerGroup(self._plan, forks)
 
-    def part(self, plan: Plan) -> WorkerGroup:
-        """Its processes that a plan with fewer cases needs."""
-        return WorkerGroup(plan, {arm: self._members[arm] for arm in plan.arms})
-
     def greeting(self, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
         """Those of the reference's, the GPUs that all of them see, and under `sides` in what they differ."""
         told = {arm: member.greeting(timeout_s) for arm, member in self._members.items()}
@@ -234,20 +230,6 @@ class WorkerPool:
         worker = starter.fork(self.wait_s(self.plan.protocol.timeout_s))
         self.forks = worker is not None
         return worker
-
-    def aside(self, plan: Plan) -> Worker | None:
-        """A fork for what is not timed, of the arms of this plan, while no other of its starter lives; None where that
-        can't be had.
-        """
-        if not self.forks or not self._ready:
-            return None
-        starter = self._ready[0][1]
-        part = starter.part(plan) if isinstance(starter, WorkerGroup) else starter
-        try:
-            return part.fork(self.wait_s(self.plan.protocol.timeout_s))
-        except WorkerLost:
-            starter.close()
-            return None
 
     def _sweep(self) -> None:
         """Let go of starters that have ended with a child, or have served long enough: the longer, the longer they take

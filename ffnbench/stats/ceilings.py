@@ -5,9 +5,6 @@ it, by the fastest roof of its kind. The bound with the largest least time is th
 that time over its own; its interval is that of their ratio, paired by round. FLOPs are those of the matrix products in
 the mode that was timed. Bytes are those that no call can do without: the weights that it touches, its input, its
 output; with a backward those of the forward alone.
-
-What is faster than its floor by more than a margin can't have done its work. The floor is meant to accuse nobody who is
-honest: where two answers are possible, it takes the smaller one, and where a call is short it says nothing.
 """
 
 from __future__ import annotations
@@ -15,20 +12,16 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from ffnbench.ffn.cost import Cost, flops_backward, flops_forward, params
+from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.dtypes import item_bytes
-from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.metrics import ROOF
 from ffnbench.plan import Case, MatmulPrecision, Mode
-from ffnbench.result import Bound, CaseCost, Roof, Run, Sample, Share
+from ffnbench.result import Bound, CaseCost, Roof, Run, Share
 from ffnbench.stats.rounds import by_machine, paired, table_of
 
 ALIKE = 0.05  # sizes that differ by no more share one roof
-MARGIN = 1.25  # what noise, the edges of caches and a better library can be worth
-FEWEST_CALLS = 10  # of an empty module: in a shorter time, what a call itself takes is part of every roof
-SHORTEST_S = 1e-5  # the same, where no empty call was timed
 MEMORY = "memory"
 
 
@@ -177,89 +170,3 @@ def shares_of(run: Run, costs: Iterable[CaseCost]) -> tuple[Share, ...]:
         if mean and not row.disturbed and (share := row.around(least[bound] / math.exp(mean.mean))):
             shares.append(Share(case=case.label, bound=bound, roof=ceiling.roof.name, share=share))
     return tuple(shares)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Floor:
-    """The least seconds that a call of a case can take, what takes them, and the name of the roof that says so."""
-
-    bound: Bound
-    seconds: float
-    roof: str
-
-
-def floor_of(case: Case, cost: Cost, reached: Iterable[Ceiling]) -> Floor | None:
-    """The floor of a case; None where too little is known.
-
-    `reached` is what the machine was seen to do (quickest).
-    """
-    needed, reached = needed_by(case, cost), tuple(reached)
-    weights = _weights_of(case, cost)
-    amounts = {Bound.PRODUCTS: _flops_of(case, cost), Bound.BYTES: weights}
-    ceilings = {
-        Bound.PRODUCTS: [c for c in reached if c.roof.bound is Bound.PRODUCTS and fits(c.roof, case, needed)],
-        Bound.BYTES: _reads(case, needed, weights, reached),
-    }
-    floors = [
-        Floor(bound=bound, seconds=amounts[bound] / best.rate / MARGIN, roof=best.roof.name)
-        for bound, found in ceilings.items()
-        if found and (best := max(found, key=lambda ceiling: ceiling.rate))
-    ]
-    floor = max(floors, key=lambda one: one.seconds, default=None)
-    empty = [c.seconds for c in reached if c.roof.bound is Bound.CALL and c.roof.device == case.workload.device]
-    least = FEWEST_CALLS * min(empty) if empty else SHORTEST_S
-    return floor if floor and floor.seconds >= least else None
-
-
-def quickest(reached: Iterable[Ceiling], samples: Iterable[Sample]) -> tuple[Ceiling, ...]:
-    """The roofs with the least seconds that each was ever seen to take: when it was looked for, or in any sample of it.
-
-    By the mean of a roof that others disturbed, a quiet sample of an honest row lies below its floor.
-    """
-    least: dict[str, float] = {}
-    for sample in samples:
-        if sample.metric == ROOF:
-            least[sample.case] = min(sample.value, least.get(sample.case, math.inf))
-    return tuple(replace(c, seconds=min(c.seconds, least.get(c.roof.name, math.inf))) for c in reached)
-
-
-def _flops_of(case: Case, cost: Cost) -> float:
-    """The FLOPs that no call of a case can do without; 0.0 where that is not known. Of a module that is held to be one
-    of our forms, and has its parameters, they are the form's.
-    """
-    like = case.ffn.like if isinstance(case.ffn, ImportedSpec) else None
-    if like is not None and params(like) <= cost.params:
-        return case.workload.tokens * (_in_mode(case, flops_forward(like), flops_backward(like)) or 0)
-    return needed_by(case, cost).flops or 0
-
-
-def _weights_of(case: Case, cost: Cost) -> float:
-    """The bytes of its declared weights that no call of a case can do without reading.
-
-    Of experts they are those of one token, which routing decides. A module of the user's may have experts as well, or
-    look its weights up: each weight that a token meets in a product is worth two FLOPs at least.
-    """
-    declared = cost.weight_bytes * (cost.params_active / cost.params if cost.params else 1.0)
-    if cost.counted:
-        return min(declared, (cost.flops_forward or 0) / 2 * item_bytes(case.workload.dtype))
-    return declared
-
-
-def _reads(case: Case, needed: Needed, weights: float, reached: tuple[Ceiling, ...]) -> list[Ceiling]:
-    """The roofs that say how fast the weights can be read: no larger than they are, for a larger buffer is read more
-    slowly; or as large as all that a call reads and writes, where the weights are most of it. Of these the level of
-    cache of the one that is nearest in size.
-    """
-    most = 2 * weights >= needed.bytes
-    eligible = [
-        (read_bytes(c.roof), c)
-        for c in reached
-        if c.roof.bound is Bound.BYTES
-        and (c.roof.device, c.roof.threads) == (case.workload.device, case.workload.threads)
-        and (read_bytes(c.roof) <= (1 + 2 * ALIKE) * weights or (most and fits(c.roof, case, needed)))
-    ]
-    if not eligible:
-        return []
-    nearest, one = min(eligible, key=lambda found: abs(math.log(found[0] / weights)))
-    level = one.roof.level
-    return [c for size, c in eligible if (c.roof.level == level if level else 2 * size >= nearest)]

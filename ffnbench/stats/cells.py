@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LOSS
 from ffnbench.plan import CONTROL, MACHINE, Case, Kind, Plan, Point
-from ffnbench.result import Environment, FailureKind, Further, Judged, Report, Verdict
+from ffnbench.result import Environment, FailureKind, Further, Report, Verdict
 from ffnbench.stats.rounds import table_of
 
 LOOKS = 2  # after which a cell may be decided: the cells that the first visit leaves undecided have another
@@ -35,10 +35,10 @@ def cells_of(plan: Plan) -> tuple[Plan, ...]:
 
 def whole(found: R, cells: Sequence[Plan]) -> R:
     """A part of these cells without those of which something that has not failed was not measured by enough workers, or
-    not judged where anything was, or not trained to its end, and without those whose job was lost.
+    not trained to its end, and without those whose job was lost.
     """
     there = {case.label for case in found.plan.cases}
-    sampled, judged = ({one.case for one in many} for many in (found.samples, found.judged))
+    sampled = {one.case for one in found.samples}
     alive, rounds = there - {failure.case for failure in found.failures}, table_of(found).rounds
     lost = {failure.case for failure in found.failures if failure.kind is FailureKind.LOST}
 
@@ -51,7 +51,7 @@ def whole(found: R, cells: Sequence[Plan]) -> R:
         timed = "latency" not in cell.metrics or all(
             len(rounds.get(label, ())) >= cell.protocol.workers for label in here
         )
-        return cell.reference in there - lost and here <= sampled and timed and (not judged or here <= judged)
+        return cell.reference in there - lost and here <= sampled and timed
 
     kept = {case.label for cell in cells if is_whole(cell) for case in cell.cases}
     plan = replace(found.plan, cases=tuple(case for case in found.plan.cases if case.label in kept))
@@ -113,7 +113,6 @@ def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
         warnings=tuple(dict.fromkeys(_all(apart, "warnings"))),
         roofs=tuple({roof.name: roof for roof in _all(apart, "roofs")}.values()),
         inputs=tuple({one.case: one for one in _all(apart, "inputs")}.values()),
-        judged=_judged(_all(apart, "judged")),
         devices=_all(apart, "devices"),
         environment=next(iter(kinds.values()), None),
         timer=next((part.timer for part in parts if part.timer), None),
@@ -122,7 +121,6 @@ def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
         stopped=next((part.stopped for part in parts if part.stopped), ""),
         limit=parts[-1].limit if len({part.limit for part in parts}) == 1 else "budget",
         wall_s=sum(part.wall_s or 0.0 for part in parts),
-        judging_s=sum(part.judging_s for part in parts),
         created=min(part.created for part in parts),
         measured=(), comparisons=(), shares=(),
     )  # fmt: skip
@@ -165,25 +163,6 @@ def _renumbered(parts: Iterable[R]) -> Iterable[R]:
         yield replace(part, samples=tuple(samples), devices=devices)
         workers = max((one.worker + 1 for one in samples), default=workers)
         starters = max((one.starter + 1 for one in samples if one.starter is not None), default=starters)
-
-
-def _judged(found: Iterable[Judged]) -> tuple[Judged, ...]:
-    """Of each case what all of its runs found."""
-    by_case: dict[str, Judged] = {}
-    for one in found:
-        before = by_case.get(one.case)
-        if before is None:
-            by_case[one.case] = one
-            continue
-        errors = [error for error in (one.error, before.error) if error is not None]
-        by_case[one.case] = replace(
-            one,
-            outputs=one.outputs + before.outputs,
-            gradients=one.gradients + before.gradients,
-            error=max(errors, default=None),
-            why="" if errors else one.why,
-        )
-    return tuple(by_case.values())
 
 
 def of_shards(parts: Sequence[R]) -> R:

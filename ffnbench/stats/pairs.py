@@ -43,8 +43,7 @@ Pairs = dict[tuple[str, str], Pair]
 def is_told(report: Report, label: str) -> bool:
     """Whether a case has a time that can be held against another one's: it did not fail, and nothing disturbed it."""
     found = report.estimate(label, LATENCY)
-    doubts = report.failure(label) or report.suspect(label) or report.unjudged(label)
-    return found is not None and not doubts
+    return found is not None and report.failure(label) is None
 
 
 def pairs_of(report: Report) -> Pairs:

@@ -29,7 +29,6 @@ from ffnbench.result import (
     Run,
     Sample,
     Verdict,
-    unjudged,
 )
 from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.interval import CONFIDENCE, Mean
@@ -103,14 +102,10 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
     ones have no seconds.
     """
     failed = {failure.case for failure in run.failures}
-    doubts = unjudged(run.judged) | {
-        failure.case: f"the reference {failure.case} is suspect"
-        for failure in run.failures
-        if failure.kind is FailureKind.SUSPECT
-    }
+    wrong = {failure.case for failure in run.failures if failure.kind is FailureKind.MISMATCH}
     labels = [case.label for case in run.plan.cases if case.label not in failed]
     table = table_of(run)
-    comparisons = _comparisons(table, labels, doubts) if "latency" in run.plan.metrics else ()
+    comparisons = _comparisons(table, labels, wrong) if "latency" in run.plan.metrics else ()
     busy = {c.case for c in comparisons if c.verdict is Verdict.BUSY}
     measured = [
         Measured(case=label, metric=metric, estimate=estimate)
@@ -136,17 +131,6 @@ def with_figures(report: R) -> R:
     return replace(report, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
 
 
-def with_suspects(report: R, other: Report) -> R:
-    """With the rows that another run of the same plan found SUSPECT, and without the figures that they had."""
-    known = {case.label for case in report.plan.cases}
-    more = tuple(
-        found
-        for found in other.failures
-        if found.kind is FailureKind.SUSPECT and found.case in known and not report.suspect(found.case)
-    )
-    return with_figures(replace(report, failures=(*report.failures, *more))) if more else report
-
-
 def _once(run: Run, labels: list[str]) -> list[Measured]:
     """Seconds of compiling and of packing, over workers; the number of looks does not depend on them."""
     return [
@@ -157,8 +141,8 @@ def _once(run: Run, labels: list[str]) -> list[Measured]:
     ]
 
 
-def _comparisons(table: Table, labels: list[str], doubts: dict[str, str]) -> tuple[Comparison, ...]:
-    """`doubts` are why some rows have no verdict, and none is held against them."""
+def _comparisons(table: Table, labels: list[str], wrong: set[str]) -> tuple[Comparison, ...]:
+    """`wrong` are cases that compute something else: none is held against them."""
     plan = table.plan
     measured = [label for label in labels if label in table.rounds]
     rows = {label: table.row(label) for label in measured if not plan.is_reference(label)}
@@ -177,8 +161,9 @@ def _comparisons(table: Table, labels: list[str], doubts: dict[str, str]) -> tup
         elif plan.is_reference(label):
             one = Estimate(value=1.0, low=1.0, high=1.0, workers=len(table.rounds[label]))
             found.append(_comparison(plan, label, one, Verdict.REFERENCE))
-        elif doubt := doubts.get(label) or doubts.get(reference):
-            found.append(_comparison(plan, label, None, Verdict.UNCLEAR, doubt))
+        elif reference in wrong:
+            why = f"the reference {reference} computes something else than it should"
+            found.append(_comparison(plan, label, None, Verdict.UNCLEAR, why))
         elif not (row := rows[label]).every:
             why = f"the reference {reference} was not measured"
             found.append(_comparison(plan, label, None, Verdict.UNCLEAR, why))

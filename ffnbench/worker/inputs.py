@@ -1,8 +1,7 @@
-"""Fresh inputs for the calls of a sample: no content repeats, and every process can make each of them again.
+"""Fresh inputs for the calls of a sample: no content repeats.
 
 An input is the seeded one, its columns multiplied by factors of either sign, drawn for each call from the salt of its
-sample: so neither signs nor magnitudes come twice. Every process rounds the products alike, and they are made in one
-pass over memory. Needs torch.
+sample: so neither signs nor magnitudes come twice. The products are made in one pass over memory. Needs torch.
 """
 
 from __future__ import annotations
@@ -49,39 +48,20 @@ class Pool:
 
     def __init__(self, base: Tensor, *, train: bool) -> None:
         self._base, self._train = base.detach().clone(), train  # its own: the seeded one is moved
-        self.width = width_of(base.shape[-1])
-        self._rows = self._base.view(-1, self.width)
+        self._width = width_of(base.shape[-1])
+        self._rows = self._base.view(-1, self._width)
         self.memory = torch.empty(0, *base.shape, dtype=base.dtype, device=base.device)
         self._inputs: list[Tensor] = []
-        self._drawn: tuple[tuple[int, int], Tensor] | None = None  # the factors of the last sample
 
     def renew(self, salt: int, calls: int) -> list[Tensor]:
         """So many inputs that no call has seen."""
         with torch.no_grad():
             if len(self.memory) < calls:
                 self.memory = self._base.new_empty(calls, *self._base.shape)
-            factors = self._factors(salt, calls)
-            written = self.memory[:calls].view(calls, -1, self.width)
-            torch.mul(self._rows, factors.view(calls, 1, self.width), out=written)
+            factors = factors_of(salt, calls, self._width).to(self._base.device, self._base.dtype)
+            written = self.memory[:calls].view(calls, -1, self._width)
+            torch.mul(self._rows, factors.view(calls, 1, self._width), out=written)
             made = [torch.empty_like(self._base) for _ in range(calls - len(self._inputs))]
             self._inputs += [x.requires_grad_(self._train) for x in made]
             torch._foreach_copy_([x.detach() for x in self._inputs[:calls]], list(self.memory[:calls].unbind(0)))
         return self._inputs[:calls]
-
-    def __len__(self) -> int:
-        """The rows of an input."""
-        return len(self._rows)
-
-    def rows(self, salt: int, calls: int, call: int, rows: Tensor) -> Tensor:
-        """Some rows of one call's input, (rows, width), by their numbers."""
-        return self._rows.index_select(0, rows) * self._factors(salt, calls)[call]
-
-    def input(self, salt: int, calls: int, call: int) -> Tensor:
-        """The whole input of one call: no view, as it is none in a timed call (autocast asks)."""
-        return (self._rows * self._factors(salt, calls)[call]).view(self._base.shape).clone()
-
-    def _factors(self, salt: int, calls: int) -> Tensor:
-        if self._drawn is None or self._drawn[0] != (salt, calls):
-            factors = factors_of(salt, calls, self.width).to(self._base.device, self._base.dtype)
-            self._drawn = (salt, calls), factors
-        return self._drawn[1]

@@ -1,13 +1,11 @@
 """The worker's side of each request: open a case, take a sample, measure its memory, check it. Needs torch.
 
-Before timing a subject that claims to be one of ffnbench's forms is held against a float64 reference, in the first
-worker. What its timed calls give goes to a judge in another process (output_judge.py).
+In the first worker of a run a subject is held against float64 before its rounds, and after them (correctness.py).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,11 +13,10 @@ from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ffnbench import jsonable
 from ffnbench.backends.backend import changed
-from ffnbench.backends.building import as_own, build, carried, impose_routing, in_float64, seed_all
+from ffnbench.backends.building import build, carried, impose_routing, seed_all
 from ffnbench.backends.compiling import compile_now, compiled_of, settled
 from ffnbench.backends.onednn import pack
 from ffnbench.device.accelerator import accelerator_of, place_of
@@ -27,32 +24,23 @@ from ffnbench.device.environment import usable_cpus
 from ffnbench.device.nvml import DeviceWatch
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.errors import FfnbenchError, Unsupported
-from ffnbench.ffn.attention_module import Attention, attention_reference
 from ffnbench.ffn.experts import MixtureOfExperts
-from ffnbench.ffn.like import relative_error
-from ffnbench.ffn.modules import OwnForm, reference_output
-from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
-from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, HELD, HIT, HOST_TIME, LOAD, PACK
+from ffnbench.ffn.spec import ActivationSpec
+from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, GRADIENT_ERROR, HELD, HIT, HOST_TIME, LOAD, PACK
 from ffnbench.plan import Backend, Case, Plan, Workload
 from ffnbench.planning.workload import lacks
 from ffnbench.result import Roof
 from ffnbench.worker import meters, peak_memory, precision
 from ffnbench.worker.ceiling_calls import Ceilings
+from ffnbench.worker.correctness import Correctness, Mismatch
 from ffnbench.worker.counting import check_output
-from ffnbench.worker.evidence import OutputRecorder
 from ffnbench.worker.inputs import gradient_salt, most_inputs
-from ffnbench.worker.output_judge import Judge
 from ffnbench.worker.padding import padded
 from ffnbench.worker.subject import Subject, subject_of
-from ffnbench.worker.tampering import Originals
 from ffnbench.worker.training import Trainee
 
-
-class Mismatch(Exception):
-    """The module does not compute what it claims to."""
-
-
 COPIES = 4  # of a pool: as it is written and as it is read, inputs and gradients
+LATER = 2  # beside the seed: of the input that is looked at after the rounds
 
 
 @dataclass(slots=True)
@@ -62,9 +50,8 @@ class Jobs:
     plan: Plan
     memory_bytes: int | None = None
     block: str = ""  # the seed of where its tensors lie
-    originals: Originals = field(default_factory=Originals)
     subjects: dict[str, Subject] = field(default_factory=dict)
-    _judge: tuple[str, Judge] | None = None  # the last one, and its case
+    checks: dict[str, Correctness] = field(default_factory=dict)
     waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
     ceilings: Ceilings = field(default_factory=Ceilings)
     devices: DeviceWatch = field(default_factory=DeviceWatch)
@@ -91,12 +78,12 @@ class Jobs:
         subject.pads = pads
         if weights:
             carried(weights, subject.module)
-        unknown = isinstance(case.ffn, ImportedSpec) and case.ffn.like is None
-        exact = _exactly(subject) if unknown and not work.eager and not checked else None
         made = prepare(subject, work)
         if not checked or subject.accelerator is not None:
             _first_call(subject, case)
-        error = None if checked else _error_of(subject, case, exact)
+        self.checks[label] = Correctness(case, protocol.seed, weights)
+        if not checked:
+            self.checks[label].check(subject, protocol.seed)
         with settled(work):
             if calls is None:  # where they are known, the round of practice does the rest
                 meters.warm_up(subject, protocol.warmup_s)
@@ -110,10 +97,8 @@ class Jobs:
         if subject.train:
             subject.grads.renew(protocol.seed, inputs)
         self.subjects[label] = subject
-        self.originals.keep(label, module)
         pool = {"count": inputs, "bytes": subject.pool.memory.nbytes}
-        told = {"calls": calls, "inputs": pool, ERROR: error}
-        return told | {"replaced": self.originals.replaced()} | made
+        return {"calls": calls, "inputs": pool} | made
 
     def drain(self, label: str) -> None:
         """Wait for the device of a case, so that an error of what it still does comes up now."""
@@ -128,7 +113,7 @@ class Jobs:
     def forget(self, label: str) -> None:
         """Let go of all that a case holds: it has failed, and others want the memory."""
         self.subjects.pop(label, None)
-        self.originals.forget(label)
+        self.checks.pop(label, None)
 
     def _alone(self, case: Case) -> bool:
         """Whether it is an activation of ffnbench's own among such: timed on one input, which stays in a cache."""
@@ -136,49 +121,32 @@ class Jobs:
             isinstance(one.ffn, ActivationSpec) and one.ffn.own for one in self.plan.cases
         )
 
-    def sample(self, label: str, calls: int, salt: int = 0, looks: Sequence[int] = ()) -> dict[str, Any]:
+    def sample(self, label: str, calls: int, salt: int = 0) -> dict[str, Any]:
         """Mean seconds of one call, those of the device and of the host where it runs on an accelerator, and the share
-        of the time that threads waited for a CPU.
-
-        Inputs are made of `salt`. `looks` are the numbers of the calls, in order, whose outputs are told.
+        of the time that threads waited for a CPU. Inputs are made of `salt`.
         """
         subject, case = self.subjects[label], self.plan.case(label)
         work, count = case.workload, 1 if self._alone(case) else calls
         _settle(work)
         inputs = subject.pool.renew(salt, count) * (calls // count)
         grads = subject.grads.renew(gradient_salt(salt), count) * (calls // count) if subject.train else []
-        # a CPU's sample stands before each call anyway where there is a backward, or caches are flushed
-        draws = subject.draws or (subject.accelerator is None and (subject.train or subject.cold))
-        witnesses = [
-            OutputRecorder(subject.module, subject.pool, salt, count, number, isinstance(case.ffn, ImportedSpec),
-                    draws, subject.accelerator, None if subject.same_places else subject.outputs)
-            for number in looks
-        ]  # fmt: skip
         with settled(work):
             before = getrusage(RUSAGE_SELF).ru_minflt
-            times, waited = self.waits.with_share(
-                partial(meters.sample, subject, inputs, witnesses, grads), work.threads
-            )
+            times, waited = self.waits.with_share(partial(meters.sample, subject, inputs, grads), work.threads)
             faults = getrusage(RUSAGE_SELF).ru_minflt - before
         told: dict[str, Any] = {"value": times.value, "waited": waited, "faults": faults}
-        told |= self.devices.told(work.device)
-        told |= _apart(subject, times)
-        if witnesses:
-            # without a look before the call it is not known what one that draws numbers drew from
-            told["evidence"] = [witness.told() for witness in witnesses if draws or not witness.drew]
-            subject.draws |= any(witness.drew for witness in witnesses)
-            told["replaced"] = self.originals.replaced()
-            if torch.get_num_threads() != work.threads:
-                told["replaced"] = f"the {work.threads} threads of its row by {torch.get_num_threads()}"
-        return told
+        return told | self.devices.told(work.device) | _apart(subject, times)
 
-    def judge(self, label: str, evidence: list[dict[str, Any]], seconds: float, weights: str = "") -> dict[str, Any]:
-        """What a judge finds of the outputs of timed calls."""
+    def check(self, label: str) -> dict[str, Any]:
+        """The relative errors of a case, before its rounds and after them; None where nothing tells what is right.
+
+        Raises Mismatch where it has come to give something else.
+        """
+        check = self.checks[label]
         _settle(self.plan.case(label).workload)
-        if self._judge is None or self._judge[0] != label:
-            self._judge = None  # its memory goes first
-            self._judge = label, Judge(self.plan.case(label), self.plan.protocol.seed, weights)
-        return self._judge[1].judge(evidence, seconds)
+        if check.again:
+            check.check(self.subjects[label], self.plan.protocol.seed + LATER, "after its rounds ")
+        return {ERROR: check.output_error, GRADIENT_ERROR: check.gradient_error}
 
     def explore(self, label: str, roofs: list[Any], seconds: float, keep: int) -> dict[str, Any]:
         """The fastest roofs of each group, with the seconds and the number of calls of a sample."""
@@ -251,52 +219,6 @@ def _first_call(subject: Subject, case: Case) -> None:
         raise Mismatch(problem.message) from problem
     if not torch.equal(subject.x, before):
         raise Unsupported("it changes its input, which later calls read again: return a new tensor")
-
-
-def _error_of(subject: Subject, case: Case, exact: Tensor | None) -> float | None:
-    """The relative error of its values, where it is known which are right: by its form, or `exact`, what the module
-    itself gives in float64. Raises Mismatch for wrong ones.
-    """
-    y = subject.output()
-    if not bool(torch.isfinite(y).all()):
-        raise Mismatch("the output is not finite")
-    reference, of = _reference(subject, case) or (exact, "the module's own in float64")
-    if reference is None:
-        return None
-    error = relative_error(y, reference)
-    if error > case.workload.tolerance:
-        raise Mismatch(f"the output differs from {of} by {error:.1e}")
-    return error
-
-
-def _exactly(subject: Subject) -> Tensor | None:
-    """The first tokens of the output of the module as it is written, run in float64; None where it can't be copied or
-    run so, draws random numbers, or has buffers that training may move.
-    """
-    if subject.train and list(subject.module.buffers()):
-        return None
-    where = subject.accelerator
-    state = torch.random.get_rng_state() if where is None else where.rng_state()
-    y = in_float64(subject.module, subject.x.detach())
-    drew = not torch.equal(state, torch.random.get_rng_state() if where is None else where.rng_state())
-    (torch.random.set_rng_state if where is None else where.set_rng_state)(state)
-    return y[:1, :16] if y is not None and y.shape == subject.x.shape and not drew else None
-
-
-def _reference(subject: Subject, case: Case) -> tuple[Tensor, str] | None:
-    """The output of the form that a module is, in float64, and what to call it; None for a form that is not known."""
-    x = subject.x[:1, :16]
-    if isinstance(subject.module, OwnForm):
-        return reference_output(subject.module, x), "the float64 reference"
-    if isinstance(subject.module, Attention):
-        return attention_reference(subject.module, x), "the float64 reference"
-    try:
-        ours = as_own(subject.module, case.ffn, x)
-    except FfnbenchError as problem:
-        raise Mismatch(problem.message) from problem
-    if ours is None:
-        return None
-    return reference_output(ours, x), f"the float64 reference of ffnbench's own {ours.spec.form}"
 
 
 def _apart(subject: Subject, times: meters.Times) -> dict[str, Any]:

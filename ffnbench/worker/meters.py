@@ -15,11 +15,9 @@ from time import perf_counter
 import torch
 from torch import Tensor, nn
 
-from ffnbench.device.accelerator import Accelerator
 from ffnbench.device.ceilings import UNKNOWN_CACHE, caches
 from ffnbench.device.device_time import UNROLLED
 from ffnbench.errors import Unsupported
-from ffnbench.worker.evidence import OutputRecorder
 from ffnbench.worker.subject import Subject
 
 PASSES = 3  # at the device's time, where it is what was asked for and others disturb the host
@@ -91,70 +89,44 @@ def fresh(subject: Subject) -> list[Tensor]:
 def sample(
     subject: Subject,
     inputs: Sequence[Tensor],
-    witnesses: Sequence[OutputRecorder] = (),
     grads: Sequence[Tensor] = (),
     *,
     apart: bool = True,
 ) -> Times:
     """Mean seconds of one call over those of these inputs, with these gradients that flow back; without any, always the
-    seeded one. The clock stands while each witness looks at its call; they stand in the order of their calls.
+    seeded one.
 
     `apart` is whether an accelerator is asked for its own time. Raises Unsupported where that is what is measured, and
     can't be had.
     """
     grads = grads or [subject.grad] * len(inputs)
     if subject.accelerator is not None:
-        return _on_accelerator(subject, inputs, grads, witnesses, apart=apart)
-    if subject.train or subject.cold or any(witness.draws for witness in witnesses):
-        seconds = _one_by_one(subject, inputs, grads, witnesses)
-    else:
-        seconds = _in_a_row(subject, inputs, witnesses)
+        return _on_accelerator(subject, inputs, grads, apart=apart)
+    seconds = _one_by_one(subject, inputs, grads) if subject.train or subject.cold else _in_a_row(subject, inputs)
     return Times(value=seconds / len(inputs), wall=seconds / len(inputs))
 
 
-def _in_a_row(subject: Subject, inputs: Sequence[Tensor], witnesses: Sequence[OutputRecorder]) -> float:
-    """On the CPU. Nothing comes before a call that is looked at: a pause would give it away."""
+def _in_a_row(subject: Subject, inputs: Sequence[Tensor]) -> float:
+    """On the CPU, calls one after another."""
     call = subject.slowed(subject.call) if subject.slowdown else subject.call
-    total, at = 0.0, 0
-    for witness in witnesses:
-        before, x, at = inputs[at : witness.call], inputs[witness.call], witness.call + 1
-        witness.before()
-        start = perf_counter()
-        for one in before:
-            call(one)
-        y = call(x)
-        total += perf_counter() - start
-        witness.after(x, y, gradients=False)
-        del y
-    rest = inputs[at:]
     start = perf_counter()
-    for one in rest:
-        call(one)
-    return total + perf_counter() - start
+    for x in inputs:
+        call(x)
+    return perf_counter() - start
 
 
-def _one_by_one(
-    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], witnesses: Sequence[OutputRecorder]
-) -> float:
-    """On the CPU: between calls gradients are cleared, caches flushed where they should be cold, and the state that
-    each draws numbers from is noted.
-    """
-    total, looked = 0.0, {witness.call: witness for witness in witnesses}
+def _one_by_one(subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> float:
+    """On the CPU: between calls gradients are cleared, and caches flushed where they should be cold."""
+    total = 0.0
     flush = _flusher() if subject.cold else None
-    for number, x in enumerate(inputs):
+    for x, grad in zip(inputs, grads, strict=True):
         subject.clear(x)
-        for one in witnesses:
-            one.before(number)
-        call, witness = subject.timed(x, grads[number]), looked.get(number)
+        call = subject.timed(x, grad)
         if flush is not None:
             flush()
         start = perf_counter()
-        y: Tensor | None = call()
-        if witness is None:
-            y = None
+        call()
         total += perf_counter() - start
-        if witness is not None:
-            witness.after(x, y, gradients=subject.train)
         subject.clear(x)
     return total
 
@@ -177,20 +149,17 @@ def _on_accelerator(
     subject: Subject,
     inputs: Sequence[Tensor],
     grads: Sequence[Tensor],
-    witnesses: Sequence[OutputRecorder],
     *,
     apart: bool,
 ) -> Times:
     """The wall's time of calls one after another, and the device's own for the same calls."""
     calls = len(inputs)
-    wall, stood, host = _wall_pass(subject, inputs, grads, witnesses)
+    wall, host = _wall_pass(subject, inputs, grads)
     device = None
     for _ in range((PASSES if subject.by_device else 1) if apart else 0):
         if device is None:
             device = _device_pass(subject, inputs, grads, host)
     subject.clear(inputs[-1])
-    # while the clock stood the device may have worked on: then the calls took no less than it worked for them
-    wall = max(wall - stood, min(wall, device * calls)) if device is not None and not subject.cold else wall - stood
     if subject.by_device and apart:
         if device is None:
             raise Unsupported(
@@ -201,67 +170,30 @@ def _on_accelerator(
     return Times(value=wall / calls, wall=wall / calls, host=host, device=device)
 
 
-def _wall_pass(
-    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], witnesses: Sequence[OutputRecorder]
-) -> tuple[float, float, float]:
-    """Seconds of all calls, how much of that the clock should have stood, and the seconds that issuing one takes.
+def _wall_pass(subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> tuple[float, float]:
+    """Seconds of all calls, and the seconds that issuing one takes.
 
-    The device is idle before the first and drained after the last, and where a witness looks: nothing comes before a
-    call that is looked at but what comes before every one up to it. A look's copy stands in the queue behind its call,
-    as whoever uses an output would, and is taken off again. A backward alone is run after its forwards, some at a time.
+    The device is idle before the first and drained after the last. A backward alone is run after its forwards, some at
+    a time.
     """
     accelerator = subject.accelerator
     assert accelerator is not None
-    looked = {witness.call: witness for witness in witnesses}
-    noting = witnesses if any(witness.draws for witness in witnesses) else ()
-    ends = {len(inputs), *(call + 1 for call in looked)}
-    ends |= set(range(UNROLLED, len(inputs), UNROLLED)) if subject.backward_only else set()
-    wall = stood = host = 0.0
-    first = 0
-    for end in sorted(ends):
-        calls, witness = subject.issues(inputs[first:end], grads[first:end]), looked.get(end - 1)
-        start, stop = accelerator.event(), accelerator.event()
-        if witness is not None and not noting:
-            witness.before()
+    together = UNROLLED if subject.backward_only else len(inputs)
+    wall = host = 0.0
+    for first in range(0, len(inputs), together):
+        calls = subject.issues(inputs[first : first + together], grads[first : first + together])
+        few, rest = calls[:FEW], calls[FEW:]
         accelerator.synchronize()
         begin = accelerator.now()
-        y, paused = _issue(calls[:FEW], first, noting, accelerator)
+        for call in few:
+            call()
         if not first:
-            host = (accelerator.now() - begin - paused) / len(calls[:FEW])
-        if calls[FEW:]:
-            y = None
-            y, more = _issue(calls[FEW:], first + FEW, noting, accelerator)
-            paused += more
-        if witness is not None:
-            start.record()
-            witness.copy(inputs[end - 1], y, gradients=subject.train)
-            stop.record()
+            host = (accelerator.now() - begin) / len(few)
+        for call in rest:
+            call()
         accelerator.synchronize()
         wall += accelerator.now() - begin
-        stood += paused
-        if witness is not None:
-            wall -= stop.seconds_since(start)
-            witness.after(inputs[end - 1], y, gradients=subject.train)
-        y, first = None, end
-    return wall, stood, host
-
-
-def _issue(
-    calls: Sequence[Callable[[], Tensor]], first: int, noting: Sequence[OutputRecorder], accelerator: Accelerator
-) -> tuple[Tensor | None, float]:
-    """Issue calls; the last output, and the seconds that noting took, before each call, what it will draw from."""
-    if not noting:
-        for call in calls[:-1]:
-            call()
-        return calls[-1](), 0.0
-    y, stood = None, 0.0
-    for number, call in enumerate(calls, first):
-        y, since = None, accelerator.now()
-        for witness in noting:
-            witness.before(number)
-        stood += accelerator.now() - since
-        y = call()
-    return y, stood
+    return wall, host
 
 
 def _device_pass(subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], host: float) -> float | None:

@@ -12,12 +12,10 @@ from torch import Tensor, nn
 
 from ffnbench.device.accelerator import Accelerator, accelerator_of, place_of
 from ffnbench.device.device_time import DeviceTimer
-from ffnbench.plan import Cache, CompileMode, Mode, Time, Workload
-from ffnbench.worker.evidence import Places
+from ffnbench.plan import Cache, Mode, Time, Workload
 from ffnbench.worker.inputs import Pool
 
 Forward = Callable[[Tensor], Tensor]
-GRAPH_MODES = (CompileMode.REDUCE_OVERHEAD.value, CompileMode.MAX_AUTOTUNE.value)
 
 
 @dataclass(slots=True)
@@ -25,7 +23,7 @@ class Subject:
     """A module and what it is called with: `x` where nothing is timed, and a pool of fresh inputs where it is.
 
     `grad` is the gradient that flows back where there is a backward. `by_device` asks for the device's time, `cold` for
-    calls that find nothing in the cache; `same_places`: its outputs may lie where earlier ones did.
+    calls that find nothing in the cache.
     """
 
     module: nn.Module
@@ -34,14 +32,11 @@ class Subject:
     train: bool
     backward_only: bool = False
     slowdown: float = 0.0
-    draws: bool = False  # random numbers, in its calls
     run: Forward | None = None  # what a backend calls in place of the module
     accelerator: Accelerator | None = None
     by_device: bool = False
     cold: bool = False
-    same_places: bool = False
     pads: list[Tensor] = field(default_factory=list, init=False)  # between its weights, alive as long as these
-    outputs: Places = field(default_factory=set)  # those that were looked at
     pool: Pool = field(init=False)
     grads: Pool = field(init=False)  # fresh ones too: what flows back in one call is in no other
     timer: DeviceTimer | None = field(default=None, init=False)
@@ -114,22 +109,6 @@ class Subject:
             for parameter in self.module.parameters():
                 parameter.grad = None
 
-    def output(self) -> Tensor:
-        """The result on the first tokens: outside any graph, without dropout.
-
-        By a backend on the whole input, and with a graph where there is a backward: for another shape or grad mode
-        other code would be made, and not that which is timed.
-        """
-        self.module.eval()
-        if self.run:
-            with torch.enable_grad() if self.train else torch.inference_mode():
-                result = self.run(self.x).detach()[:1, :16]
-        else:
-            with torch.inference_mode():
-                result = self.module(self.x.detach()[:1, :16])
-        self.module.train(self.train)
-        return result
-
 
 def subject_of(module: nn.Module, workload: Workload, d_model: int, seed: int) -> Subject:
     """Move nothing, time nothing: inputs of seeded N(0, 1), gradient of the output's shape, mode set."""
@@ -142,5 +121,4 @@ def subject_of(module: nn.Module, workload: Workload, d_model: int, seed: int) -
     return Subject(
         module, x.requires_grad_(train), grad, train, workload.mode == Mode.BACKWARD.value, workload.slowdown,
         accelerator=accelerator_of(workload.device), by_device=cold or workload.time == Time.DEVICE.value, cold=cold,
-        same_places=workload.compiled and workload.compile in GRAPH_MODES,
     )  # fmt: skip

@@ -59,7 +59,6 @@ def _of_answer(report: Report) -> Iterator[str]:
     least = {metric.name: SHORTEST_S if metric.unit == "s" else 0.0 for metric in METRICS}
     least["workspace_bytes"] = 0.0  # of older files
     for number, run in enumerate(report.runs, start=1):
-        yield from _strangers("the judged case", {judged.case for judged in run.judged}, labels)
         yield from _strangers("the metric of a sample", {sample.metric for sample in run.samples}, least.keys())
         for sample in run.samples:
             if sample.case not in (roofs if sample.metric == ROOF else labels):

@@ -19,12 +19,13 @@ from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.files import locked
 from ffnbench.plan import Kind, Note, NoteKind, Plan
-from ffnbench.result import Environment, Failure, Inputs, Judged, Report, Roof, Sample
+from ffnbench.result import Environment, Failure, Inputs, Report, Roof, Sample
 from ffnbench.stats.cells import joined
-from ffnbench.stats.verdict import with_figures, with_suspects
+from ffnbench.stats.verdict import with_figures
 
 HEAD = {"ffnbench journal": 1}
-Found = Report | Plan | Environment | Sample | Failure | Note | Roof | Judged | Inputs
+Found = Report | Plan | Environment | Sample | Failure | Note | Roof | Inputs
+OLDER_KINDS = ("Judged",)  # lines of older files, which are passed over
 KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Found)}
 ENDED = "recovered from a run that was killed: what it had measured by then"
 
@@ -120,11 +121,12 @@ def is_journal(content: bytes) -> bool:
     return content.startswith(json.dumps(HEAD)[:-2].encode())
 
 
-def read_journal(content: bytes, path: str, bring_up: Callable[[Any, str], None]) -> Report:
+def read_journal(content: bytes, path: str, bring_up: Callable[[str, Any], None]) -> Report:
     """The report of a journal, as of a run that was interrupted. The last line may be torn, and is then dropped.
 
     Raises FfnbenchError for any other line that does not fit, and where there is no sample. Later runs become repeats
-    where they are of the same cases. `bring_up` is what older files are read with.
+    where they are of the same cases. `bring_up` turns what a line of an older file
+    holds, told its kind, into what files have today.
     """
     whole, _, _ = content.rpartition(b"\n")
     head, *lines = whole.split(b"\n")
@@ -133,7 +135,7 @@ def read_journal(content: bytes, path: str, bring_up: Callable[[Any, str], None]
     runs: list[list[Any]] = []
     for number, line in enumerate(lines, start=2):
         try:
-            found = _read(line, lambda run: bring_up(run, path))
+            found = _read(line, bring_up)
             if isinstance(found, Report):
                 runs.append([])
             elif not runs:
@@ -147,7 +149,7 @@ def read_journal(content: bytes, path: str, bring_up: Callable[[Any, str], None]
         raise NoSamples(f"{path!r} is the journal of a run that ended before it had a sample", "remove it")
     first, *later = made
     for run in later:
-        first = with_suspects(first, run).with_repeat(with_suspects(run, first))
+        first = first.with_repeat(run)
     found = with_figures(first)
     return replace(found, warnings=(*found.warnings, Note(text=ENDED, kind=NoteKind.GENERAL)))
 
@@ -187,7 +189,6 @@ def _run(lines: list[Any]) -> Report:
         samples=each(Sample),
         failures=each(Failure),
         roofs=each(Roof),
-        judged=last(Judged),
         inputs=last(Inputs),
         warnings=(*start.warnings, *each(Note)),
         interrupted=True,
@@ -195,11 +196,12 @@ def _run(lines: list[Any]) -> Report:
     return report
 
 
-def _read(line: bytes, bring_up: Callable[[Any], None]) -> Any:
+def _read(line: bytes, bring_up: Callable[[str, Any], None]) -> Any:
     data = jsonable.parse(line)
-    if not isinstance(data, dict) or len(data) != 1 or next(iter(data)) not in KINDS:
+    if not isinstance(data, dict) or len(data) != 1 or next(iter(data)) not in (*KINDS, *OLDER_KINDS):
         raise ValueError(f"expected one of {', '.join(KINDS)}")
     [(name, value)] = data.items()
-    if name in (Report.__name__, Plan.__name__):
-        bring_up(value)
+    if name in OLDER_KINDS:
+        return None
+    bring_up(name, value)
     return jsonable.decode(KINDS[name], value)

@@ -11,15 +11,19 @@ from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.files import content_of
 from ffnbench.plan import METHOD
-from ffnbench.result import SCHEMA, Report
+from ffnbench.result import SCHEMA, FailureKind, Report
 
 UPDATE = "pip install -U ffnbench"
 OLDER = {  # what older files have beside the fields of a type: it is passed over
-    "Report": ("seal",),  # a digest that nobody read
+    # a digest that nobody read; what a process beside the run found of outputs, and its seconds
+    "Report": ("seal", "judged", "judging_s"),
     "Protocol": ("reversed",),  # until method 5 a worker moved its tensors now and then
     "Sample": ("placement",),
     "ImportedSpec": ("form",),  # the MLP of a model of transformers had a name of its own, and the form that it was
 }
+
+# what older files call suspect, a row whose answers were wrong or whose times could not be true, has no figures either
+OLDER_FAILURES = {"suspect": FailureKind.MISMATCH.value}
 
 
 def report_text(report: Report) -> str:
@@ -47,7 +51,7 @@ def load(path: str | Path) -> Report:
         of_folder = f"name its files: {shlex.quote(str(path))}/*.json"
         content = content_of(path, *[of_folder] * Path(path).is_dir())
         if is_journal(content):
-            report = read_journal(content, str(path), _bring_up)
+            report = read_journal(content, str(path), lambda kind, found: _bring_up_line(kind, found, str(path)))
         else:
             data = jsonable.parse(content)
             _refuse_others(data, str(path))
@@ -107,6 +111,8 @@ def _bring_up(run: dict[str, Any], path: str) -> None:
         for one in found:
             for name in OLDER[kind]:
                 one.pop(name, None)
+    for failure in run.get("failures") or ():
+        _bring_up_failure(failure)
 
 
 def _bring_up_request(plan: dict[str, Any]) -> None:
@@ -116,3 +122,16 @@ def _bring_up_request(plan: dict[str, Any]) -> None:
         plan["protocol"].setdefault("runs", request["runs"])
     if request.get("shard"):
         plan.setdefault("shard", request["shard"])
+
+
+def _bring_up_failure(failure: dict[str, Any]) -> None:
+    if failure.get("kind") in OLDER_FAILURES:
+        failure["kind"] = OLDER_FAILURES[failure["kind"]]
+
+
+def _bring_up_line(kind: str, found: dict[str, Any], path: str) -> None:
+    """What one line of a journal holds, as files have it today."""
+    if kind in ("Report", "Plan"):
+        _bring_up(found, path)
+    elif kind == "Failure":
+        _bring_up_failure(found)

@@ -161,7 +161,7 @@ def _ratios(axes: Axes, report: Report, places: dict[str, float]) -> None:
 
 
 def _shown(report: Report, label: str) -> tuple[Estimate, Verdict] | None:
-    """What is drawn of a row: nothing where it failed, is suspect or busy."""
+    """What is drawn of a row: nothing where it failed or is busy."""
     comparison, (_, verdict) = report.comparison(label), verdict_text(report, label)
     return (comparison.ratio, verdict) if verdict in MARKS and comparison and comparison.ratio else None
 

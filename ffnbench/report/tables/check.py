@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
 from ffnbench.gate.baseline import is_timed, made_anew, too_few
-from ffnbench.gate.decision import JUDGED, OUTPUT, TIMED, Checked, Finding, Status, exit_code, kind
+from ffnbench.gate.decision import OUTPUT, TIMED, Checked, Finding, Status, exit_code, kind
 from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
@@ -17,7 +17,7 @@ from ffnbench.report.files.exports import described, junit, workflow_commands
 from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import NOT_ALL, Longer, View, view_of
 from ffnbench.report.records import Record
-from ffnbench.report.tables.details import effort, judged_lines, notes_of_run
+from ffnbench.report.tables.details import effort, notes_of_run
 from ffnbench.report.tables.lines_below import general_line, machine_line
 from ffnbench.report.tables.table import OF_NUMBER, OF_RATIO, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields
 from ffnbench.report.tables.words import CERTAIN, change_text, listed, side_lines
@@ -59,7 +59,6 @@ def check_view(checked: Checked) -> View:
         files={**view.files, ".json": lambda: _whole(checked), ".xml": lambda: junit(findings)},
         baseline=lambda: _new_baseline(checked),
         longer=lambda: _longer(checked),
-        refused=_suspects(checked),
         code=exit_code(list(findings), unclear_fails=False),
         code_if_unclear_fails=exit_code(list(findings), unclear_fails=True),
     )
@@ -87,12 +86,6 @@ def _new_baseline(checked: Checked) -> str:
     return report_text(now)
 
 
-def _suspects(checked: Checked) -> str:
-    """Which rows of this run are SUSPECT; empty where none is."""
-    cases = [case.label for case in checked.now.plan.cases if checked.now.suspect(case.label)]
-    return f"{', '.join(cases)} {'are' if len(cases) > 1 else 'is'} suspect" if cases else ""
-
-
 def _longer(checked: Checked) -> Longer:
     """The baseline with this run; not only the good ones are added, for that would make the scatter look small."""
     now, path = checked.now, repr(checked.against)
@@ -103,8 +96,6 @@ def _longer(checked: Checked) -> Longer:
     lacking = sorted(_lacking(checked))
     if checked.interrupted or now.stopped:
         why = "it is incomplete"
-    elif suspects := _suspects(checked):
-        why = suspects
     elif regressed:
         why = f"{', '.join(regressed)} regressed"
     elif kind(now.environment) != kind(checked.before.environment) or Status.INCOMPARABLE in statuses:
@@ -140,7 +131,7 @@ def findings_table(checked: Checked) -> TextTable:
             return Cell(text=f"+{percent(f.tolerance)}")
         if f.metric == OUTPUT:
             return Cell(text=_value(f, f.tolerance))
-        return Cell(text=f"+{percent(f.tolerance)}" if f.tolerance else UNKNOWN if f.metric == JUDGED else "equal")
+        return Cell(text=f"+{percent(f.tolerance)}" if f.tolerance else "equal")
 
     fields: list[Field] = [
         (Column(title="case", left=True), lambda f: Cell(text=f.case)),
@@ -164,7 +155,6 @@ def findings_table(checked: Checked) -> TextTable:
             *([effort(now)] if now.samples else []),
             *side_lines(now.sides),
             *(text for text in notes_of_run(now) if text not in reasons),
-            *judged_lines(now),
         ],
     )
 
@@ -206,7 +196,7 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     elif checked.excluded is not None:
         told.append(f"OK excludes slowdowns above {percent(checked.excluded)}")
     ended = [] if any(NoteKind.BUSY is note.kind for note in now.notes("")) else machine_line(now)
-    if regressed and checked.against and not _suspects(checked):
+    if regressed and checked.against:
         update = ["ffnbench check", shlex.quote(checked.against), "--update", trust_flags(code_of(checked.before.plan))]
         ended.append(f"a change that is meant becomes the baseline: {' '.join(filter(None, update))}")
     known = {finding.reason for finding in findings}

@@ -11,6 +11,7 @@ from ffnbench.metrics import (
     COMPILE,
     DEVICE_TIME,
     ERROR,
+    GRADIENT_ERROR,
     HELD,
     HOST_TIME,
     LATENCY,
@@ -49,7 +50,7 @@ from ffnbench.report.tables.table import (
     timed_fields,
 )
 from ffnbench.report.tables.words import error_text, seconds_text, verdict_text
-from ffnbench.result import Against, Report
+from ffnbench.result import Report
 from ffnbench.units import IEC, SI, TIME, Units, scale
 
 LONGEST_TITLE = 12
@@ -156,7 +157,11 @@ class _Fields:
         for group in METRIC_GROUPS:
             if group in report.plan.metrics:
                 fields += self._group(group)
-        fields += [(Column(title="error", priority=2, key=ERROR), _error_cell)] if self._errors else []
+        if self._errors:
+            fields.append((Column(title="error", priority=2, key=ERROR), self._error_cell))
+        if self._errors and any(row[GRADIENT_ERROR] is not None for row in self._rows):
+            column = Column(title="gradient error", priority=4, key=GRADIENT_ERROR)
+            fields.append((column, lambda row: known(row[GRADIENT_ERROR], error_text)))
         fields += [] if self._held else [self._of("weight_bytes", EXTRA)]
         fields += [self._of(key, EXTRA) for key in ("flops_elementwise", "params_formula", "sizing")]
         fields += [text_field(key, key, EXTRA, left=True) for key in ("activation", "gate")]
@@ -256,7 +261,7 @@ class _Fields:
         """Whether the weights that calls compute with stand in a column."""
         return self._backends and any(row[HELD] is not None for row in self._rows)
 
-
-def _error_cell(row: Any) -> Cell:
-    of = " vs itself" * (row["judged_against"] == Against.ITSELF.value)  # its function is not checked
-    return known(row[ERROR], lambda value: error_text(value) + of)
+    def _error_cell(self, row: Any) -> Cell:
+        ffn = self._report.plan.case(row["label"]).ffn
+        alone = isinstance(ffn, ImportedSpec) and ffn.like is None  # its function is not checked
+        return known(row[ERROR], lambda value: error_text(value) + (" vs itself" if alone else ""))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import ACTIVE_PARAMS, Backend, MatmulPrecision, NoteKind, Plan
+from ffnbench.plan import ACTIVE_PARAMS, Backend, NoteKind, Plan
 from ffnbench.report.tables.ceilings import ceiling_lines
 from ffnbench.report.tables.conditions import in_title, latency_line
 from ffnbench.report.tables.groups import misses, workload_words
 from ffnbench.report.tables.row_notes import row_notes
-from ffnbench.report.tables.words import INTERVALS, backend_text, error_text, side_lines
-from ffnbench.result import Against, Report, Run
+from ffnbench.report.tables.words import INTERVALS, backend_text, side_lines
+from ffnbench.result import Report, Run
 from ffnbench.stats.verdict import NOISES
 from ffnbench.units import counted, percent
 
@@ -59,7 +58,6 @@ def details(report: Report) -> list[str]:
         *latency_line(report),
         *_limit(report),
         *ceiling_lines(report),
-        *judged_lines(report),
         *side_lines(report.sides),
         *notes_of_run(report),
         *row_notes(report),
@@ -69,29 +67,6 @@ def details(report: Report) -> list[str]:
 def notes_of_run(report: Report) -> list[str]:
     """What was seen of noise."""
     return [note.text for note in report.notes("") if note.kind in NOISES - {NoteKind.BUSY}]
-
-
-def judged_lines(report: Report) -> Iterator[str]:
-    """How many outputs of timed calls were judged, against what, and the largest error of those that passed."""
-    for against, what in ((True, "float64"), (False, "the other side's")):
-        found = [one for one in report.judged if one.outputs and (one.against is not Against.SIDE) is against]
-        if not found:
-            continue
-        gradients = sum(one.gradients for one in found)
-        errors: dict[str, float] = {}
-        for one in found:
-            if one.error is not None and not report.failure(one.case):
-                work = report.plan.case(one.case).workload
-                exact = work.dtype != "float32" or work.matmul_precision == MatmulPrecision.HIGHEST.value
-                dtype = work.dtype if exact else f"{work.dtype} at {work.matmul_precision}"
-                errors[dtype] = max(one.error, errors.get(dtype, 0.0))
-        largest = [error_text(e) + f" ({dtype})" * (len(errors) > 1) for dtype, e in errors.items()]
-        yield (
-            f"outputs of {counted(sum(one.outputs for one in found), 'call')}"
-            + f", and gradients of {gradients:,}," * bool(gradients)
-            + f" were compared with {what}"
-            + f": largest error {', '.join(largest)}" * bool(largest)
-        )
 
 
 def _limit(report: Report) -> list[str]:

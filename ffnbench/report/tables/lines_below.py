@@ -84,7 +84,7 @@ def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list
 
 
 def _failed(report: Report, label: str) -> bool:
-    return bool(report.failure(label) or report.suspect(label))
+    return report.failure(label) is not None
 
 
 def _nothing_to_compare(report: Report, lost: list[Group]) -> list[str]:
@@ -175,7 +175,7 @@ def failure_line(report: Report) -> list[str]:
         failure = report.failure(case.label)
         priced = report.environment or report.cost(case.label).flops_forward is not None
         uncounted = "" if priced else report.cost(case.label).counted_how
-        if reason := failure.message if failure else report.suspect(case.label) or uncounted:
+        if reason := failure.message if failure else uncounted:
             why.append((case.label, reason.removeprefix(f"{case.label} ")))
     return ["; ".join(labelled(why))] if why else []
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import FFNSpec
-from ffnbench.metrics import HIT, LOAD
+from ffnbench.ffn.spec import FFNSpec, ImportedSpec
+from ffnbench.metrics import ERROR, HIT, LATENCY, LOAD
 from ffnbench.plan import Mode, NoteKind
 from ffnbench.report.tables.words import labelled
-from ffnbench.result import Against, Report, Verdict, unjudged
+from ffnbench.result import Report, Verdict
 from ffnbench.units import IEC, digits, percent, quantity
 
 MATTERS = 0.05  # of the bytes that a call reads and writes: below, it is all one from where an input is read
-UNCHECKED = (
-    "function not checked: its output was compared with a second instance of itself only; "
-    "@like=NAME (such as @like=swiglu) compares it with that form"
-)
-DROPPED = "timed with dropout, which {} lacks: its output was compared with a second instance of itself only"
+UNCHECKED = "function not checked: @like=NAME (such as @like=swiglu) compares its output with that form"
 
 
 def row_notes(report: Report) -> list[str]:
@@ -35,7 +31,8 @@ def case_notes(report: Report, label: str) -> list[str]:
     if case.workload.mode == Mode.BACKWARD.value and "memory" in report.plan.metrics:
         notes.append("the peak is that of forward and backward together")
     notes += _routing(report, label)
-    notes += judging_notes(report, label)
+    notes += _unchecked(report, label)
+    notes += _inputs(report, label)
     if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
         notes.append(comparison.reason)
     return notes + [note.text for note in report.notes(label) if note.kind is NoteKind.SHORT]
@@ -57,17 +54,11 @@ def _counted(report: Report, label: str) -> Iterator[str]:
         yield cost.width_note
 
 
-def judging_notes(report: Report, label: str) -> list[str]:
-    """What the outputs of a row's timed calls were not held against, and where its inputs were read from."""
-    notes = []
-    judged = report.judgement(label)
-    if judged and not report.failure(label):
-        if why := unjudged((judged,)).get(label):
-            notes.append(why)
-        elif judged.against is Against.ITSELF:
-            said = getattr(report.plan.case(label).ffn, "like", None)
-            notes.append(DROPPED.format(said.name) if said else UNCHECKED)
-    return notes + _inputs(report, label)
+def _unchecked(report: Report, label: str) -> list[str]:
+    """Of a module whose output was held against itself at most, how to have it held against a form."""
+    ffn = report.plan.case(label).ffn
+    ran = report.estimate(label, LATENCY) or report.estimate(label, ERROR)
+    return [UNCHECKED] if ran and isinstance(ffn, ImportedSpec) and ffn.like is None else []
 
 
 def _inputs(report: Report, label: str) -> list[str]:

@@ -29,8 +29,6 @@ def verdict_text(report: Report, label: str) -> tuple[str, Verdict | None]:
     """A row's verdict in a word, and what it is; of a row without one why, in a word."""
     if failure := report.failure(label):
         return FAILED.get(failure.kind, failure.kind.value), None
-    if report.suspect(label):
-        return FailureKind.SUSPECT.value, None
     comparison = report.comparison(label)
     return ("", None) if comparison is None else (VERDICTS[comparison.verdict], comparison.verdict)
 

@@ -1,0 +1,335 @@
+"""Is what is timed the right function? Outputs, and gradients in training, held against float64. Needs torch.
+
+A module that is one of ffnbench's forms, or is said to be one (`@like`), is held against that form, which is written
+apart from the module that is timed (ffn/modules.py). Any other is held against a second instance of itself in float64,
+and where that differs or can't be run, in its own dtype: a router may choose otherwise between near ties.
+
+This finds honest mistakes. It is no sandbox, and hunts no cheats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from math import sqrt
+
+import torch
+from torch import Tensor, nn
+
+from ffnbench.backends.building import as_own, build, carried, seed_all
+from ffnbench.device.accelerator import place_of
+from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.attention_module import Attention, attention_reference
+from ffnbench.ffn.experts import MixtureOfExperts
+from ffnbench.ffn.like import Layout, layout_of
+from ffnbench.ffn.modules import OwnForm, reference
+from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
+from ffnbench.plan import AnySpec, Case
+from ffnbench.worker.inputs import gradient_salt
+from ffnbench.worker.subject import Subject
+
+ROWS = 16  # of an input, spread over it: those that are compared
+CANDIDATES = 256  # of tokens with experts, of which those with the clearest choice are compared
+LEAST_SCALE = 0.01  # of the largest gradient of a weight: a smaller one may be what rounding leaves of a zero
+OUTPUT, INPUT_GRADIENT = "output", "gradient of the input"
+Answer = dict[str, Tensor]  # rows of the output and of the input's gradient, gradients of weights, by what they are
+Form = OwnForm | Attention
+
+
+class Mismatch(Exception):
+    """The module does not compute what it claims to."""
+
+
+def is_ours(ffn: AnySpec) -> bool:
+    """Whether ffnbench itself has the code of it."""
+    if isinstance(ffn, ActivationSpec):
+        return not ffn.own
+    return not isinstance(ffn, ImportedSpec)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What is called: an input, the gradient that flows back in training, and the tokens whose rows are compared."""
+
+    x: Tensor
+    gradient: Tensor
+    rows: Tensor
+
+    def shortened(self) -> Call:
+        """A call with these tokens alone, as one short sequence (1, rows, d_model)."""
+        x, gradient = self.compared(self.x)[None], self.compared(self.gradient)[None]
+        every = torch.arange(len(self.rows), device=x.device)
+        return Call(x.requires_grad_(self.x.requires_grad), gradient, every)
+
+    def compared(self, values: Tensor) -> Tensor:
+        """Their rows (rows, d_model), copied from what is of the input's shape."""
+        return values.detach().reshape(-1, self.x.shape[-1])[self.rows]
+
+
+@dataclass(slots=True)
+class Correctness:
+    """Holds one case against float64. The errors are the largest relative ones so far, None where nothing is known.
+
+    `weights` is the folder with a base's, which the case has taken over.
+    """
+
+    case: Case
+    seed: int
+    weights: str = ""
+    output_error: float | None = None
+    gradient_error: float | None = None
+    _form: tuple[Form | None, Layout | None] | None = None
+
+    @property
+    def again(self) -> bool:
+        """Whether a case is checked after its rounds too: what is ours and runs as it is written keeps no answers."""
+        return not is_ours(self.case.ffn) or not self.case.workload.eager
+
+    def check(self, subject: Subject, salt: int, when: str = "") -> None:
+        """Call what is timed on the input of a salt, and hold its answer against the reference. `when` is said first.
+
+        Raises Mismatch for an answer that is not finite, or whose error rounding does not explain.
+        """
+        if self._form is None:  # once: to find it calls the module, which then may answer a later call anew
+            self._form = self._form_of(subject)
+        form, layout = self._form
+        if form is None and not self.again:
+            return
+        call = _call_of(subject, form, salt)
+        second = self._second(subject) if form is None else None
+        answer, training = _answer_of(subject, call)
+        for what, values in answer.items():
+            if not bool(torch.isfinite(values).all()):
+                raise Mismatch(f"{when}the {what} is not finite")
+        if form is not None:
+            named = answer if layout is None else _as_laid_out(answer, layout)
+            of = "the float64 reference"
+            if form is not subject.module:
+                of += f" of ffnbench's own {form.spec.form}"
+            self._compare(named, iter([_of_form(form, call)]), f"{when}the {{}} differs from {of}")
+        elif second is not None and training is not None:
+            second.train(training)
+            self._compare(answer, _of_second(second, call), f"{when}the {{}} differs from the module's own in float64")
+
+    def _form_of(self, subject: Subject) -> tuple[Form | None, Layout | None]:
+        """The form that a module is, or is said to be, on its own weights; how these are laid out, if it is said.
+
+        Raises Mismatch where the weights are no such form's.
+        """
+        module, ffn, x = subject.module, self.case.ffn, subject.x[:1, :ROWS]
+        if isinstance(module, Form):
+            return module, None
+        try:
+            ours = as_own(module, ffn, x)
+            layout = layout_of(module, ffn.like, x) if isinstance(ffn, ImportedSpec) and ffn.like else None
+        except FfnbenchError as problem:
+            raise Mismatch(problem.message) from problem
+        return ours, layout
+
+    def _second(self, subject: Subject) -> nn.Module | None:
+        """A second instance with the weights of the first, which has seen no input; None where it can't be had.
+
+        Its buffers are as they were built, for one may hold an answer; in training, which moves them, they are copied.
+        """
+        work = self.case.workload
+        try:
+            seed_all(self.seed, self.case.ffn)
+            second = build(self.case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype))
+            if self.weights:
+                carried(self.weights, second)
+            state = subject.module.state_dict() if subject.train else dict(subject.module.named_parameters())
+            second.load_state_dict(state, strict=False)
+        except Exception:  # code of the user's
+            return None
+        return second
+
+    def _compare(self, answer: Answer, references: Iterator[Answer], told: str) -> None:
+        """Hold an answer against one reference after the other, until one is as near as rounding explains."""
+        limit = self.case.workload.tolerance
+        nearest: Difference | None = None
+        for expected in references:
+            found = difference(answer, expected)
+            if nearest is None or found.over(limit) < nearest.over(limit):
+                nearest = found
+            if nearest.over(limit) <= 1:
+                break
+        if nearest is None:
+            return
+        if nearest.output > limit:
+            raise Mismatch(f"{told.format(OUTPUT)} by {nearest.output:.1e}")
+        if nearest.over(limit) > 1:
+            raise Mismatch(f"{told.format(nearest.of)} by {nearest.gradient:.1e}")
+        self.output_error = max(nearest.output, self.output_error or 0.0)
+        if nearest.gradient is not None:
+            self.gradient_error = max(nearest.gradient, self.gradient_error or 0.0)
+
+
+def _call_of(subject: Subject, form: Form | None, salt: int) -> Call:
+    """A call on the input of a salt, with the rows that are compared: spread over all tokens, the last one too. Of
+    attention they are the first; with experts those whose choice is clearest, for rounding decides between near ties.
+    In training a gradient flows back from these rows alone.
+    """
+    x = subject.pool.renew(salt, 1)[0]
+    tokens = x.shape[:-1].numel()
+    if isinstance(form, Attention):
+        rows = torch.arange(min(ROWS, x.shape[1]), device=x.device)
+    elif isinstance(form, MixtureOfExperts) and form.imposed is None and form.moe.top_k < form.moe.experts:
+        candidates = _spread(tokens, CANDIDATES, x)
+        inputs = x.detach().reshape(-1, x.shape[-1])[candidates].double()
+        logits = inputs @ form.router.weight.detach().double().T
+        best = logits.topk(form.moe.top_k + 1).values
+        clearest = (best[:, -2] - best[:, -1]).argsort(descending=True)
+        rows = candidates[clearest[:ROWS]]
+    else:
+        rows = _spread(tokens, ROWS, x)
+    gradient = subject.grad
+    if subject.train:
+        flows = torch.zeros(tokens, 1, dtype=x.dtype, device=x.device)
+        flows[rows] = 1
+        gradient = subject.grads.renew(gradient_salt(salt), 1)[0] * flows.view(*x.shape[:-1], 1)
+    return Call(x, gradient, rows)
+
+
+def _spread(tokens: int, count: int, x: Tensor) -> Tensor:
+    """The numbers of so many tokens at most, from the first to the last, on the device of x."""
+    return torch.linspace(0, tokens - 1, min(tokens, count)).round().long().to(x.device)
+
+
+def _answer_of(subject: Subject, call: Call) -> tuple[Answer, bool | None]:
+    """What is timed gives for a call, and whether it was in train mode: what draws random numbers there, as dropout
+    does, is called in eval mode. None where it draws numbers even so: then no second call is like it.
+    """
+    answer, drew = _called(subject, call)
+    if not drew:
+        return answer, subject.train
+    if not subject.train:
+        return answer, None
+    subject.module.eval()
+    try:
+        answer, drew = _called(subject, call)
+    finally:
+        subject.module.train()
+    return answer, None if drew else False
+
+
+def _called(subject: Subject, call: Call) -> tuple[Answer, bool]:
+    """The answer of what is timed, and whether it drew random numbers."""
+    state = torch.get_rng_state if subject.accelerator is None else subject.accelerator.rng_state
+    before = state()
+    subject.clear(call.x)
+    y = subject.call(call.x, call.gradient)
+    answer = _gathered(call, y, subject.module)
+    subject.clear(call.x)
+    return answer, not torch.equal(before, state())
+
+
+def _gathered(call: Call, y: Tensor, module: nn.Module) -> Answer:
+    """What a call of a module gave; a gradient that did not come is zero, as an optimiser takes it."""
+    answer = {OUTPUT: call.compared(y)}
+    if not call.x.requires_grad:
+        return answer
+    answer[INPUT_GRADIENT] = call.compared(torch.zeros_like(call.x) if call.x.grad is None else call.x.grad)
+    for name, weight in module.named_parameters():
+        if weight.requires_grad:
+            answer[gradient_of(name)] = torch.zeros_like(weight) if weight.grad is None else weight.grad.clone()
+    return answer
+
+
+def gradient_of(name: str) -> str:
+    """What the gradient of a weight is called."""
+    return f"gradient of {name}"
+
+
+def _as_laid_out(answer: Answer, layout: Layout) -> Answer:
+    """The answer with the gradients of the form's weights in place of those of the module's own."""
+    found = {what: values for what, values in answer.items() if what in (OUTPUT, INPUT_GRADIENT)}
+    for name, piece in layout.pieces.items():
+        if (of := gradient_of(piece.name)) in answer:
+            found[gradient_of(name)] = piece.of(answer[of])
+    return found
+
+
+def _of_form(form: Form, call: Call) -> Answer:
+    """What a form should give for the rows of a call, written apart from the module that is timed."""
+    short = call.shortened()
+    if isinstance(form, Attention):
+        return {OUTPUT: attention_reference(form, short.x)[0]}
+    chosen = None
+    if isinstance(form, MixtureOfExperts):
+        with torch.no_grad():
+            chosen = form.choose(call.x.detach().reshape(-1, call.x.shape[-1]))[call.rows]
+    x = short.x.detach().double().requires_grad_(call.x.requires_grad)
+    weights = {name: weight.requires_grad_() for name, weight in form.named_parameters()}
+    with torch.set_grad_enabled(x.requires_grad):
+        y = reference(form, x, chosen)
+    answer = {OUTPUT: y.detach()[0]}
+    if x.requires_grad:
+        wanted = {INPUT_GRADIENT: x} | {gradient_of(name): weight for name, weight in weights.items()}
+        found = torch.autograd.grad(y, list(wanted.values()), short.gradient.double(), materialize_grads=True)
+        answer |= dict(zip(wanted, found, strict=True))
+        answer[INPUT_GRADIENT] = answer[INPUT_GRADIENT][0]
+    return answer
+
+
+def _of_second(second: nn.Module, call: Call) -> Iterator[Answer]:
+    """What a second instance gives: in float64 for the rows alone, in float64 for the whole input, where a token meets
+    others, and in its own dtype. What can't be run is passed over.
+    """
+    tries = ((call.shortened(), torch.float64), (call, torch.float64), (call, call.x.dtype))
+    for tried, dtype in tries:
+        try:
+            module = deepcopy(second).to(dtype)  # each has seen no input
+            x = tried.x.detach().to(dtype, copy=True).requires_grad_(tried.x.requires_grad)
+            anew = Call(x, tried.gradient.to(dtype), tried.rows)
+            with torch.set_grad_enabled(x.requires_grad):
+                y = module(x)
+            if x.requires_grad:
+                y.backward(anew.gradient)
+            answer = _gathered(anew, y, module)
+        except Exception:  # a kernel for some dtypes or shapes alone, a lock that can't be copied
+            continue
+        yield answer
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Relative errors of an output, its worst row, and of a gradient, the worst `of` all; None without gradients."""
+
+    output: float
+    gradient: float | None = None
+    of: str = ""
+
+    def over(self, tolerance: float) -> float:
+        """How many times what rounding explains. An output that is off by the tolerance is on the other side of a kink
+        in as large a share of the elements, whose slopes are wrong then: so a gradient is off by its square root.
+        """
+        return max(self.output / tolerance, (self.gradient or 0.0) / sqrt(tolerance))
+
+
+def difference(answer: Answer, expected: Answer) -> Difference:
+    """How far an answer is from what is expected, in what both have."""
+    output = row_error(answer[OUTPUT], expected[OUTPUT])
+    gradients = [what for what in expected if what != OUTPUT and what in answer]
+    sizes = {what: _rms(expected[what]) for what in gradients}
+    least = LEAST_SCALE * max((size for what, size in sizes.items() if what != INPUT_GRADIENT), default=0.0)
+    errors = {}
+    for what in gradients:
+        apart = _rms(answer[what].double() - expected[what].double())
+        scale = sizes[what] if what == INPUT_GRADIENT else max(sizes[what], least)
+        errors[what] = apart / scale if scale else apart
+    worst = max(errors, key=lambda what: errors[what], default="")
+    return Difference(output, errors.get(worst), worst)
+
+
+def _rms(values: Tensor) -> float:
+    return float(values.double().square().mean().sqrt()) if values.numel() else 0.0
+
+
+def row_error(y: Tensor, expected: Tensor) -> float:
+    """The largest error of a row, relative to its norm or to the mean one of all rows, whichever is larger."""
+    y, expected = y.double(), expected.double()
+    norms = expected.norm(dim=-1)
+    scale = norms.clamp_min(float(norms.square().mean().sqrt()))
+    apart = (y - expected).norm(dim=-1)
+    return float(torch.where(scale > 0, apart / scale, apart).nan_to_num(float("inf")).max())

@@ -1,0 +1,522 @@
+"""What is timed is the right function before its rounds and after them: by formulas, and by modules that are wrong.
+
+A module that is wrong is found, and none that is right is called wrong, in any dtype, mode and backend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gate_world
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import FakeLaunch, KnownProber
+
+from ffnbench import api
+from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.ffn.modules import build_module, reference
+from ffnbench.ffn.moe import MoESpec
+from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.plan import Plan
+from ffnbench.planning.compare import plan_compare
+from ffnbench.report.csv_columns import case_records
+from ffnbench.report.files.store import load, report_text
+from ffnbench.report.shown_report import ShownReport
+from ffnbench.report.tables.compare import compare_table
+from ffnbench.request import CompareRequest
+from ffnbench.result import FailureKind, Report, Verdict
+from ffnbench.worker.correctness import Mismatch, difference, row_error
+from ffnbench.worker.jobs import Jobs
+
+D, H = 32, 48
+MINE = '''
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+class Swiglu(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.gate, self.up = nn.Linear(d_model, d_ff), nn.Linear(d_model, d_ff)
+        self.down = nn.Linear(d_ff, d_model)
+        self.calls = 0
+
+    def forward(self, x):
+        return self.down(F.silu(self.gate(x)) * self.up(x))
+
+class Gelu(Swiglu):
+    def forward(self, x):
+        return self.down(F.gelu(self.gate(x)) * self.up(x))
+
+class Swapped(Swiglu):
+    def forward(self, x):
+        return self.down(F.silu(self.up(x)) * self.gate(x))
+
+class Unscaled(Swiglu):
+    def forward(self, x):
+        return 0.9 * super().forward(x)
+
+class Zeros(Swiglu):
+    def forward(self, x):
+        return 0 * super().forward(x)
+
+class LastToken(Swiglu):
+    def forward(self, x):
+        y = super().forward(x)
+        return torch.cat([y[:, :-1], 0 * y[:, -1:]], dim=1)
+
+class Stale(Swiglu):
+    """Gives the first output of a shape again."""
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        self.register_buffer("kept", None)
+
+    def forward(self, x):
+        if self.kept is None or self.kept.shape != x.shape:
+            self.kept = super().forward(x).detach()
+        return self.kept + 0 * super().forward(x)
+
+class ByAddress(Swiglu):
+    """Takes an input at the place of an old one for the old one."""
+    def forward(self, x):
+        kept = self.__dict__.setdefault("kept", {})
+        if x.data_ptr() not in kept:
+            kept[x.data_ptr()] = super().forward(x).detach()
+        return kept[x.data_ptr()] + 0 * super().forward(x)
+
+class StaleLater(Swiglu):
+    """Right in the first calls, while it is looked at and warmed up; then it stays as it is."""
+    def forward(self, x):
+        self.calls += 1
+        if self.calls < 12:
+            self.last = super().forward(x).detach()
+            return super().forward(x)
+        return self.last + 0 * super().forward(x)
+
+class NoGradient(Swiglu):
+    def forward(self, x):
+        return self.down(F.silu(self.gate(x)) * self.up(x.detach()))
+
+class NoGradientLater(Swiglu):
+    def forward(self, x):
+        self.calls += 1
+        return super().forward(x if self.calls < 12 else x.detach() + 0 * x)
+
+class NotFinite(Swiglu):
+    def forward(self, x):
+        return super().forward(x) / 0
+
+class InPlace(Swiglu):
+    def forward(self, x):
+        with torch.no_grad():
+            x.mul_(1.5)
+        return super().forward(x)
+
+class Drops(Swiglu):
+    def forward(self, x):
+        return self.down(F.dropout(F.silu(self.gate(x)) * self.up(x), 0.3, self.training))
+
+class Wide(Swiglu):
+    """Adds up in float32."""
+    def forward(self, x):
+        return self.down((F.silu(self.gate(x)).float() * self.up(x).float()).to(x.dtype))
+
+class Normed(Swiglu):
+    """Training moves its buffers."""
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        self.norm = nn.BatchNorm1d(d_model)
+
+    def forward(self, x):
+        return super().forward(self.norm(x.transpose(1, 2)).transpose(1, 2))
+
+class Experts(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.router = nn.Linear(d_model, 8, bias=False)
+        self.experts = nn.ModuleList(Swiglu(d_model, d_ff) for _ in range(8))
+
+    def forward(self, x):
+        weights, chosen = self.router(x).softmax(-1).topk(2, -1)
+        parts = [e(x) * (weights * (chosen == i)).sum(-1, keepdim=True) for i, e in enumerate(self.experts)]
+        return sum(parts)
+
+class Mixes(nn.Module):
+    """Tokens meet others."""
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(d_model, 4, batch_first=True)
+
+    def forward(self, x):
+        return self.attention(x, x, x, need_weights=False)[0]
+
+class Noisy(Swiglu):
+    def forward(self, x):
+        return super().forward(x) + 0.01 * torch.randn_like(x)
+'''
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("mine") / "mine.py"
+    path.write_text(MINE)
+    return str(path)
+
+
+def plan_of(variants: str, **options: Any) -> Plan:
+    settings = {"d_model": D, "d_ff": H, "seq_len": 24, "threads": 1, "device": "cpu", "match": "none", **options}
+    plan = plan_compare(CompareRequest(variants=variants, **settings), KnownProber(1.0))
+    return replace(plan, protocol=replace(plan.protocol, warmup_s=1e-3))
+
+
+def errors(variant: str, **options: Any) -> dict[str, float | None]:
+    """Those of a worker that opens a case, takes some samples, and checks it."""
+    jobs = Jobs(plan_of(variant, **options))
+    label = jobs.plan.reference
+    jobs.open(label, 3)
+    for salt in range(5):
+        jobs.sample(label, 3, salt=salt + 100)
+    return jobs.check(label)
+
+
+# What is wrong
+
+AT_ONCE = {
+    "Gelu@like=swiglu": "the output differs from the float64 reference of ffnbench's own swiglu by",
+    "Swapped@like=swiglu": "gate and up look swapped",
+    "Unscaled@like=swiglu": "the output differs from the float64 reference of ffnbench's own swiglu by 1.0e-01",
+    "Zeros@like=swiglu": "the output differs from the float64 reference of ffnbench's own swiglu by 1.0e+00",
+    "LastToken@like=swiglu": "the output differs from the float64 reference of ffnbench's own swiglu by",
+    "NotFinite": "the output is not finite",
+    "Stale": "the output differs from the module's own in float64 by",
+}
+
+
+@pytest.mark.parametrize("mode", ["forward", "train"])
+@pytest.mark.parametrize("name", AT_ONCE)
+def test_what_is_wrong_at_once_is_found_before_it_is_timed(mine: str, name: str, mode: str) -> None:
+    plan = plan_of(f"m={mine}:{name}", mode=mode)
+    with pytest.raises(Mismatch) as caught:
+        Jobs(plan).open("m", 3)
+    assert AT_ONCE[name] in str(caught.value)
+
+
+@pytest.mark.parametrize("like", ["", "@like=swiglu"])
+@pytest.mark.parametrize(
+    ("name", "mode", "says"),
+    [("ByAddress", "forward", "after its rounds the output differs from"),
+     ("StaleLater", "forward", "after its rounds the output differs from"),
+     ("StaleLater", "train", "after its rounds the output differs from"),
+     ("NoGradientLater", "train", "after its rounds the gradient of the input differs from")],
+)  # fmt: skip
+def test_what_is_right_at_first_and_wrong_later_is_found_after_its_rounds(mine, name, mode, says, like) -> None:
+    jobs = Jobs(plan_of(f"m={mine}:{name}{like}", mode=mode))
+    jobs.open("m", 3)
+    jobs.sample("m", 12, salt=5)
+    with pytest.raises(Mismatch, match=says):
+        jobs.check("m")
+
+
+def test_a_kept_output_of_a_shape_is_found_though_looking_for_its_form_calls_it_with_another(mine: str) -> None:
+    jobs = Jobs(plan_of(f"m={mine}:Stale@like=swiglu"))
+    jobs.open("m", 3)
+    with pytest.raises(Mismatch, match="after its rounds the output differs"):
+        jobs.check("m")
+
+
+@pytest.mark.parametrize("mode", ["train", "backward"])
+def test_a_gradient_that_does_not_flow_is_found_where_the_form_is_known(mine: str, mode: str) -> None:
+    says = "the gradient of the input differs from the float64 reference of ffnbench's own swiglu"
+    with pytest.raises(Mismatch, match=says):
+        errors(f"m={mine}:NoGradient@like=swiglu", mode=mode)
+    assert errors(f"m={mine}:NoGradient@like=swiglu")["error"] < 1e-6  # forward it is right
+
+
+def test_a_changed_input_is_refused(mine: str) -> None:
+    with pytest.raises(Unsupported, match="it changes its input"):
+        errors(f"m={mine}:InPlace")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_backend_that_computes_something_else_is_found(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of gate where those of up should be."""
+    from ffnbench.ffn import packed
+
+    right = packed.JoinedFeedForward.hidden
+    assert errors("swiglu@backend=packed", dtype=dtype)["error"] < 2e-2
+    monkeypatch.setattr(packed.JoinedFeedForward, "hidden", lambda module, x: 1.2 * right(module, x))
+    with pytest.raises(Mismatch, match=r"the output differs from the float64 reference by 2\.0e-01"):
+        errors("swiglu@backend=packed", dtype=dtype)
+
+
+# What is right
+
+LIMITS = {"float64": (0.0, 1e-13), "float32": (1e-9, 1e-5), "float16": (1e-5, 3e-3), "bfloat16": (1e-4, 3e-2)}
+FORMS = [
+    "relu@bias=true", "swiglu", "gelu_glu@bias=true", "swiglu_oai", "swish@beta=0.5", "relu@dropout=0.3", "prelu",
+    "swiglu@moe=4x2@shared=16@shared_gate=true", "geglu@moe=4x1@routing=skewed", "swiglu@backend=packed",
+    "swiglu@moe=4x2@backend=packed", "swiglu@moe=16x3",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", LIMITS)
+@pytest.mark.parametrize("mode", ["forward", "train", "backward"])
+@pytest.mark.parametrize("variant", FORMS)
+def test_our_forms_are_right_and_off_by_what_their_dtype_rounds(variant: str, mode: str, dtype: str) -> None:
+    found = errors(variant, mode=mode, dtype=dtype)
+    low, high = LIMITS[dtype]
+    assert low <= found["error"] < high
+    assert (found["gradient_error"] is None) == (mode == "forward")
+    assert found["gradient_error"] is None or found["gradient_error"] < max(2 * high, 1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("mode", ["forward", "train"])
+@pytest.mark.parametrize("name", ["Swiglu", "Drops", "Wide", "Normed", "Experts", "Mixes"])
+def test_modules_of_somebody_else_are_right(mine: str, name: str, mode: str, dtype: str) -> None:
+    variants = [f"{mine}:{name}"]
+    variants += [f"{mine}:{name}@like=swiglu"] if name in ("Swiglu", "Drops", "Wide") else []
+    for variant in variants:
+        found = errors(variant, mode=mode, dtype=dtype)
+        assert found["error"] < LIMITS[dtype][1]
+        assert (found["gradient_error"] is None) == (mode == "forward")
+
+
+def test_what_draws_numbers_that_nobody_can_draw_again_is_not_called_wrong(mine: str) -> None:
+    assert errors(f"{mine}:Noisy") == {"error": None, "gradient_error": None}
+    with pytest.raises(Mismatch):
+        errors(f"{mine}:Noisy@like=swiglu")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
+@pytest.mark.parametrize(
+    ("name", "mode"),
+    [("Swiglu@like=swiglu", "train"), ("Drops", "train"), ("Experts", "forward"), ("Stale", "forward")],
+)
+def test_compiled_modules(mine: str, name: str, mode: str) -> None:
+    variant = f"{mine}:{name}@backend=compile"
+    if name == "Stale":
+        with pytest.raises(Mismatch):
+            errors(variant, mode=mode)
+    else:
+        assert errors(variant, mode=mode)["error"] < 1e-5
+
+
+# The errors themselves, by hand
+
+
+def test_the_error_of_an_output_is_that_of_its_worst_row() -> None:
+    expected = torch.tensor([[3.0, 4.0], [0.0, 0.0], [30.0, 40.0]])  # rows of 5, 0 and 50; 29.0 in the mean square
+    y = expected.clone()
+    assert row_error(y, expected) == 0
+    y[0, 0] += 1
+    assert row_error(y, expected) == pytest.approx(1 / (2525 / 3) ** 0.5)
+    y[2, 1] += 5
+    assert row_error(y, expected) == pytest.approx(0.1)
+    assert row_error(torch.ones(2, 2), torch.zeros(2, 2)) == pytest.approx(2**0.5)
+    assert row_error(torch.ones(2, 2), torch.full((2, 2), float("inf"))) == float("inf")
+
+
+def test_the_error_of_gradients_is_that_of_the_worst_weight_and_what_rounding_leaves_of_zero_is_none() -> None:
+    y = torch.ones(2, 2)
+    expected = {"output": y, "gradient of the input": y, "gradient of a": 100 * y, "gradient of b": 1e-6 * y}
+    answer = expected | {"gradient of b": 2e-6 * y, "gradient of c": y}
+    found = difference(answer, expected)
+    assert (found.output, found.of) == (0.0, "gradient of b")
+    assert found.gradient == pytest.approx(1e-6)  # 1 % of the largest gradient is what it is held against
+    found = difference(answer | {"gradient of a": 101 * y}, expected)
+    assert (found.of, found.gradient) == ("gradient of a", pytest.approx(0.01))
+    assert found.over(1e-4) == pytest.approx(1.0)  # the root of the tolerance
+
+
+def test_gradients_of_a_form_are_those_of_plain_products() -> None:
+    spec = FFNSpec(d_model=D, d_ff=H, activation="silu", gate=Gate.INNER)
+    torch.manual_seed(3)
+    module = build_module(spec, dtype=torch.float64)
+    x = torch.randn(1, 5, D, dtype=torch.float64, requires_grad=True)
+    flows = torch.randn(1, 5, D, dtype=torch.float64)
+    weights = [getattr(module, name).weight for name in ("gate", "up", "down")]
+    gate, up, down = (weight.detach().clone().requires_grad_() for weight in weights)
+    plain = (F.silu(x @ gate.T) * (x @ up.T)) @ down.T
+    expected = torch.autograd.grad(plain, [x, gate, up, down], flows)
+    found = torch.autograd.grad(reference(module, x), [x, *weights], flows)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_experts_that_were_taken_can_be_said() -> None:
+    """Of two tokens, where each is sent to the other's expert."""
+    spec = FFNSpec(d_model=D, d_ff=H, activation="relu", moe=MoESpec(experts=2, top_k=1))
+    module: Any = build_module(spec, dtype=torch.float64)
+    with torch.no_grad():
+        module.router.weight.zero_()
+    x = torch.randn(1, 2, D, dtype=torch.float64)
+    one, other = (reference(module, x, torch.full((2, 1), expert)) for expert in (0, 1))
+    mixed = reference(module, x, torch.tensor([[0], [1]]))
+    assert torch.equal(mixed[0, 0], one[0, 0])
+    assert torch.equal(mixed[0, 1], other[0, 1])
+    assert not torch.allclose(one, other)
+
+
+# In a run, on the fake machine
+
+
+def machine(wrong: tuple[str, ...] = (), at: str = "check", factors: dict[str, float] | None = None, seed: int = 0):
+    """Workers of 10 ms a call, gelu twice as fast; `wrong` rows are found to be that after their rounds."""
+    launch = gate_world.machine({"gelu": 0.5, "swiglu": 1.3} if factors is None else factors, seed=seed)
+    launch.trouble = {("check", label): {"error": 3e-7, "gradient_error": None} for label in ("relu", "gelu", "swiglu")}
+    launch.trouble |= {(at, label): "mismatch" for label in wrong}
+    return launch
+
+
+def measured(launch: FakeLaunch, **options: Any) -> ShownReport:
+    flags = {
+        "variants": "relu,gelu,swiglu",
+        "d_model": 64,
+        "metrics": "latency",
+        "threads": 1,
+        "workers": 5,
+        "rounds": 6,
+    }
+    return api.measure(api.prepare(CompareRequest(**{**flags, **options})), launch=launch)
+
+
+def test_each_case_is_checked_once_after_the_rounds_of_the_first_worker() -> None:
+    launch = machine()
+    report = measured(launch)
+    checks = [(number, label) for number, (_, do, label) in enumerate(launch.log) if do == "check"]
+    assert sorted(label for _, label in checks) == ["gelu", "relu", "swiglu"]
+    workers = [worker for worker, do, _ in launch.log if do == "check"]
+    assert set(workers) == {min(worker for worker, do, _ in launch.log if do == "sample")}
+    last = max(number for number, (worker, do, _) in enumerate(launch.log) if do == "sample" and worker == workers[0])
+    assert all(number > last for number, _ in checks)
+    assert [record["error"] for record in case_records(report)] == [3e-7] * 3
+    assert [record["gradient_error"] for record in case_records(report)] == [None] * 3
+
+
+def test_errors_alone_are_found_without_a_sample() -> None:
+    launch = machine()
+    report = measured(launch, metrics="error")
+    assert {sample.metric for sample in report.samples} == {"error"}
+    assert not any(do == "sample" for _, do, _ in launch.log)
+    assert report.value("gelu", "error") == 3e-7
+
+
+@pytest.mark.parametrize("at", ["open", "check"])
+def test_a_row_that_is_wrong_is_a_red_cell_with_its_reason_and_no_figure(at: str) -> None:
+    report = measured(machine(("gelu",), at))
+    assert any(sample.case == "gelu" for sample in report.samples) == (at == "check")
+    table = compare_table(report)
+    row = {column.title: cell for column, cell in zip(table.columns, table.rows[1], strict=True)}
+    assert (row["verdict"].text, row["verdict"].style) == ("mismatch", "red")
+    assert (row["latency"].text, row["time vs relu"].text) == ("-", "-")
+    assert "gelu: said no" in table.summary
+    assert report.comparison("gelu") is None
+    assert report.comparison("swiglu").verdict is Verdict.SLOWER
+    record = case_records(report)[1]
+    assert record["failure"] == "mismatch: gelu said no"
+    assert not any(record[key] for key in ("latency_s", "ratio", "verdict", "tokens_per_s", "error"))
+
+
+def test_nothing_is_held_against_a_reference_that_is_wrong() -> None:
+    report = measured(machine(("relu",)))
+    for label in ("gelu", "swiglu"):
+        found = report.comparison(label)
+        assert (found.verdict, found.ratio) == (Verdict.UNCLEAR, None)
+        assert found.reason == "the reference relu computes something else than it should"
+
+
+# check
+
+
+@pytest.fixture
+def call(on_fakes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[int, str, str]]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    return lambda *arguments, launch=None: on_fakes(*arguments, launch=launch or machine(seed=1))
+
+
+def saved(path: Path, report: Report) -> Path:
+    path.write_text(report_text(report))
+    return path
+
+
+@pytest.fixture
+def baseline(tmp_path: Path) -> Path:
+    return saved(tmp_path / "base.json", measured(machine(), workers=None, rounds=None, precision=0.5))
+
+
+@pytest.mark.parametrize(("wrong", "others"), [("gelu", "swiglu latency OK"), ("relu", "swiglu latency MISSING")])
+def test_in_a_check_its_time_is_missing(baseline: Path, tmp_path: Path, call, wrong: str, others: str) -> None:
+    """Though it is as fast as ever; where it is the reference, that of all rows. Such a run is no baseline."""
+    run = saved(tmp_path / "run.json", measured(machine((wrong,), seed=3), rounds=20))
+    code, out, _ = call("check", baseline, run, "--on-unclear pass")
+    assert (code, "gelu latency MISSING" in out, f"{wrong} said no" in out, others in out) == (3, True, True, True)
+    code, _, err = call("check", run, "-q")
+    assert (code, f"can't be a baseline: {wrong!r} is wrong: {wrong} said no" in err) == (2, True)
+
+
+def test_it_is_stored_in_no_baseline(baseline: Path, call) -> None:
+    before = baseline.read_text()
+    code, _, err = call("check", baseline, "-q --update", launch=machine(("gelu",), seed=1))
+    assert (code, baseline.read_text(), "nothing was measured for gelu" in err) == (3, before, True)
+
+
+def test_a_side_that_is_wrong_has_no_time(call) -> None:
+    """head takes half the time."""
+    flags = "--base-env A:1 --head-env A:2 --d-model 64 --threads 1 -q"
+    for wrong in ("swiglu", "base"):
+        launch = machine((wrong,), factors={"swiglu": 0.5}, seed=1)
+        launch.trouble |= {("memory", side): {} for side in ("swiglu", "base")}  # that of the closed form
+        code, out, _ = call("ab swiglu", flags, launch=launch)
+        assert (code, "swiglu latency MISSING" in out, f"{wrong} said no" in out, "IMPROVED" in out) == (
+            3, True, True, False)  # fmt: skip
+
+
+# Older files
+
+
+def test_a_file_with_what_a_judge_found_loads_and_a_suspect_row_stays_without_figures(tmp_path: Path) -> None:
+    path = saved(tmp_path / "old.json", measured(machine()))
+
+    def older(data: dict[str, Any]) -> None:
+        data["judged"] = [
+            {"case": "relu", "against": "form", "name": "relu", "outputs": 150, "gradients": 0, "error": 3e-7}
+        ]
+        data["judging_s"] = 1.5
+        data["failures"] = [{"case": "gelu", "kind": "suspect", "message": "5 us a call is impossible"}]
+
+    gate_world.edited(path, older)
+    report = load(path)
+    assert [(f.case, f.kind) for f in report.failures] == [("gelu", FailureKind.MISMATCH)]
+    assert report.comparison("swiglu").verdict is Verdict.SLOWER
+    assert "judged" not in report_text(report)
+
+
+def test_a_journal_with_them_is_read(tmp_path: Path) -> None:
+    from ffnbench import jsonable
+    from ffnbench.report.files.journal import HEAD
+    from ffnbench.report.shown_report import recompute
+
+    report = measured(machine())
+    lines: list[Any] = [HEAD, {"Report": jsonable.encode(replace(report, samples=(), measured=(), comparisons=()))}]
+    lines += [{"Sample": jsonable.encode(sample)} for sample in report.samples]
+    lines += [{"Judged": {"case": "relu", "against": "form"}}]
+    lines += [{"Failure": {"case": "gelu", "kind": "suspect", "message": "no"}}]
+    path = tmp_path / "run.json.journal"
+    path.write_text("\n".join(map(jsonable.text_of, lines)) + "\n")
+    found = recompute(load(path))
+    assert (found.comparison("gelu"), found.failure("gelu").kind) == (None, FailureKind.MISMATCH)
+    assert found.comparison("swiglu").verdict is Verdict.SLOWER
+
+
+def test_a_kind_of_failure_that_never_was_is_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path / "bad.json", measured(machine(("gelu",))))
+    gate_world.edited(path, lambda data: data["failures"][0].update(kind="doubtful"))
+    with pytest.raises(FfnbenchError, match="kind: expected one of oom"):
+        load(path)
