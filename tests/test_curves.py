@@ -1,4 +1,4 @@
-"""Sweeps as curves: crossings, cliffs and knees where the truth has them, pictures that leave nothing out, `plot`."""
+"""Sweeps as curves: crossings where the truth has them, pictures that leave nothing out, `plot`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ffnbench.report.views import figure_of
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 from ffnbench.run.runner import run as run_plan
-from ffnbench.stats.curves import Axis, Place, findings, turns, where
+from ffnbench.stats.curves import Axis, Place, crossings_of, turns, where
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.pairs import unbeaten
 from ffnbench.stats.verdict import with_figures
@@ -114,7 +114,7 @@ def test_no_crossing_is_told_of_equal_variants_nor_of_those_that_only_come_near(
 
 
 @pytest.mark.slow
-def test_crossings_and_knees_in_every_shape() -> None:
+def test_crossings_in_every_shape() -> None:
     assert simulated.main(["--sweeps", "300", "--seed", "36"]) == 0
 
 
@@ -127,7 +127,7 @@ def test_crossings_on_simulated_machines() -> None:
     for seed in range(40):
         for at in (3.0, 3.5):  # in points of the axis
             made = with_figures(report_of(Machine(WORLDS[seed % 3], swept_plan(at), seed).run(run_plan)))
-            crossings = findings(made).crossings
+            crossings = crossings_of(made).places
             told += len(crossings)
             hits += sum(one.at.low <= 4.0**at <= one.at.high for one in crossings)
     assert told >= 60
@@ -146,15 +146,13 @@ def swept_plan(at: float, slope: float = 0.06) -> Plan:
     return replace(plan, cases=tuple(map(slowed, plan.cases)))
 
 
-def test_a_sweep_tells_where_variants_cross_and_where_latency_leaves_the_flat(report: Report) -> None:
-    found = findings(report)
-    assert [(c.variant, c.than, c.slower) for c in found.crossings] == [
+def test_a_sweep_tells_where_variants_cross(report: Report) -> None:
+    crossings = crossings_of(report).places
+    assert [(c.variant, c.than, c.slower) for c in crossings] == [
         ("swiglu", "relu", False), ("swiglu", "gelu", False),
     ]  # fmt: skip
-    assert found.crossings[0].at.low < CROSSES < found.crossings[0].at.high < 2 * CROSSES
-    assert found.crossings[1].at.low < (LEVEL / 1.06) ** (1 / RISE) < found.crossings[1].at.high
-    (knee,) = found.knees
-    assert knee.at.low < BENDS < knee.at.high
+    assert crossings[0].at.low < CROSSES < crossings[0].at.high < 2 * CROSSES
+    assert crossings[1].at.low < (LEVEL / 1.06) ** (1 / RISE) < crossings[1].at.high
     (line,) = sweep_line(report)
     assert line.startswith("swiglu becomes faster than relu at seq_len ")
     assert line in compare_table(report).summary
@@ -163,55 +161,24 @@ def test_a_sweep_tells_where_variants_cross_and_where_latency_leaves_the_flat(re
 
 def test_what_is_found_is_told_for_how_many_of_the_other_values() -> None:
     (line,) = sweep_line(run("relu,swiglu", d_model=(64, 96, 128), dtype="float32,bfloat16"))
-    assert ", for 6 of 6 values of d_model and dtype; the time of relu" in line
-
-
-STEPS = tuple(range(256, 352, 8))
-
-
-def widths(slow: set[int], drift: float = 0.0, beside: str = "relu,", **more: Any) -> Report:
-    """A run of swiglu at STEPS; at some of them a FLOP takes 10 % longer, and so do all as the machine drifts."""
-    dice, moved = random.Random(4), {width: random.Random(width).gauss(0, drift) for width in STEPS}
-
-    def seconds(label: str, worker: int, number: int) -> float:
-        width = int(value(label, "d_ff", 0))
-        own = 192 if label.startswith("relu") else width * (1.1 if width in slow else 1.0)
-        return 1e-6 * own * math.exp(moved[width] + dice.gauss(0, 0.004))
-
-    variants = f"{beside}swiglu@d_ff={','.join(map(str, STEPS))}"
-    return run(variants, launch=FakeLaunch(seconds), seq_len=64, match="none", **more)
-
-
-def test_a_cliff_is_told_by_the_number_that_divides_the_widths() -> None:
-    (cliff,) = findings(widths({width for width in STEPS if width % 16})).cliffs
-    assert (cliff.variant, cliff.multiple, cliff.divides) == ("swiglu", 16, False)
-    assert cliff.values == tuple(width for width in STEPS if width % 16)
-    assert cliff.times.low < 1.1 < cliff.times.high < 1.11
-    (line,) = sweep_line(widths({width for width in STEPS if width % 32 == 0}))
-    assert line.startswith("swiglu takes 1.09")
-    assert line.endswith(" times as long per FLOP where 32 divides d_ff")
-    assert sweep_line(widths(set())) == sweep_line(widths({304})) == []
-
-
-def test_a_cliff_is_held_against_a_variant_whose_width_stays_for_a_machine_drifts() -> None:
-    slow = {width for width in STEPS if width % 16}
-    assert [one.multiple for one in findings(widths(slow, drift=0.2)).cliffs] == [16]
-    assert findings(widths(slow, drift=0.2, beside="")).cliffs == ()
+    assert line.endswith(", for 6 of 6 values of d_model and dtype")
 
 
 def test_a_saw_of_widths_is_no_crossing() -> None:
     """Decided slower than one relu between the multiples of 8 and decided faster at them, on this machine."""
     report = load(ROOT / "results" / "amd-epyc-2cpu" / "sweeps" / "d_ff.json")
-    assert findings(report).crossings == ()
-    (line,) = sweep_line(report)
-    assert line == "swiglu takes 1.05 [1.03, 1.08] times as long per FLOP where 8 does not divide d_ff"
+    assert crossings_of(report).places == ()
+    assert sweep_line(report) == []
 
 
-def test_a_time_is_flat_from_where_no_step_is_left() -> None:
-    """One token takes less than half of two here: another kernel."""
-    report = load(ROOT / "results" / "amd-epyc-2cpu" / "sweeps" / "tokens.json")
-    assert [knee.since for knee in findings(report).knees] == [pytest.approx(2)]
-    assert sweep_line(report)[0].startswith("the time of relu, flat from seq_len 2 on, begins to rise at seq_len 20 ")
+def test_along_widths_a_change_of_sides_is_a_crossing() -> None:
+    def seconds(label: str, worker: int, number: int) -> float:
+        noise = 1 + 0.001 * (worker % 3)
+        return 1e-6 * noise * (300.0 if label.startswith("relu") else value(label, "d_ff", 0))
+
+    variants = f"relu,swiglu@d_ff={','.join(map(str, range(256, 352, 8)))}"
+    (line,) = sweep_line(run(variants, launch=FakeLaunch(seconds), seq_len=64, match="none"))
+    assert line.startswith("swiglu becomes slower than relu at d_ff 300")
 
 
 # What no other beats
@@ -300,7 +267,7 @@ def test_a_variant_looks_the_same_over_ratios_and_over_seconds(report: Report) -
 
 
 def test_the_bar_of_a_crossing_is_its_interval(report: Report) -> None:
-    crossing = findings(report).crossings[0]
+    crossing = crossings_of(report).places[0]
     bars = [line for line in sweep_figure(report).axes[0].lines if line.get_marker() == "|"]
     assert list(bars[0].get_xdata()) == [crossing.at.low, crossing.at.value, crossing.at.high]
     assert set(bars[0].get_ydata()) == {1.0}

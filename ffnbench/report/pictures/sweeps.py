@@ -1,7 +1,8 @@
 """Curves over an axis: lines with bands, a panel for each value of the other axes; heat maps where two axes are long.
 
 What has no figure, since it failed or was disturbed, is a gap in its line and a cross below. One panel is as wide as a
-column of a paper, several are as wide as a page. Marked is what the sentence below tells: crossings, cliffs, the knee.
+column of a paper, several are as wide as a page. A bar marks each crossing, which the sentence below
+tells.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from ffnbench.report.pictures.canvas import BLACK, drawing, literal, pens, short
 from ffnbench.report.pictures.drawn import LATENCY_S, RATIO, Drawn, DrawnRow, drawn_of, number_text, within_text
 from ffnbench.report.pictures.heat import DPI, FONTS, LETTERS, SMALL, heat_figure
 from ffnbench.report.pictures.ratios import BAND, SIDE_BY_SIDE, TICKS, about
-from ffnbench.report.tables.sweeps import divided, sweep_line
+from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.report.tables.words import WITHIN
 from ffnbench.result import Report
-from ffnbench.stats.curves import Crossing, Findings, axes_of, findings, variant_of
+from ffnbench.stats.curves import Crossing, Crossings, axes_of, crossings_of, variant_of
 from ffnbench.stats.verdict import SAME_WITHIN
 from ffnbench.streams import visible
 
@@ -34,7 +35,7 @@ PANEL, AROUND, LEGEND_ROW, LINE = 2.0, 0.55, 0.14, 0.1  # inches: heights
 MOST_PANELS = 6  # values of a second axis of numbers; more make a heat map
 FARTHEST = 3.0  # how far beyond the values the axis shows of a wide interval
 WIDEST = {1: 6, 2: 5, 3: 4}  # numbers below an axis, by panels in a row
-KNEE = "#808080"
+GREY = "#808080"
 
 
 def sweep_figure(report: Report) -> Figure:
@@ -57,8 +58,9 @@ def _curves(drawn: Drawn, *, marks: bool) -> Figure:
     panels = drawn.panels
     columns = 1 if len(panels) == 1 else 2 if len(panels) in (2, 4) else 3
     rows = math.ceil(len(panels) / columns)
-    found = findings(drawn.report) if drawn.y in (RATIO, LATENCY_S) else None
-    found = found if found and found.axis.name == drawn.x else None
+    crossings = crossings_of(drawn.report) if drawn.y in (RATIO, LATENCY_S) else None
+    if crossings and crossings.axis.name != drawn.x:
+        crossings = None
     with drawing(**FONTS):
         figure = Figure(dpi=DPI, layout="constrained")
         grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
@@ -69,8 +71,8 @@ def _curves(drawn: Drawn, *, marks: bool) -> Figure:
             for name, look in looks.items():
                 _line(axes, series.get(name, []), look, drawn, marks=marks)
             _gaps(axes, series, looks)
-            if found:
-                _mark(axes, found, title, drawn, series)
+            if crossings and drawn.y == RATIO:
+                _mark(axes, crossings, title, drawn, series)
             axes.set_title(literal(shortened(title, 60)), loc="left", pad=3)
             if number + columns >= len(panels):
                 axes.set_xlabel(literal(drawn.units[drawn.x][1]), labelpad=1)
@@ -78,7 +80,7 @@ def _curves(drawn: Drawn, *, marks: bool) -> Figure:
         _limits(grid.flat[0], drawn)
         for axes in grid[:, 0]:
             axes.set_ylabel(literal(shortened(drawn.units[drawn.y][1], 40)), labelpad=2)
-        _around(figure, drawn, looks, (COLUMN if columns == 1 else PAGE, PANEL * rows), found, marks=marks)
+        _around(figure, drawn, looks, (COLUMN if columns == 1 else PAGE, PANEL * rows), crossings, marks=marks)
     return figure
 
 
@@ -145,7 +147,6 @@ RING: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "marker
                         "markeredgecolor": BLACK, "markeredgewidth": 0.6, "zorder": 4}  # fmt: skip
 CROSSING: dict[str, Any] = {"color": BLACK, "linewidth": 1.4, "marker": "|", "markersize": 5, "zorder": 5}
 CROSS: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 3.6, "markeredgewidth": 1.0}
-CLIFF: dict[str, Any] = {"linestyle": "", "marker": "v", "markersize": 3.4, "color": BLACK, "zorder": 5}
 
 
 def _gaps(axes: Axes, series: Mapping[str, Sequence[DrawnRow]], looks: Mapping[str, Mapping[str, Any]]) -> None:
@@ -160,22 +161,13 @@ def _gaps(axes: Axes, series: Mapping[str, Sequence[DrawnRow]], looks: Mapping[s
                           clip_on=False, zorder=5, **CROSS)  # fmt: skip
 
 
-def _mark(axes: Axes, found: Findings, title: str, drawn: Drawn, series: Mapping[str, Sequence[DrawnRow]]) -> None:
-    """A bar over the interval of each crossing, where the two lines meet; wedges at a cliff; the knee upright."""
-    for crossing in found.crossings * (drawn.y == RATIO):
+def _mark(axes: Axes, crossings: Crossings, title: str, drawn: Drawn, series: Mapping[str, Sequence[DrawnRow]]) -> None:
+    """A bar over the interval of each crossing, where the two lines meet."""
+    for crossing in crossings.places:
         if within_text(crossing.within) == title:
             y = _height(series, crossing, drawn)
             ends = [crossing.at.low, crossing.at.value, crossing.at.high]
             axes.plot(ends, [y] * 3, markevery=[1], **CROSSING)
-    for cliff in found.cliffs:
-        if within_text(cliff.within) == title:
-            shown = [dot for dot in series.get(cliff.variant, ()) if dot.at in cliff.values]
-            axes.plot([dot.at for dot in shown], [dot.high for dot in shown], **CLIFF)
-    for knee in found.knees:
-        if within_text(knee.within) == title:
-            low, high = knee.at.low or knee.at.value, knee.at.high or knee.at.value
-            axes.axvspan(low, high, color=KNEE, alpha=0.12, linewidth=0, zorder=0)
-            axes.axvline(knee.at.value, color=KNEE, linewidth=0.8, linestyle=":", zorder=1)
 
 
 def _height(series: Mapping[str, Sequence[DrawnRow]], crossing: Crossing, drawn: Drawn) -> float:
@@ -202,7 +194,7 @@ def _limits(axes: Axes, drawn: Drawn) -> None:
 
 def _around(
     figure: Figure, drawn: Drawn, looks: Mapping[str, Mapping[str, Any]], size: tuple[float, float],
-    found: Findings | None, *, marks: bool,
+    crossings: Crossings | None, *, marks: bool,
 ) -> None:  # fmt: skip
     """The legend and the lines above and below; then the figure is as high as it must be."""
     width, height = size
@@ -211,20 +203,17 @@ def _around(
         for name, look in looks.items()
     ]
     if whys := {dot.why for dot in drawn.dots if dot.why}:
-        handles.append(Line2D([], [], color=KNEE, label=f"no figure: {', '.join(sorted(whys))}", **CROSS))
+        handles.append(Line2D([], [], color=GREY, label=f"no figure: {', '.join(sorted(whys))}", **CROSS))
     if drawn.y == RATIO:
         handles.append(Line2D([], [], color=BAND, linewidth=4, solid_capstyle="butt", label=f"same: within {WITHIN}"))
-    for told, look, text in (
-        (found and drawn.y == RATIO and found.crossings, CROSSING, "crossing, with its interval"),
-        (found and found.cliffs, CLIFF, f"{divided(found.cliffs, found.axis.name)}" if found else ""),
-        (found and found.knees, {"color": KNEE, "linestyle": ":", "linewidth": 0.8}, "knee of the reference"),
-        (marks and any(dot.record["unbeaten"] for dot in drawn.dots), RING, "no other variant beats it"),
-    ):  # fmt: skip
-        handles += [Line2D([], [], label=text, **look)] * bool(told)
+    if crossings and crossings.places and drawn.y == RATIO:
+        handles.append(Line2D([], [], label="crossing, with its interval", **CROSSING))
+    if marks and any(dot.record["unbeaten"] for dot in drawn.dots):
+        handles.append(Line2D([], [], label="no other variant beats it", **RING))
     longest = max(len(str(handle.get_label())) for handle in handles)
     columns = max(1, min(len(handles), 4 if width == COLUMN else 8, int(width * LETTERS / (longest + 6))))
     above = textwrap.wrap(about(drawn.report), int(width * LETTERS))
-    said = sweep_line(drawn.report) if found else []
+    said = sweep_line(drawn.report) if crossings else []
     below = [part for line in said for part in textwrap.wrap(line, int(width * LETTERS))]
     lines = len(above) + len(below)
     figure.set_size_inches(width, height + AROUND + LEGEND_ROW * math.ceil(len(handles) / columns) + LINE * lines)
