@@ -1,11 +1,10 @@
-"""Sweeps as curves: crossings where the truth has them, pictures that leave nothing out, `plot`."""
+"""Sweeps as curves: crossings where the truth has them, pictures that leave nothing out."""
 
 from __future__ import annotations
 
 import math
 import random
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import crossings as simulated
@@ -18,9 +17,8 @@ from matplotlib.figure import Figure
 from ffnbench.api import measure, prepare
 from ffnbench.gate.looks import report_of
 from ffnbench.plan import Plan
-from ffnbench.report.files.store import load, report_text
-from ffnbench.report.pictures.drawn import drawn_of
-from ffnbench.report.pictures.sweeps import plotted, sweep_figure
+from ffnbench.report.files.store import load
+from ffnbench.report.pictures.sweeps import sweep_figure
 from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.report.views import figure_of
@@ -29,7 +27,6 @@ from ffnbench.result import Report
 from ffnbench.run.runner import run as run_plan
 from ffnbench.stats.curves import Axis, Place, crossings_of, turns, where
 from ffnbench.stats.interval import Mean
-from ffnbench.stats.pairs import unbeaten
 from ffnbench.stats.verdict import with_figures
 
 TOKENS = tuple(2**k for k in range(0, 13, 2))
@@ -181,23 +178,6 @@ def test_along_widths_a_change_of_sides_is_a_crossing() -> None:
     assert line.startswith("swiglu becomes slower than relu at d_ff 300")
 
 
-# What no other beats
-
-
-def test_a_variant_is_beaten_where_another_is_nowhere_worse_and_better_somewhere() -> None:
-    times = {"relu": 1.0, "silu": 1.3, "wide": 0.8, "gelu": 1.0, "small": 1.0}
-
-    def seconds(label: str, worker: int, number: int) -> float:
-        noise = 0.3 * (-1) ** worker if label == "gelu" else 0.001 * (worker % 3)
-        return 1e-3 * times[label] * (1 + noise)
-
-    variants = "relu,silu,wide=relu@d_ff=512,gelu,small=relu@d_ff=192"
-    found = run(variants, launch=FakeLaunch(seconds), seq_len=64, match="none", rounds=20)
-    # small is as fast as relu with fewer parameters; of gelu nothing is decided; wide alone is fast
-    assert unbeaten(found) == {"relu": False, "silu": False, "wide": True, "gelu": True, "small": True}
-    assert unbeaten(run("relu", seq_len=64)) == {}
-
-
 # The pictures
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -258,14 +238,6 @@ def test_what_failed_or_was_busy_is_a_gap_and_a_cross() -> None:
     assert any("busy, out of memory" in text.get_text() for text in figure.legends[0].get_texts())
 
 
-def test_a_variant_looks_the_same_over_ratios_and_over_seconds(report: Report) -> None:
-    ratios, seconds = lines_of(sweep_figure(report)), lines_of(plotted(report, y="latency"))
-    assert set(seconds) - set(ratios) >= {"relu"}
-    looks = [(one["swiglu"].get_color(), one["swiglu"].get_marker()) for one in (ratios, seconds)]
-    assert looks[0] == looks[1]
-    assert len({line.get_color() for line in seconds.values()}) == len(seconds)
-
-
 def test_the_bar_of_a_crossing_is_its_interval(report: Report) -> None:
     crossing = crossings_of(report).places[0]
     bars = [line for line in sweep_figure(report).axes[0].lines if line.get_marker() == "|"]
@@ -282,67 +254,3 @@ def test_each_cell_of_a_heat_map_has_its_ratio() -> None:
     ratio = found.comparison("swiglu@batch=3@seq_len=128").ratio.value
     assert float(texts[7, 2]) == pytest.approx(ratio, abs=0.006)
     assert texts[4, 1] == "×"
-
-
-# The command
-
-
-@pytest.fixture
-def saved(report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "run.json"
-    path.write_text(report_text(report))
-    return path
-
-
-@pytest.mark.parametrize(
-    ("words", "message", "hint"),
-    [
-        ("--x sqe_len", "no column is called 'sqe_len'", "did you mean 'seq_len'?"),
-        ("--y latnecy", "no column is called 'latnecy'", "did you mean 'latency'"),
-        ("--y verdict", "verdict is no number", "--y latency"),
-        ("--y zeros", "no row of this run has a zero_share", "report RUN.json -f csv"),
-        ("--facet latency_s", "no rows share a panel of latency_s", "--facet variant"),
-        ("--facet dtpye", "no column is called 'dtpye'", "did you mean 'dtype'"),
-        ("-o plot.txt", "plot.txt", ".png"),
-    ],
-)
-def test_names_that_are_none(saved: Path, in_process: Any, words: str, message: str, hint: str) -> None:
-    code, out, err = in_process("plot", str(saved), *words.split())
-    assert (code, out) == (2, "")
-    error, told = err.splitlines()
-    assert message in error
-    assert hint in told
-    assert [path.name for path in saved.parent.iterdir()] == ["run.json"]
-
-
-def test_plot_writes_a_picture_and_says_where(saved: Path, in_process: Any) -> None:
-    code, out, err = in_process("plot", str(saved))
-    assert (code, out, err) == (0, "", "wrote plot.png\n")
-    assert (saved.parent / "plot.png").read_bytes().startswith(b"\x89PNG")
-    assert in_process("plot", str(saved), "--x", "params", "--y", "latency", "-o", "a.svg")[0] == 0
-
-
-def test_a_panel_for_each_value_of_a_facet_and_of_the_axes_that_are_left() -> None:
-    found = run("relu,swiglu", seq_len=(1, 64), dtype="float32,bfloat16", d_model=(64, 96))
-    titles = [axes.get_title(loc="left") for axes in plotted(found, x="seq_len", facet="dtype").axes]
-    assert titles == ["float32, d_model 64", "bfloat16, d_model 64", "float32, d_model 96", "bfloat16, d_model 96"]
-    points = plotted(found, x="params", y="latency", facet="seq_len").axes[7]
-    widths = {2 * 64 * 256, 3 * 64 * 168, 2 * 96 * 384, 3 * 96 * 256}
-    assert {round(1e3 * x) for line in points.lines for x in line.get_xdata()} <= widths
-    assert points.get_xlabel() == "params (k)"
-
-
-def test_what_is_measured_joins_no_points(report: Report) -> None:
-    """Its order is not the axis's, so a line would go to and fro."""
-    drawn = {x: plotted(report, x=x, y="latency").axes[0].lines for x in ("seq_len", "params", "ratio")}
-    joined = {x: any(one.get_marker() == "s" and one.get_linestyle() == "-" for one in of) for x, of in drawn.items()}
-    assert joined == {"seq_len": True, "params": True, "ratio": False}
-
-
-def test_a_facet_by_variant_has_a_panel_for_each(tmp_path: Path) -> None:
-    """`variant` is a column of its own, and not the heading of the labels, which differ in every row."""
-    report = load(ROOT / "results" / "amd-epyc-2cpu" / "sweeps" / "tokens.json")
-    assert list(drawn_of(report, "seq_len", "latency", "variant").panels) == [
-        "variant relu", "variant gelu", "variant swiglu",
-    ]  # fmt: skip

@@ -20,13 +20,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from ffnbench.report.pictures.canvas import BLACK, drawing, literal, pens, shortened
-from ffnbench.report.pictures.drawn import LATENCY_S, RATIO, Drawn, DrawnRow, drawn_of, number_text, within_text
+from ffnbench.report.pictures.drawn import Drawn, DrawnRow, number_text, within_text
 from ffnbench.report.pictures.heat import DPI, FONTS, LETTERS, SMALL, heat_figure
 from ffnbench.report.pictures.ratios import BAND, SIDE_BY_SIDE, TICKS, about
 from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.report.tables.words import WITHIN
 from ffnbench.result import Report
-from ffnbench.stats.curves import Crossing, Crossings, axes_of, crossings_of, variant_of
+from ffnbench.stats.curves import Crossing, Crossings, axes_of, crossings_of
 from ffnbench.stats.verdict import SAME_WITHIN
 from ffnbench.streams import visible
 
@@ -40,27 +40,18 @@ GREY = "#808080"
 
 def sweep_figure(report: Report) -> Figure:
     """The picture of a sweep: its axis with most points, ratios where its cells have several variants."""
-    drawn = drawn_of(report)
-    second = axes_of(report.plan)[1:2]
-    if second and len(second[0].values) > MOST_PANELS:
-        return heat_figure(drawn, second[0])
-    return _curves(drawn, marks=False)
+    axes = axes_of(report.plan)
+    if len(axes) > 1 and len(axes[1].values) > MOST_PANELS:
+        return heat_figure(report, axes[0], axes[1])
+    return _curves(Drawn(report, axes[0]))
 
 
-def plotted(report: Report, x: str = "", y: str = "", facet: str = "") -> Figure:
-    """Any column over any axis or column, with a mark on what no other variant of its cell beats."""
-    return _curves(drawn_of(report, x, y, facet), marks=True)
-
-
-def _curves(drawn: Drawn, *, marks: bool) -> Figure:
-    names = list(dict.fromkeys(variant_of(group, case) for group, case, _ in drawn.rows))
-    looks = {name: look for name, look in zip(names, pens(names), strict=True) if name in drawn.variants}
+def _curves(drawn: Drawn) -> Figure:
+    looks = {name: look for name, look in zip(drawn.names, pens(drawn.names), strict=True) if name in drawn.variants}
     panels = drawn.panels
     columns = 1 if len(panels) == 1 else 2 if len(panels) in (2, 4) else 3
     rows = math.ceil(len(panels) / columns)
-    crossings = crossings_of(drawn.report) if drawn.y in (RATIO, LATENCY_S) else None
-    if crossings and crossings.axis.name != drawn.x:
-        crossings = None
+    crossings = crossings_of(drawn.report)
     with drawing(**FONTS):
         figure = Figure(dpi=DPI, layout="constrained")
         grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
@@ -69,29 +60,27 @@ def _curves(drawn: Drawn, *, marks: bool) -> Figure:
         for number, (axes, (title, series)) in enumerate(zip(grid.flat, panels.items(), strict=False)):
             _frame(axes, drawn, columns)
             for name, look in looks.items():
-                _line(axes, series.get(name, []), look, drawn, marks=marks)
+                _line(axes, series.get(name, []), look)
             _gaps(axes, series, looks)
-            if crossings and drawn.y == RATIO:
+            if crossings:
                 _mark(axes, crossings, title, drawn, series)
             axes.set_title(literal(shortened(title, 60)), loc="left", pad=3)
             if number + columns >= len(panels):
-                axes.set_xlabel(literal(drawn.units[drawn.x][1]), labelpad=1)
+                axes.set_xlabel(literal(drawn.axis.name), labelpad=1)
                 axes.tick_params(labelbottom=True)
         _limits(grid.flat[0], drawn)
         for axes in grid[:, 0]:
-            axes.set_ylabel(literal(shortened(drawn.units[drawn.y][1], 40)), labelpad=2)
-        _around(figure, drawn, looks, (COLUMN if columns == 1 else PAGE, PANEL * rows), crossings, marks=marks)
+            axes.set_ylabel(literal(shortened(drawn.unit[1], 40)), labelpad=2)
+        _around(figure, drawn, looks, (COLUMN if columns == 1 else PAGE, PANEL * rows), crossings)
     return figure
 
 
 def _frame(axes: Axes, drawn: Drawn, columns: int) -> None:
     axes.tick_params(axis="both", length=2, pad=1.5)
-    if drawn.y == RATIO:
+    if drawn.of_ratios:
         axes.axhspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BAND, linewidth=0, zorder=0)
         axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
-    axis, texts = drawn.axis, drawn.texts
-    if not drawn.swept and not texts:
-        return _scale(axes, "x", axis.values[0], axis.values[-1])
+    axis = drawn.axis
     if axis.logarithmic:
         axes.set_xscale("log")
     places = list(map(axis.place, axis.values))
@@ -103,48 +92,42 @@ def _frame(axes: Axes, drawn: Drawn, columns: int) -> None:
     axes.xaxis.set_major_locator(FixedLocator(kept))
     axes.xaxis.set_minor_locator(FixedLocator([value for value in axis.values if value not in kept]))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: literal(shortened(texts[int(value)], 14)) if texts else number_text(value))
-    )
-    return None
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
 
 
-def _scale(axes: Axes, side: str, low: float, high: float, below: float = 1.0) -> None:
-    """An axis of a column, with room at both ends, and so many times of it below; logarithmic where values are far
+def _scale(axes: Axes, low: float, high: float, below: float) -> None:
+    """The axis of values, with room at both ends, and so many times of it below; logarithmic where values are far
     apart.
     """
-    axis: Any = axes.xaxis if side == "x" else axes.yaxis
+    axis: Any = axes.yaxis
     if low > 0 and high / low > SIDE_BY_SIDE:
         room = (high / low) ** 0.06
-        axes.set(**{f"{side}scale": "log", f"{side}lim": (low / room**below, high * room)})
+        axes.set(yscale="log", ylim=(low / room**below, high * room))
         axis.set_minor_locator(NullLocator())
         subs = next(subs for least, subs in TICKS.items() if high / low > least)
         axis.set_major_locator(MaxNLocator(6) if high / low < FARTHEST else LogLocator(subs=subs, numticks=7))
     else:
         room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
-        axes.set(**{f"{side}lim": (low - room * below, high + room)})
+        axes.set(ylim=(low - room * below, high + room))
         axis.set_major_locator(MaxNLocator(5))
     axis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
 
 
-def _line(axes: Axes, dots: Sequence[DrawnRow], look: Mapping[str, Any], drawn: Drawn, *, marks: bool) -> None:
+def _line(axes: Axes, rows: Sequence[DrawnRow], look: Mapping[str, Any]) -> None:
     """A line that is broken where there is no value, and its band."""
-    if not dots:
+    if not rows:
         return
-    at = np.array([dot.at for dot in dots], dtype=float)
-    value, low, high = (np.array([getattr(dot, end) for dot in dots]) for end in ("value", "low", "high"))
-    if drawn.swept:
-        axes.fill_between(at, low, high, color=look["color"], alpha=0.16, linewidth=0, zorder=2)
+    at = np.array([row.at for row in rows])
+    value, low, high = (np.array([getattr(row, end) for row in rows]) for end in ("value", "low", "high"))
+    axes.fill_between(at, low, high, color=look["color"], alpha=0.16, linewidth=0, zorder=2)
     axes.vlines(at, low, high, color=look["color"], linewidth=0.6, zorder=2.5)
-    labels = [visible(dot.record["label"]) for dot in dots if not dot.why]
-    axes.plot(at, value, linestyle="-" if drawn.joined else "", linewidth=0.9, markersize=3.2, markeredgewidth=0.7,
-              zorder=3, gid=json.dumps(labels), **look)  # fmt: skip
-    if marks and any(kept := [bool(dot.record["unbeaten"]) for dot in dots]):
-        axes.plot(at[kept], value[kept], **RING)
+    labels = [visible(row.label) for row in rows if not row.why]
+    axes.plot(
+        at, value, linestyle="-", linewidth=0.9, markersize=3.2, markeredgewidth=0.7, zorder=3, gid=json.dumps(labels),
+        **look,
+    )  # fmt: skip
 
 
-RING: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "markerfacecolor": "none",
-                        "markeredgecolor": BLACK, "markeredgewidth": 0.6, "zorder": 4}  # fmt: skip
 CROSSING: dict[str, Any] = {"color": BLACK, "linewidth": 1.4, "marker": "|", "markersize": 5, "zorder": 5}
 CROSS: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 3.6, "markeredgewidth": 1.0}
 
@@ -153,11 +136,11 @@ def _gaps(axes: Axes, series: Mapping[str, Sequence[DrawnRow]], looks: Mapping[s
     """Crosses at the bottom, one above another, where variants have no figure."""
     stacked: dict[Any, int] = {}
     for name, look in looks.items():
-        for dot in series.get(name, ()):
-            if dot.why:
-                height = 0.03 + 0.05 * stacked.setdefault(dot.at, 0)
-                stacked[dot.at] += 1
-                axes.plot([dot.at], [height], color=look["color"], transform=axes.get_xaxis_transform(),
+        for row in series.get(name, ()):
+            if row.why:
+                height = 0.03 + 0.05 * stacked.setdefault(row.at, 0)
+                stacked[row.at] += 1
+                axes.plot([row.at], [height], color=look["color"], transform=axes.get_xaxis_transform(),
                           clip_on=False, zorder=5, **CROSS)  # fmt: skip
 
 
@@ -174,47 +157,46 @@ def _height(series: Mapping[str, Sequence[DrawnRow]], crossing: Crossing, drawn:
     """Where two lines of ratios meet: at 1 for one that meets the reference."""
     if not {crossing.variant, crossing.than} <= set(drawn.variants):
         return 1.0
-    known = [dot for dot in series[crossing.variant] if not dot.why]
-    places, logs = [drawn.axis.place(dot.at) for dot in known], [math.log(dot.value) for dot in known]
+    known = [row for row in series[crossing.variant] if not row.why]
+    places, logs = [drawn.axis.place(row.at) for row in known], [math.log(row.value) for row in known]
     return math.exp(np.interp(drawn.axis.place(crossing.at.value), places, logs))
 
 
 def _limits(axes: Axes, drawn: Drawn) -> None:
     """All values, and of their intervals what is not FARTHEST away."""
-    known = [dot for dot in drawn.dots if not dot.why]
-    values = [dot.value for dot in known] + [1 - 2 * SAME_WITHIN, 1 + 2 * SAME_WITHIN] * (drawn.y == RATIO)
+    known = [row for row in drawn.rows if not row.why]
+    values = [row.value for row in known]
+    if drawn.of_ratios:
+        values += [1 - 2 * SAME_WITHIN, 1 + 2 * SAME_WITHIN]
     if not values:
         axes.set_yticks([])
         return
     low, high = min(values), max(values)
-    low = max(min([low, *(dot.low for dot in known)]), low - (FARTHEST - 1) * abs(low) / FARTHEST)
-    high = min(max([high, *(dot.high for dot in known)]), high * FARTHEST)
-    _scale(axes, "y", low, high, below=3.0 if len(known) < len(drawn.dots) else 1.0)
+    low = max(min([low, *(row.low for row in known)]), low - (FARTHEST - 1) * abs(low) / FARTHEST)
+    high = min(max([high, *(row.high for row in known)]), high * FARTHEST)
+    _scale(axes, low, high, below=3.0 if len(known) < len(drawn.rows) else 1.0)
 
 
 def _around(
     figure: Figure, drawn: Drawn, looks: Mapping[str, Mapping[str, Any]], size: tuple[float, float],
-    crossings: Crossings | None, *, marks: bool,
+    crossings: Crossings | None,
 ) -> None:  # fmt: skip
     """The legend and the lines above and below; then the figure is as high as it must be."""
     width, height = size
     handles = [
-        Line2D([], [], label=literal(shortened(name, 40)), linewidth=0.9 * drawn.joined, markersize=3.2, **look)
+        Line2D([], [], label=literal(shortened(name, 40)), linewidth=0.9, markersize=3.2, **look)
         for name, look in looks.items()
     ]
-    if whys := {dot.why for dot in drawn.dots if dot.why}:
+    if whys := {row.why for row in drawn.rows if row.why}:
         handles.append(Line2D([], [], color=GREY, label=f"no figure: {', '.join(sorted(whys))}", **CROSS))
-    if drawn.y == RATIO:
+    if drawn.of_ratios:
         handles.append(Line2D([], [], color=BAND, linewidth=4, solid_capstyle="butt", label=f"same: within {WITHIN}"))
-    if crossings and crossings.places and drawn.y == RATIO:
+    if crossings and crossings.places:
         handles.append(Line2D([], [], label="crossing, with its interval", **CROSSING))
-    if marks and any(dot.record["unbeaten"] for dot in drawn.dots):
-        handles.append(Line2D([], [], label="no other variant beats it", **RING))
     longest = max(len(str(handle.get_label())) for handle in handles)
     columns = max(1, min(len(handles), 4 if width == COLUMN else 8, int(width * LETTERS / (longest + 6))))
     above = textwrap.wrap(about(drawn.report), int(width * LETTERS))
-    said = sweep_line(drawn.report) if crossings else []
-    below = [part for line in said for part in textwrap.wrap(line, int(width * LETTERS))]
+    below = [part for line in sweep_line(drawn.report) for part in textwrap.wrap(line, int(width * LETTERS))]
     lines = len(above) + len(below)
     figure.set_size_inches(width, height + AROUND + LEGEND_ROW * math.ceil(len(handles) / columns) + LINE * lines)
     figure.suptitle("\n".join(map(literal, above)), fontsize=SMALL, x=0.01, ha="left")
