@@ -91,7 +91,7 @@ def traced(spec: ActivationSpec) -> Curve | None:
         y = spec.row.apply(_functions(), x, spec.beta)
     except AttributeError:
         return None
-    return Curve(x=tuple(x.tolist()), y=tuple(y.tolist()), slope=tuple([float("nan")] * POINTS), flat=())
+    return Curve(x=tuple(x.tolist()), y=tuple(y.tolist()), slope=tuple([float("nan")] * POINTS))
 
 
 def _array() -> Any:
