@@ -3,8 +3,8 @@
 Log ratios of two variants by worker, made of dice, go through the real means, verdicts and intervals. The truth is a
 curve over the axis; a long run would put the crossing where straight lines between the true values at its points pass
 0. Prints for each shape how many sweeps told a crossing, how many of those intervals hold that place, and how many the
-place where the curve itself passes 0. Then shapes that never cross, knees, and saws over d_ff: how many of those told a
-cliff, and how many the true one. Ends with 1 where a promise is broken by more than chance.
+place where the curve itself passes 0. Then shapes that never cross. Ends with 1 where a promise is broken by more than
+chance.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from random import Random
 
 from exam.text import share, table
 
-from ffnbench.stats.curves import Axis, Place, aligned, knee, turns, where
+from ffnbench.stats.curves import Axis, Place, turns, where
 from ffnbench.stats.interval import Mean, Value, mean_of
 from ffnbench.stats.pairs import Pair
 from ffnbench.stats.verdict import verdicts
@@ -122,55 +122,6 @@ def zeros(truth: Truth, points: Sequence[float]) -> Iterator[float]:
             yield a + (b - a) * truth(a) / (truth(a) - truth(b))
 
 
-def knee_sweep(dice: Random, values: Sequence[float]) -> tuple[bool, bool]:
-    """Whether a sweep of seconds tells a knee, and whether its interval holds the true one, and the flat part is after
-    the step that half of the sweeps begin with.
-    """
-    step = dice.choice((0.0, 0.8))
-    at, sharp = dice.uniform(2.5, 9.5), dice.choice((1.0, 2.0, 4.0, 16.0))
-    scatter, workers = math.exp(dice.uniform(*map(math.log, (0.02, 0.1)))), dice.choice(WORKERS)
-
-    def seconds(x: float) -> float:
-        return math.log(1 + 2.0 ** (sharp * (x - at))) / sharp - step * (x == 0)
-
-    found = knee([(math.log(x), sample(dice, seconds(math.log2(x)), scatter, workers)) for x in values])
-    right = bool(found and found[2] <= at * math.log(2) <= found[3])
-    return found is not None, right and bool(found and (found[0] > 0 or not step))
-
-
-def noise(dice: Random, values: Sequence[float]) -> dict[float, float]:
-    """The log of the time of a FLOP by width: a trend, and cells that scatter."""
-    scatter, slope, start = dice.choice((0.003, 0.01, 0.02)), dice.uniform(-0.3, 0.3), dice.uniform(0, 200)
-    return {x: slope * math.log(x / values[0]) + start / x + dice.gauss(0, scatter) for x in values}
-
-
-def drift(dice: Random, values: Sequence[float]) -> dict[float, float]:
-    """A machine that becomes faster and slower while it measures."""
-    at, found = 0.0, noise(dice, values)
-    for x in values:
-        at += dice.gauss(0, 0.05)
-        found[x] += at
-    return found
-
-
-def bump(dice: Random, values: Sequence[float]) -> dict[float, float]:
-    """One slow width, or all from one on."""
-    first, step = dice.choice(values), dice.choice((True, False))
-    return {x: y + 0.1 * (x >= first if step else x == first) for x, y in noise(dice, values).items()}
-
-
-def saw(dice: Random, values: Sequence[float]) -> dict[float, float]:
-    """Teeth of 6 % between the multiples of TEETH."""
-    return {x: y + 0.06 * (x % TEETH[tuple(values)] > 0) for x, y in noise(dice, values).items()}
-
-
-WIDTHS = {  # an axis, and the number that tells its teeth
-    "2016..2080/4": tuple(range(2016, 2081, 4)), "2016..2080/8": tuple(range(2016, 2081, 8)),
-    "512..1536/16": tuple(range(512, 1537, 16)), "1024..4096/128": tuple(range(1024, 4097, 128)),
-}  # fmt: skip
-TEETH = dict(zip(WIDTHS.values(), (8, 16, 64, 256), strict=True))
-
-
 def broken(hits: int, of: int, promised: float = PROMISED) -> bool:
     """Whether a promise is missed by more than chance."""
     return hits < promised * of - 3 * math.sqrt(promised * (1 - promised) * of)
@@ -196,21 +147,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             wrong = sum(bool(sweep(dice, truth, values)) for _ in range(asked.sweeps))
             rows.append((name, grid, str(asked.sweeps), share(wrong, asked.sweeps), "", ""))
             bad += [f"{name} {grid}: told too often"] * broken(asked.sweeps - wrong, asked.sweeps)
-    for grid, values in GRIDS.items():
-        dice = Random(f"knee/{grid}/{asked.seed}")
-        found = [knee_sweep(dice, values) for _ in range(asked.sweeps)]
-        told_ = sum(one for one, _ in found)
-        rows.append(("knee", grid, str(asked.sweeps), str(told_), "", share(sum(hit for _, hit in found), told_)))
-    for make in (noise, drift, bump, saw):
-        for name, values in WIDTHS.items():
-            dice = Random(f"{make.__name__}/{name}/{asked.seed}")
-            numbers = [one[0][0] for _ in range(asked.sweeps) if (one := aligned({0: make(dice, values)}))]
-            hits = share(numbers.count(TEETH[values]), len(numbers)) if make is saw else ""
-            rows.append((make.__name__, name, str(asked.sweeps), str(len(numbers)), "", hits))
-            right = numbers.count(TEETH[values]) if make is saw else asked.sweeps - len(numbers)
-            bad += [f"{make.__name__} {name}: another cliff"] * broken(
-                right, len(numbers) if make is saw else asked.sweeps
-            )
     print(table(HEAD, rows), *bad, sep="\n")
     return 1 if bad else 0
 

@@ -340,7 +340,7 @@ def raw_of(run: Run) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
-    """An activation traced: x, f(x) and f'(x) in float64, and the intervals where f' is exactly zero.
+    """An activation traced: x, f(x) and f'(x) in float64.
 
     The slope is NaN, a gap, where f has no finite derivative.
     """
@@ -348,7 +348,6 @@ class Curve:
     x: tuple[float, ...]
     y: tuple[float, ...]
     slope: tuple[float, ...]
-    flat: tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -310,11 +310,6 @@ def change_item(dice: Dice, place: Any, key: Any) -> None:
 
 ANSWERS: dict[str, dict[str, Any]] = {  # of jobs that conftest's worker does not know
     "timer": {"empty_call_s": 1e-6, "resolution_s": 1e-9}, "plan": {"timer": {"empty_call_s": 1e-6, "resolution_s": 0}},
-    "facts": {
-        "low": 0.0, "low_reached": True, "high": None, "high_reached": False, "minimum": 0.0, "minimum_at": None,
-        "minimum_until": 0.0, "minimum_flat": True, "monotonic": "increasing", "jumps": [], "kinks": [0.0], "bends": [],
-        "slope_low": 0.0, "slope_high": 1.0, "zero_gradient": 0.5, "saturated": 0.5, "mean": 0.4, "second_moment": 0.5,
-    },
     "hf_whole": {"failure": "unsupported", "message": "transformers is not installed"},
     "hf_layers": {"failure": "crash", "message": "transformers is not installed"},
     "hold": {"error": 1e-7, "tolerance": 1e-4, "exact_error": 1e-16}, "origin": {"file": "mine.py"},
@@ -365,7 +360,7 @@ class FuzzWorker(FakeWorker):
         low, high, points = request["low"], request["high"], request["points"]
         x = [low + (high - low) * i / (points - 1) for i in range(points)]
         return {"x": x, "y": [max(v, 0.0) for v in x], "slope": [None if v == 0 else float(v > 0) for v in x],
-                "flat": [[low, min(0.0, high)]] if low < 0 else [], "finite": True}  # fmt: skip
+                "finite": True}  # fmt: skip
 
 
 class FuzzLaunch(FakeLaunch):

@@ -14,12 +14,12 @@ PACKAGE = ROOT / "ffnbench"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"torch", "pandas", "matplotlib", "numpy", "scipy"}
 TORCH_FILES = {
-    "activations/finding.py",
     "ffn/modules.py", "ffn/attention_module.py", "ffn/dense.py", "ffn/experts.py", "ffn/like.py", "worker/meters.py",
     "worker/jobs.py", "worker/counting.py", "worker/probe_jobs.py", "backends/building.py",
     "worker/agreement.py", "backends/backend.py", "worker/ceiling_calls.py", "backends/compiling.py",
     "backends/onednn.py", "worker/subject.py",
-    "ffn/packed.py", "worker/padding.py", "worker/inputs.py", "worker/correctness.py", "device/accelerator.py",
+    "ffn/packed.py", "worker/padding.py", "worker/inputs.py", "worker/correctness.py", "worker/functions.py",
+    "device/accelerator.py",
     "worker/peak_memory.py", "worker/precision.py", "worker/training.py", "training/decoder_module.py",
 }  # fmt: skip
 PICTURES = "report/pictures/"  # the files in which matplotlib and numpy are at home

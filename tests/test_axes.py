@@ -216,7 +216,6 @@ def test_a_bad_range_and_a_hint_that_works(typed: str, in_process, on_machine) -
         ("activations relu,,gelu", "has an empty value", "relu,gelu"),
         ("block gelu@seq_len=1,2 --cost-only", "has a seq_len of its own", "leave @seq_len out"),
         ("block gelu@dtype=fp16 --dtype fp32,bf16 --cost-only", "has a dtype of its own", "leave @dtype out"),
-        ("plot tokens.csv", "No such file", "path"),
         ("cost relu@d_ff= gelu", "cannot read '@d_ff='", "@KEY=VALUE"),
         ("cost relu --dtype float32..float64", "no range of numbers", "--dtype float32,bfloat16"),
         ("cost relu@d_ff=64,96 gelu@d_ff=64,128", "different lists of d_ff", "give both the same"),

@@ -12,6 +12,7 @@ from conftest import ProberHere, ffnbench
 from rich.cells import cell_len
 
 from ffnbench import api, cli
+from ffnbench.activations.facts import facts_of
 from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.plan import Probe
 from ffnbench.planning.activations import every_activation, select
@@ -38,7 +39,6 @@ def dtype(x): return x.float()
 def module(d_model, d_ff): return torch.nn.Identity()
 def hot(x): return x.exp().exp().exp()
 def cusp(x): return x.abs().sqrt()
-def step(x): return x.sign()
 """
 
 
@@ -79,7 +79,7 @@ def test_every_format(folder: Path) -> None:
     at_two = next(r for r in rows if r["activation"] == "swish@beta=0.5" and float(r["x"]) == 2.0)
     assert float(at_two["value"]) == pytest.approx(2 * 0.7310585786300049, rel=1e-15)
     assert float(at_two["derivative"]) == pytest.approx(0.7310585786300049 + 0.19661193324148185, rel=1e-14)
-    curve = Curve(x=(0.0,), y=(0.0,), slope=(float("nan"),), flat=())
+    curve = Curve(x=(0.0,), y=(0.0,), slope=(float("nan"),))
     assert points({"f": curve}, gated=False).splitlines()[1:] == ["0.0,f,0.0,"]  # a gap where there is no slope
 
 
@@ -125,41 +125,40 @@ def test_mistakes_are_exit_2_and_leave_no_file(folder: Path, monkeypatch, capsys
 
 
 def test_facts_fit_and_say_what_they_are(folder: Path) -> None:
-    names = "silu,hardswish,softplus,swish,mine.py:telu,mine.py:step,mine.py:bare"
+    names = "silu,hardswish,softplus,swish,swish@beta=2,mine.py:telu,mine.py:bare"
     with ProberHere() as prober:
         chosen = select(names, prober)
-        facts = {label: prober.facts(spec) for label, spec in chosen.items()}
         assert prober.describe("mine.py:module") is None
         assert prober.describe("torch.nn.functional:silu") is not None
+    facts = {label: known for label, spec in chosen.items() if (known := facts_of(spec.row, spec.beta))}
     records, table = {row["activation"]: row for row in facts_records(chosen, facts)}, facts_table(chosen, facts)
     assert len(records) == 7
     assert set(every_activation().split(",")) == set(ACTIVATIONS.names())
-    silu, hardswish, telu, step = (records[name] for name in ("silu", "hardswish", "telu", "step"))
+    silu, hardswish, telu = (records[name] for name in ("silu", "hardswish", "telu"))
     assert f"{silu['minimum']:.10f} {silu['minimum_at']:.10f}" == "-0.2784645428 -1.2784645428"
     assert (silu["hf"], silu["te"], silu["flops"], silu["smooth"]) == ("silu, swish", "silu", 5, True)
     assert (silu["low_reached"], silu["high_reached"], silu["monotonic"]) == (True, False, "no")
     assert (hardswish["smooth"], list(hardswish["kinks"]), list(hardswish["jumps"])) == (False, [-3, 3], [])
-    told = [step[key] for key in ("jumps", "monotonic", "minimum_flat", "minimum_until")]
-    assert told == [(0.0,), "increasing", True, 0]
-    assert (telu["flops"], telu["flops_backward"], telu["high"], records["bare"]["flops"]) == (3, 9, None, None)
+    assert (telu["flops"], telu["flops_backward"], telu["minimum"], telu["smooth"]) == (3, 9, None, None)
+    assert records["bare"]["flops"] is None
+    assert list(telu) == list(silu)
     assert [row["activation"] for row in records.values() if row["torch_differs"]] == ["softplus"]
     for width in (60, 80, 120):
         text = plain(table, width)
         assert all(cell_len(line.rstrip()) <= width for line in text.splitlines())
         assert "-0.2784645428" in text
         assert "-1.2784645428" in text
-    for told in ("kink at -3, 3", "f jumps at 0", "x tanh(exp(x))"):
+        assert "swish@beta=2, telu, bare: facts are known of built-in names, each at its own beta" in " ".join(
+            text.split()
+        )
+    for told in ("kink at -3, 3", "x tanh(exp(x))"):
         assert told in plain(table, 200)
     assert any("softplus: torch's softplus is x itself above 20" in line for line in table.details)
     shown = facts_view(chosen, facts).stdout
     header = next(line for line in shown["markdown"]().splitlines() if line.startswith("| activation"))
     assert all(name in header for name in ("range of f'", "mean", "2nd moment", "FLOPs", "HF", "source"))
     rows = {row["activation"]: row for row in csv.DictReader(shown["csv"]().splitlines())}
-    assert [rows["hardswish"]["smooth"], rows["hardswish"]["kinks"], rows["step"]["jumps"]] == [
-        "false",
-        "-3.0 3.0",
-        "0.0",
-    ]
+    assert [rows["hardswish"]["smooth"], rows["hardswish"]["kinks"], rows["telu"]["kinks"]] == ["false", "-3.0 3.0", ""]
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from ffnbench import __version__
 
 GOLDEN = ROOT / "tests" / "golden"
 COMMANDS = (
-    "compare", "cost", "estimate", "report", "block", "train", "check", "ab", "bisect", "history", "plot",
+    "compare", "cost", "estimate", "report", "block", "train", "check", "ab", "bisect", "history",
     "plot-activations", "activations", "list", "env", "inspect", "selftest",
 )  # fmt: skip
 SAVED = [*sorted(ROOT.glob("results/**/*.json")), *sorted(GOLDEN.glob("runs/*.json"))]
@@ -83,7 +83,6 @@ TYPED = {  # lines one after another, in a folder of their own that holds what t
     "bisect": ["bisect mypkg.mlp:SwiGLU --good v1.0 --bad HEAD --d-model 64 --fail-above 3%"],
     "history": ["history baseline.json again.json", "history again.json baseline.json --metric latency -o over.csv",
                 "history repeats.json -v"],
-    "plot": ["plot groups.json --y latency -o over.svg"],
     "plot-activations": ["plot-activations --activations relu --range=-1:1 -o curves.csv -o curves.svg"],
     "activations": ["activations --activations relu,gelu,silu -v -o facts.csv -o facts.json"],
     "activations-time": ["activations --time --activations relu,gelu --workers 3 --rounds 2 -o times.csv"],

@@ -19,7 +19,7 @@ def run(mean: float, error: float = 0.001, freedom: float = 6.0) -> Mean:
 
 def test_one_run_is_held_to_the_prior() -> None:
     sd, freedom = TYPED
-    [change] = [found.difference for found in history_of([run(0.01)]).changes(run(0.05, 0.002, 8.0))]
+    change = history_of([run(0.01)]).change(run(0.05, 0.002, 8.0)).difference
     assert change.mean == pytest.approx(0.04)
     variances = {2 * sd**2: freedom, 0.001**2: 6.0, 0.002**2: 8.0}
     total = sum(variances)
@@ -59,7 +59,7 @@ def test_the_interval_of_a_change_covers(sd: float, runs: int, low: float, high:
         means = dice.normal(0, math.hypot(sd, 0.001), runs + 1)
         errors = 0.001 * np.sqrt(dice.chisquare(6, runs + 1) / 6)
         *past, now = [Mean(m, e, 6.0) for m, e in zip(means, errors, strict=True)]
-        interval = history_of(past).changes(now)[0].difference.interval(0.95)
+        interval = history_of(past).change(now).difference.interval(0.95)
         covered += interval[0] <= 0 <= interval[1]
     assert low <= covered / 1500 <= high
 
@@ -79,9 +79,10 @@ def test_steps_are_not_scatter() -> None:
     assert math.sqrt(history_of(rising).between.variance) < 0.006  # their sd is 1.8 %
 
 
-def test_drift_is_against_the_oldest_alone() -> None:
-    steps = history_of([run(0.01 * k) for k in range(6)])
-    change, drift = (found.difference for found in steps.changes(run(0.06)))
-    assert drift.mean == pytest.approx(0.06)
+def test_a_change_is_from_the_mean_or_from_one_run() -> None:
+    runs = [run(0.01 * k) for k in range(6)]
+    steps, now = history_of(runs), run(0.06)
+    change, since_oldest = steps.change(now).difference, steps.change_from(runs[0], now).difference
+    assert since_oldest.mean == pytest.approx(0.06)
     assert change.mean == pytest.approx(0.035, abs=0.001)
-    assert drift.error > change.error
+    assert since_oldest.error > change.error

@@ -14,7 +14,7 @@ from conftest import FakeLaunch
 import ffnbench
 from ffnbench.report.files.store import load
 from ffnbench.result import Report
-from ffnbench.stats.curves import findings
+from ffnbench.stats.curves import crossings_of
 
 TOKENS = tuple(2**k for k in range(8))
 SWEEP = ["compare", "relu", "swiglu", "--d-model", "64", "--seq-len", "1..128", "--threads", "1"]
@@ -64,17 +64,17 @@ def test_each_row_keeps_its_machine(joined) -> None:
 
 
 def test_no_crossing_goes_from_one_machine_to_the_other(joined) -> None:
-    told = findings(ffnbench.load("both.json"))
+    told = crossings_of(ffnbench.load("both.json"))
     assert told is not None
-    assert (told.lines, told.crossings) == (2, ())
+    assert (told.lines, told.places) == (2, ())
     data = json.loads(Path("both.json").read_text())  # as if all were of one machine: what the axis is for
     data["further"] = []
     for case in data["plan"]["cases"]:
         case["point"] = [one for one in case["point"] if one[0] != "machine"]
     Path("one.json").write_text(json.dumps(data))
-    told = findings(ffnbench.load("one.json"))
+    told = crossings_of(ffnbench.load("one.json"))
     assert told is not None
-    assert len(told.crossings) > 1
+    assert len(told.places) > 1
 
 
 def test_a_row_is_held_against_the_ceiling_of_its_own_machine(joined) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from conftest import ROOT, KnownProber
 
-from ffnbench.activations.facts import Facts
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.result import Curve
 
@@ -29,22 +28,14 @@ from ffnbench import api
 from ffnbench.api import world
 world.MACHINE = world.Machine(launch=FakeLaunch(), prober=Known)
 """
-RELU = Facts(
-    low=0.0, low_reached=True, high=None, high_reached=False, minimum=0.0, minimum_at=None, minimum_until=0.0,
-    minimum_flat=True, monotonic="increasing", jumps=(), kinks=(0.0,), bends=(), slope_low=0.0, slope_high=1.0,
-    zero_gradient=0.5, saturated=0.5, mean=0.4, second_moment=0.5,
-)  # fmt: skip
 
 
 class Known(KnownProber):
     """Knows what an activation is like, whichever it is: no torch, so that a kernel starts quickly."""
 
-    def facts(self, spec: ActivationSpec) -> Facts:
-        return RELU
-
     def curve(self, spec: ActivationSpec, low: float, high: float, points: int) -> Curve:
         x = tuple(low + (high - low) * i / (points - 1) for i in range(points))
-        return Curve(x=x, y=tuple(max(0.0, v) for v in x), slope=tuple(float(v > 0) for v in x), flat=((low, 0.0),))
+        return Curve(x=x, y=tuple(max(0.0, v) for v in x), slope=tuple(float(v > 0) for v in x))
 
 
 FURTHER = [

@@ -24,13 +24,14 @@ from test_stats import plan_of, run_of
 
 from ffnbench import api
 from ffnbench.gate.looks import report_of
-from ffnbench.report.pictures.drawn import drawn_of
+from ffnbench.report.pictures.drawn import Drawn
 from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.pictures.roofline import roofline_figure
 from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.report.tables.text import plain
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Report, Run
+from ffnbench.stats.curves import axes_of
 from ffnbench.stats.verdict import summarise, with_figures
 
 RUNS = sorted(ROOT.glob("results/**/*.json"))
@@ -232,7 +233,7 @@ def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time()
     assert [text for title, text in shown if title == "attention"] == ["busy", "-"]
     assert dict(shown)["FFN's share"] == "-"
     assert "busy" not in rows["32"]
-    asked = CompareRequest(variants="relu,swiglu", d_model="64,128", threads=1, workers=3, rounds=6)
+    asked = CompareRequest(variants="relu,swiglu", d_model="64,96,128", threads=1, workers=3, rounds=6)
     sweep = with_busy(api.measure(api.prepare(asked), launch=FakeLaunch()), "swiglu@d_model=64")
     assert re.search(r"^ +64 .* busy *$", plain(as_shown(sweep).table, 80), re.MULTILINE)
-    assert [dot.why for dot in drawn_of(sweep, y="latency").dots] == ["", "", "busy", ""]
+    assert [row.why for row in Drawn(sweep, axes_of(sweep.plan)[0]).rows] == ["busy", "", ""]

@@ -1,8 +1,19 @@
-"""What is true of an activation: minimum, range, monotony, smoothness, and what it does to N(0, 1)."""
+"""What is true of an activation: minimum, range, monotony, smoothness, and what it does to N(0, 1).
+
+They are data, facts.json, which `python benchmarks/activation_facts.py` finds in float64 and writes.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ffnbench import jsonable
+from ffnbench.activations.table import Activation
+
+FILE = Path(__file__).with_name("facts.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +24,7 @@ class Facts:
     held on a whole interval, [minimum_at, minimum_until], where None is then an end at infinity; a minimum at one
     point has no `minimum_until`. `monotonic` is increasing (never decreasing), decreasing, constant or no. `jumps`
     is where f itself jumps, `kinks` where f' does, `bends` where only f'' does. Shares and moments are of f'(x)
-    and f(x) for x ~ N(0, 1).
+    and f(x) for x ~ N(0, 1). `dead` are the intervals on which f' is exactly zero, None an end at infinity.
     """
 
     low: float | None
@@ -34,8 +45,20 @@ class Facts:
     saturated: float
     mean: float
     second_moment: float
+    dead: tuple[tuple[float | None, float | None], ...]
 
     @property
     def smooth(self) -> bool:
         """Whether neither f nor f' nor f'' jumps."""
         return not (self.jumps or self.kinks or self.bends)
+
+
+@cache
+def _known() -> dict[str, Facts]:
+    data = json.loads(FILE.read_text())
+    return {name: jsonable.decode(Facts, facts) for name, facts in data.items()}
+
+
+def facts_of(activation: Activation, beta: float | None) -> Facts | None:
+    """The facts of a row of the table at its own beta; None of a function of the user's, and at another beta."""
+    return _known().get(activation.name) if beta == activation.beta else None

@@ -1,6 +1,7 @@
 """The activations: one row each, no behaviour.
 
-A new activation is one row here; the grammar, the cost model, the modules, `list` and the tests pick it up.
+A new activation is one row here; the grammar, the cost model, the modules, `list` and the tests pick it up, and
+`python benchmarks/activation_facts.py` writes its facts.
 `apply(F, x, beta)` receives torch.nn.functional, so that this table is readable without torch.
 
 FLOPs per element are counted by one declared convention: each scalar +, -, *, /, comparison or selection

@@ -6,7 +6,7 @@
     def telu(x):
         return x * x.exp().tanh()
 
-`mine.py:telu` then stands wherever a built-in name does: in curves, in facts, in `compare`, and gated with
+`mine.py:telu` then stands wherever a built-in name does: in curves, in `compare`, and gated with
 `@gate=inner`. Without the decorator it works as well; its element-wise cost is then unknown.
 """
 

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from ffnbench.api.inspection import draw_activations, facts, inspect, inspect_whole, plot_activations
     from ffnbench.api.measuring import measure, measured_once
     from ffnbench.api.preparing import Prepared, prepare
-    from ffnbench.api.saved import history, load, plot, report, reports
+    from ffnbench.api.saved import history, load, report, reports
     from ffnbench.api.this_machine import backends, environment, selftest
     from ffnbench.api.variants import block, build, compare, cost, time_activations, train, whole_model
 
 __all__ = [
     "Prepared", "ab", "backends", "bisect", "block", "build", "check", "compare", "cost", "draw_activations",
     "environment", "facts", "history", "inspect", "inspect_whole", "load", "measure",
-    "measured_once", "plot", "plot_activations", "prepare", "report", "reports", "selftest", "time_activations",
+    "measured_once", "plot_activations", "prepare", "report", "reports", "selftest", "time_activations",
     "train", "whole_model",
 ]  # fmt: skip
 _ELSEWHERE = {
@@ -39,7 +39,7 @@ _ELSEWHERE = {
     "inspection": ("draw_activations", "facts", "inspect", "inspect_whole", "plot_activations"),
     "measuring": ("measure", "measured_once"),
     "preparing": ("Prepared", "prepare"),
-    "saved": ("history", "load", "plot", "report", "reports"),
+    "saved": ("history", "load", "report", "reports"),
     "this_machine": ("backends", "environment", "selftest"),
 }  # all others are in variants.py
 

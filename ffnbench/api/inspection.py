@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from ffnbench import jsonable
-from ffnbench.activations.facts import Facts
+from ffnbench.activations.facts import Facts, facts_of
 from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK
 from ffnbench.api.world import COUNT_TIMEOUT_S
@@ -24,7 +24,6 @@ from ffnbench.report.output import NullSink, OutputSink
 from ffnbench.report.tables.activations import facts_view
 from ffnbench.report.tables.models import model_view, parts_view
 from ffnbench.request import FactsRequest, PictureRequest
-from ffnbench.run.prober import Prober
 from ffnbench.run.session import WorkerLost
 
 if TYPE_CHECKING:
@@ -35,10 +34,10 @@ CURVE_POINTS, SURFACE_POINTS = 1601, 161
 
 
 def facts(request: FactsRequest, sink: NullSink = NULL_SINK) -> None:
-    """What is true of activations, found in float64 by a worker."""
+    """What is true of activations; a worker looks at functions of the user's, of which no facts are known."""
     with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
         chosen = select(every_activation() if request.activations is None else request.activations, prober)
-        found = {label: prober.facts(spec) for label, spec in chosen.items()}
+    found = _facts_of(chosen)
     sink.show(lambda: facts_view(chosen, found))
 
 
@@ -58,19 +57,13 @@ def draw_activations(request: PictureRequest) -> tuple[Figure, dict[str, Write]]
         chosen = select(default if request.activations is None else request.activations, prober, gated=request.gated)
         points = SURFACE_POINTS if request.gated else CURVE_POINTS
         curves = {label: prober.curve(spec, low, high, points) for label, spec in chosen.items()}
-        found = {} if request.gated else _facts_where_finite(prober, chosen)
-    return picture(request, chosen, curves, found)
+    return picture(request, chosen, curves, {} if request.gated else _facts_of(chosen))
 
 
-def _facts_where_finite(prober: Prober, chosen: dict[str, ActivationSpec]) -> dict[str, Facts]:
-    """Facts for the marks of a picture; none for a function that is finite where it is drawn, and not elsewhere."""
-    found = {}
-    for label, spec in chosen.items():
-        try:
-            found[label] = prober.facts(spec)
-        except FfnbenchError:
-            continue
-    return found
+def _facts_of(chosen: dict[str, ActivationSpec]) -> dict[str, Facts]:
+    """The facts that are known."""
+    facts = {label: facts_of(spec.row, spec.beta) for label, spec in chosen.items()}
+    return {label: known for label, known in facts.items() if known}
 
 
 def inspect(name: str, sink: NullSink = NULL_SINK) -> CountedModel:

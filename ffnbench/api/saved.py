@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,10 +15,9 @@ from ffnbench.gate.side_by_side import apart, common_rows
 from ffnbench.gate.timeline import Timeline, timeline_of
 from ffnbench.plan import Kind
 from ffnbench.report.files.store import load as load_report
-from ffnbench.report.formats import PICTURES
-from ffnbench.report.output import NullSink, OutputSink
+from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
-from ffnbench.report.views import history_view, plot_of, report_view
+from ffnbench.report.views import history_view, report_view
 from ffnbench.result import Report
 from ffnbench.stats.cells import of_shards
 from ffnbench.stats.verdict import with_figures
@@ -39,17 +37,6 @@ def report(path: str, sink: NullSink = NULL_SINK) -> tuple[ShownReport, str]:
     fresh = recompute(stored)
     sink.show(lambda: report_view(fresh).ending(0))  # whatever it ended with: it can be shown
     return fresh, difference(stored, fresh)
-
-
-def plot(path: str, sink: OutputSink, **asked: str) -> None:
-    """Any column of a saved run over any axis or column, into files; raises FfnbenchError for a name that is none."""
-    report = load(path)
-    _refuse_learnt(path, report)
-    figure = plot_of(recompute(report), **asked)
-    from ffnbench.report.pictures.canvas import render
-
-    for written in sink.write({suffix: partial(render, figure, suffix, texts=True) for suffix in PICTURES}):
-        sink.tell(f"wrote {written}")
 
 
 def _refuse_learnt(path: str, report: Report) -> None:

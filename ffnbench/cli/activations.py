@@ -37,7 +37,7 @@ class Timing:
 @command(
     "activations",
     "ffnbench activations -v",
-    "ffnbench activations --activations gelu,swish@beta=0.5,mine=act.py:soft",
+    "ffnbench activations --activations gelu,silu,mish",
     "ffnbench activations --time --quick --dtype float32,bf16 --elements 64Ki,1Mi",
     docs="docs/methodology.md#facts-of-activations",
 )

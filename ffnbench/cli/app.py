@@ -43,6 +43,7 @@ EXAMPLES_OF_ALL = (
 ALSO = {  # what others call a command
     **dict.fromkeys(("bench", "benchmark", "measure", "run", "time"), "compare"), "version": "--version",
     **dict.fromkeys(("count", "flops", "params"), "cost"), "models": "list presets",
+    "plot": "plot-activations",
     **dict.fromkeys(("diff", "show"), "report"), **dict.fromkeys(("devices", "doctor", "info"), "env"),
 }  # fmt: skip
 UNNEEDED = {"warmup", "iters", "num_iters", "iterations", "n", "number", "repeat", "repeats", "reps", "steps", "trials"}
@@ -93,9 +94,6 @@ def run(words: Sequence[str]) -> int:
     if not is_command(name):
         told = "no command before" if name.startswith("-") else "no such command"
         raise FfnbenchError(f"{told} {name!r}", _command_meant(name, words))
-    if name == "plot" and words[1:] and _are_variants(words[1]):
-        hint = f"`ffnbench {shlex.join(['plot-activations', *words[1:]])}` draws activations"
-        raise FfnbenchError(f"plot draws a saved run, and {words[1]!r} is none", hint)
     command = built(described(name))
     try:
         with command.make_context(f"ffnbench {name}", [*words[1:]]) as context:

@@ -1,4 +1,4 @@
-"""The commands that answer which FFN: measured, counted, shown again, drawn, and set beside attention."""
+"""The commands that answer which FFN: measured, counted, shown again, and set beside attention."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, sink_of
-from ffnbench.report.flags import Followed, MeasuredOutput, Plotted, Reported
+from ffnbench.report.flags import Followed, MeasuredOutput, Reported
 from ffnbench.request import (
     ARGUMENTS,
     CURVES,
@@ -100,35 +100,6 @@ def report(saved: Saved, output: Reported) -> int:
     if differs:
         print(visible(f"note: {differs}"), file=sys.stderr)
     return sink.code
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlotAxes:
-    """What is drawn over what."""
-
-    run: str = flag("", "A .json that `compare` wrote with -o.", ARGUMENTS, place="RUN")
-    x: str = flag("", "An axis, or a column: seq_len, d_model, params. [default: the axis with most points]", CURVES,
-                  "NAME")  # fmt: skip
-    y: str = flag("", "A column of numbers, named as in the CSV or by its heading: ratio, latency, peak, gflops. "
-                  "[default: ratio; latency of a single variant]", CURVES, "NAME")  # fmt: skip
-    facet: str = flag("", "A panel for each value of this; the axes that are left have panels too.", CURVES, "NAME")
-
-
-@command(
-    "plot",
-    "ffnbench plot run.json --x seq_len --y latency -o latency.pdf",
-    "ffnbench plot run.json --x params --y latency",
-    "ffnbench plot run.json --y gflops --facet dtype",
-    docs="docs/sweeps.md#curves",
-)
-def plot(asked: PlotAxes, output: Plotted) -> int:
-    """Draw any column of a saved run over any axis, with a ring around what no other variant beats."""
-    from ffnbench import api
-    from ffnbench.report.formats import PICTURES
-
-    with sink_of(output, "plot", asked.run, suffixes=PICTURES) as sink:
-        api.plot(asked.run, sink, x=asked.x, y=asked.y, facet=asked.facet)
-    return 0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -254,8 +254,8 @@ def past_of(before: Report, policy: Policy) -> Past:
 def latency_findings(past: Past, now: Report, policy: Policy, confidence: float = CONFIDENCE) -> list[Finding]:
     """The latency of every row of the baseline against the reference's, then and now; seconds where asked for.
 
-    Today's run is held against the mean of the baseline's runs, and against the oldest of several, so that steps below
-    the tolerance can't add up unseen. `confidence` is the level that this look takes for the stated CONFIDENCE.
+    Today's run is held against the mean of the baseline's runs. `confidence` is the level that this look takes for the
+    stated CONFIDENCE.
     """
     before, slack, found = past.report, control_slack(now), []
     if not policy.across_machines and kind(before.environment) != kind(now.environment):
@@ -267,8 +267,8 @@ def latency_findings(past: Past, now: Report, policy: Policy, confidence: float 
             found.append(_finding(*row, Status.INCOMPARABLE, policy, reason=why))
             continue
         mean = _known(now, row, confidence)
-        changes = history.changes(mean) if history and mean else []
-        found.append(_told(row, changes, now, policy, slack, since=before.created[:10]))
+        change = history.change(mean) if history and mean else None
+        found.append(_told(row, change, now, policy, slack))
     return found
 
 
@@ -280,7 +280,7 @@ def paired_findings(now: Report, policy: Policy, confidence: float = CONFIDENCE)
     slack, found = control_slack(now), []
     for row in _timed_rows(now.plan, replace(policy, absolute=False)):
         mean = _known(now, row, confidence)
-        found.append(_told(row, [Change(0.0, mean.mean, mean)] if mean else [], now, policy, slack))
+        found.append(_told(row, Change(0.0, mean.mean, mean) if mean else None, now, policy, slack))
     return found
 
 
@@ -298,31 +298,26 @@ def _fed_otherwise(then: Plan, now: Plan, label: str) -> str:
     return next(filter(None, found), "")
 
 
-def _told(row: Row, changes: Sequence[Change], now: Report, policy: Policy, slack: float, since: str = "") -> Finding:
-    """What follows for one row from the first of its changes, or from a later one that has regressed `since` that day.
-    There is no time of a row that computes something else, nor against such a reference. `slack` (in logs) is what the
-    control asks for.
+def _told(row: Row, change: Change | None, now: Report, policy: Policy, slack: float) -> Finding:
+    """What follows for one row from its change, where that is known. There is no time of a row that computes something
+    else, nor against such a reference. `slack` (in logs) is what the control asks for.
     """
     label, metric = row
     reference, rounds = now.plan.reference_of(label), _rounds_of(now, label, metric)
     if why := _mismatch(now, *row):
         return _finding(*row, Status.MISSING, policy, reason=why)
-    if not changes and rounds.every:
+    if change is None and rounds.every:
         reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else ONE_WORKER
         return _finding(*row, Status.UNCLEAR, policy, reason=reason)
-    if not changes:
+    if change is None:
         failure = now.failure(label) or now.failure(reference)
         return _finding(*row, Status.MISSING, policy, reason=failure.message if failure else "not measured in this run")
     extra = slack if metric == LATENCY else 0.0  # the slack is of ratios
-    statuses = [_status(change, extra, policy.of(*row)) for change in changes]
-    counts = statuses.index(Status.REGRESSED) if Status.REGRESSED in statuses else 0
-    status, change, reason = statuses[counts], changes[counts], ""
+    status, reason = _status(change, extra, policy.of(*row)), ""
     if status is Status.UNCLEAR and rounds.disturbed:
         reason = busy_text(now)
     elif status is Status.UNCLEAR and extra:
         reason = "the reference differs from itself: the machine is too noisy now"
-    elif counts > 0:
-        reason = f"grew in small steps since {since}, the baseline's oldest run"
     return _finding(
         *row, status, policy, before=math.exp(change.before), now=math.exp(change.now), change=change.estimate(),
         reason=reason,

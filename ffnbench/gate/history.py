@@ -55,17 +55,16 @@ class History:
     own: Part
     between: Part
     effective: float
-    runs: int
-    oldest: Mean
 
-    def changes(self, now: Mean) -> list[Change]:
-        """To a run of today: from the mean of the baseline's runs, and from the oldest of several."""
+    def change(self, now: Mean) -> Change:
+        """From the mean of the runs to a run of today."""
         mean = self._moved(self.mean, self.own, 1 + 1 / self.effective)
-        found = [Change(self.mean, now.mean, now.less(mean))]
-        if self.runs > 1:
-            old = self._moved(self.oldest.mean, Part(self.oldest.error**2, self.oldest.freedom), 2)
-            found.append(Change(self.oldest.mean, now.mean, now.less(old)))
-        return found
+        return Change(self.mean, now.mean, now.less(mean))
+
+    def change_from(self, run: Mean, now: Mean) -> Change:
+        """From one of the runs to a run of today."""
+        then = self._moved(run.mean, Part(run.error**2, run.freedom), 2)
+        return Change(run.mean, now.mean, now.less(then))
 
     @property
     def over_runs(self) -> Mean:
@@ -88,8 +87,6 @@ def history_of(runs: Sequence[Mean]) -> History:
         own=whole(Part((w * run.error) ** 2, run.freedom) for w, run in zip(weights, runs, strict=True)),
         between=between,
         effective=1 / math.fsum(w * w for w in weights),
-        runs=len(runs),
-        oldest=runs[0],
     )
 
 

@@ -113,7 +113,8 @@ def _point(run: Report, label: str, metric: str) -> Point | None:
 def _row(metric: str, label: str, points: Sequence[Point]) -> Series:
     last, logs = points[-1].run, [point.log for point in points if point.log]
     if logs:
-        change, steps = history_of(logs[:-1]).changes(logs[-1])[-1].estimate(), steps_of(logs)
+        change = history_of(logs[:-1]).change_from(logs[0], logs[-1]).estimate()
+        steps = steps_of(logs)
     else:
         values = [point.value.value for point in points]
         change = Estimate(value=values[-1] / values[0])

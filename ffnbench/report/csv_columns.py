@@ -22,7 +22,6 @@ from ffnbench.report.tables.conditions import CONDITIONS
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Bound, Comparison, Estimate, Report, Roof, Share
 from ffnbench.stats.ceilings import Needed, needed_by
-from ffnbench.stats.pairs import unbeaten
 from ffnbench.stats.rounds import Row as Rounds
 from ffnbench.stats.rounds import Table, table_of
 from ffnbench.stats.verdict import launch_bound
@@ -35,7 +34,6 @@ class CaseRow:
     report: Report
     case: Case
     table: Table
-    unbeaten: bool | None = None
 
     @property
     def work(self) -> Workload:
@@ -220,7 +218,6 @@ COLUMNS: Columns = {
     **_seconds(DEVICE_TIME),
     **_seconds(HOST_TIME),
     "launch_bound": lambda row: launch_bound(row.report, row.case.label),
-    "unbeaten": lambda row: row.unbeaten,
 }
 CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
 LATENCY_KEYS = ("latency_s", "latency_low_s", "latency_high_s")
@@ -241,8 +238,7 @@ def case_records(report: Report, keys: Iterable[str] = COLUMNS) -> list[Record]:
     if keys is COLUMNS and (known := vars(report).get(RECORDS)) is not None:  # of the table, and then of a file
         return list(known)
     table, blank = table_of(report), dict.fromkeys(keys)
-    best = unbeaten(report) if "unbeaten" in blank else {}
-    rows = (CaseRow(report=report, case=case, table=table, unbeaten=best.get(case.label)) for case in report.plan.shown)
+    rows = (CaseRow(report=report, case=case, table=table) for case in report.plan.shown)
     counted = report.environment is None and not report.samples
     wanted = {key: COLUMNS[key] for key in blank if not (counted and key in OF_SAMPLES)}
     single = [(key, column) for key, column in wanted.items() if not isinstance(column, _Part)]

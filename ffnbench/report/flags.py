@@ -48,13 +48,6 @@ class Written:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plotted(Written):
-    """The files of a plot."""
-
-    out: tuple[str, ...] = out_flag(".png, .svg, .pdf; default: plot.png", default=("plot.png",))
-
-
-@dataclass(frozen=True, kw_only=True)
 class Kept(Shown):
     """How an answer is shown and written where nothing is measured."""
 

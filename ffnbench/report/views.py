@@ -48,7 +48,7 @@ class Reading:
 
 RATIOS, OF_ROOFLINE = "pictures.ratios:ratio_figure", "pictures.roofline:roofline_figure"
 OVER_TIME = "pictures.timeline:history_figure"
-OF_SWEEP, PLOTTED = "pictures.sweeps:sweep_figure", "pictures.sweeps:plotted"
+OF_SWEEP = "pictures.sweeps:sweep_figure"
 OF_CASES = Reading(tables="tables.compare:compare_table", rows="csv_columns:case_records", picture=RATIOS)
 VIEWS = {
     Kind.COMPARE: OF_CASES,
@@ -85,14 +85,6 @@ def figure_of(report: Report, *, roofline: bool = False) -> Figure:
     if picture == RATIOS and report.comparisons and axes_of(report.plan):
         picture = OF_SWEEP
     figure: Figure = _named(picture)(report)
-    return figure
-
-
-def plot_of(report: Report, **asked: str) -> Figure:
-    """Any column of a report (`y`) over any axis or column (`x`), with panels by a third one (`facet`); what is not
-    asked for is found. Raises FfnbenchError for a name that is none.
-    """
-    figure: Figure = _named(PLOTTED)(report, **asked)
     return figure
 
 

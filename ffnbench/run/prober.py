@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.activations.user_activation import OwnActivation
@@ -22,9 +22,6 @@ from ffnbench.plan import OWN, Arm, Backend, Cache, Case, CompileMode, MatmulPre
 from ffnbench.result import Agreement, Curve
 from ffnbench.run.session import Session, WorkerLost
 from ffnbench.worker.channel import Message
-
-if TYPE_CHECKING:
-    from ffnbench.activations.facts import Facts
 
 EAGERLY: dict[str, Any] = {
     "backend": Backend.EAGER.value, "compile": CompileMode.DEFAULT.value, "freeze": False, "time": Time.WALL.value,
@@ -79,12 +76,6 @@ class Prober(Probe):
         """What a function declares as an activation; None for a module's class or factory."""
         own = self._ask(target, {"do": "describe", "target": target})["own"]
         return None if own is None else jsonable.decode(OwnActivation, own)
-
-    def facts(self, spec: ActivationSpec) -> Facts:
-        """The facts of an activation."""
-        from ffnbench.activations.facts import Facts  # for this question alone
-
-        return jsonable.decode(Facts, self._ask(spec.activation, {"do": "facts", "spec": jsonable.encode(spec)}))
 
     def curve(self, spec: ActivationSpec, low: float, high: float, points: int) -> Curve:
         """f and f' at `points` equidistant x of [low, high]; raises FfnbenchError where f is not finite."""

@@ -1,21 +1,18 @@
-"""Every two variants of a cell against each other: what is decided of their ratio, and which variants none beats. Pure.
+"""Every two variants of a cell against each other: what is decided of their ratio. Pure.
 
 The verdicts on ratios to a reference are the report's own. All other pairs of a run are one family for Holm.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from ffnbench.metrics import LATENCY, PEAK
+from ffnbench.metrics import LATENCY
 from ffnbench.result import Report, Verdict
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.rounds import table_of
-from ffnbench.stats.verdict import SAME_WITHIN, control_slack, verdicts
-
-BESIDE = ("params", "flops_forward", "flops_backward")  # what is counted of each case
+from ffnbench.stats.verdict import control_slack, verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,36 +59,3 @@ def pairs_of(report: Report) -> Pairs:
     told = verdicts(others, control_slack(report), report.plan.protocol.looks) if others else {}
     found |= {labels: Pair(mean, told[labels][0]) for labels, mean in others.items()}
     return found | {(other, one): pair.turned for (one, other), pair in found.items()}
-
-
-def unbeaten(report: Report) -> dict[str, bool]:
-    """Of each case that was timed whether no other one of its cell beats it: is nowhere worse, and better somewhere.
-
-    Better in time is what is decided; bytes, parameters and FLOPs are the same within SAME_WITHIN, for widths that are
-    matched miss by a little. A case that stands alone, or has no time, is not told.
-    """
-    found: dict[str, bool] = {}
-    groups = [group for group in report.plan.groups if len(group.cases) > 1] if report.comparisons else []
-    pairs = pairs_of(report) if groups else {}
-    for group in groups:
-        known = [case.label for case in group.cases if is_told(report, case.label)]
-        amounts = {label: _amounts(report, label) for label in known}
-        for label in known:
-            rivals = (other for other in known if other != label)
-            found[label] = not any(
-                _beats(pairs.get((other, label)), amounts[other], amounts[label]) for other in rivals
-            )
-    return found
-
-
-def _amounts(report: Report, label: str) -> Sequence[float | None]:
-    return report.value(label, PEAK), *(getattr(report.cost(label), name) for name in BESIDE)
-
-
-def _beats(pair: Pair | None, one: Sequence[float | None], other: Sequence[float | None]) -> bool:
-    if pair is None or pair.verdict not in (Verdict.FASTER, Verdict.SAME):
-        return False
-    known = [(a, b) for a, b in zip(one, other, strict=True) if a is not None and b is not None]
-    if any(a > b * (1 + SAME_WITHIN) for a, b in known):
-        return False
-    return pair.verdict is Verdict.FASTER or any(a * (1 + SAME_WITHIN) < b for a, b in known)

@@ -6,14 +6,13 @@ import time
 from contextlib import suppress
 from importlib import import_module
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ffnbench import jsonable
-from ffnbench.activations.finding import checked, find_facts, flat_zones, value_and_slope
 from ffnbench.activations.user_activation import OwnActivation, as_activation
 from ffnbench.backends.backend import unavailable
 from ffnbench.device.environment import about_device, usable_cpus
@@ -27,11 +26,8 @@ from ffnbench.targets import origin_of, resolve
 from ffnbench.worker import agreement
 from ffnbench.worker.ceiling_calls import Ceilings
 from ffnbench.worker.counting import count
+from ffnbench.worker.functions import Function, checked, value_and_slope
 from ffnbench.worker.meters import empty_call
-
-if TYPE_CHECKING:
-    from ffnbench.activations.finding import Function
-
 
 LOOKS = 3  # at a ceiling, for one that nothing disturbs
 WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
@@ -85,15 +81,8 @@ def counted(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def facts(spec: dict[str, Any]) -> dict[str, Any]:
-    """Job: the facts of an activation."""
-    chosen = jsonable.decode(ActivationSpec, spec)
-    found: dict[str, Any] = jsonable.encode(find_facts(function_of(chosen)))
-    return found
-
-
 def curve(spec: dict[str, Any], low: float, high: float, points: int) -> dict[str, Any]:
-    """Job: x, f(x), f'(x) in float64, and where the gradient is exactly zero. Where f' is not finite it is None."""
+    """Job: x, f(x), f'(x) in float64. Where f' is not finite it is None."""
     chosen = jsonable.decode(ActivationSpec, spec)
     function = function_of(chosen)
     x = torch.linspace(low, high, points, dtype=torch.float64)
@@ -102,7 +91,6 @@ def curve(spec: dict[str, Any], low: float, high: float, points: int) -> dict[st
         "x": x.tolist(),
         "y": y.nan_to_num().tolist(),
         "slope": [s if isfinite(s) else None for s in slope.tolist()],
-        "flat": flat_zones(function, low, high),
         "finite": bool(torch.isfinite(y).all()),
     }
 
@@ -165,7 +153,7 @@ def preload(targets: list[str], compiles: bool) -> dict[str, Any]:
 
 
 JOBS = {
-    "preload": preload, "timer": timer, "describe": describe, "count": counted, "facts": facts,
+    "preload": preload, "timer": timer, "describe": describe, "count": counted,
     "curve": curve, "backends": backends, "ceilings": ceilings, "hf_layers": hf_layers, "hf_whole": hf_whole,
     "origin": origin, "keep": agreement.keep, "hold": agreement.hold,
     "device": about_device,

@@ -48,7 +48,7 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
         axes: Any = figure.subplots(1, panels, squeeze=False)[0]
         _frame(axes[0], x, _limits(values, -reach, reach), "f(x)")
         looks = pens(curves)
-        _mark_dead_zones(axes[0], curves, looks)
+        _mark_dead_zones(axes[0], curves, facts, looks)
         _draw(axes[0], x, values, labels, looks)
         if derivative:
             _frame(axes[1], x, _limits(slopes, *DERIVATIVE_REACH), "f'(x)")
@@ -106,16 +106,29 @@ def _jumps(y: np.ndarray) -> np.ndarray:
     return np.nonzero((change > 0.2) & (change > 20 * max(typical, 1e-9)))[0]
 
 
-def _mark_dead_zones(axes: Axes, curves: dict[str, Curve], looks: Sequence[dict[str, Any]]) -> None:
+def _dead_zones(facts: Facts | None, low: float, high: float) -> list[tuple[float, float]]:
+    """Where within [low, high] the gradient is known to be exactly zero."""
+    zones = []
+    for start, end in facts.dead if facts else ():
+        zone = max(low, -math.inf if start is None else start), min(high, math.inf if end is None else end)
+        if zone[0] < zone[1]:
+            zones.append(zone)
+    return zones
+
+
+def _mark_dead_zones(
+    axes: Axes, curves: dict[str, Curve], facts: dict[str, Facts], looks: Sequence[dict[str, Any]]
+) -> None:
     """Bars under the curves, one row an activation with its pen: there its gradient is exactly zero."""
-    dead = [(look, curve.flat) for look, curve in zip(looks, curves.values(), strict=True) if curve.flat]
+    zones = [_dead_zones(facts.get(name), curve.x[0], curve.x[-1]) for name, curve in curves.items()]
+    dead = [(look, within) for look, within in zip(looks, zones, strict=True) if within]
     if not dead:
         return
     bottom, top = axes.get_ylim()
     step = min(BAR, 0.5 / len(dead)) * (top - bottom)
     axes.set_ylim(bottom - ROOM * step * len(dead), top)
-    for row, (look, zones) in enumerate(dead):
+    for row, (look, within) in enumerate(dead):
         y = bottom - step * (row + 0.7)
-        for zone in zones:
+        for zone in within:
             axes.plot(zone, (y, y), linewidth=3.5, alpha=0.75, solid_capstyle="butt", zorder=4, **SIZES, **look)
     axes.set_xlabel("x; bars: zero gradient")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,10 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from ffnbench.report.pictures.canvas import drawing, literal, shortened
-from ffnbench.report.pictures.drawn import RATIO, Drawn, DrawnRow, number_text
+from ffnbench.report.pictures.drawn import Drawn, DrawnRow, number_text
 from ffnbench.report.pictures.ratios import about
 from ffnbench.report.tables.sweeps import sweep_line
-from ffnbench.result import Verdict
+from ffnbench.result import Report
 from ffnbench.stats.curves import Axis
 from ffnbench.units import digits
 
@@ -36,41 +35,45 @@ LEAST = 1.1  # the ratio that has the full colour where none is farther from 1
 PALE = 0.25, 0.75  # shares of the colours' way between which figures are black
 
 
-def heat_figure(drawn: Drawn, up: Axis) -> Figure:
+def heat_figure(report: Report, across: Axis, up: Axis) -> Figure:
     """A panel for each variant and each value of further axes."""
-    flat = replace(drawn, facet="", held=up.name)
+    drawn = Drawn(report, across, up)
     panels = {
-        (title, name): dots for title, series in flat.panels.items() for name, dots in series.items()
+        (title, name): cells
+        for title, series in drawn.panels.items()
+        for name, cells in series.items()
         if name in drawn.variants
-    }  # fmt: skip
-    width = CELL[0] * len(drawn.axis.values)
+    }
+    width = CELL[0] * len(across.values)
     columns = max(1, min(len(panels), int((WIDE - BESIDE) / width)))
     rows = math.ceil(len(panels) / columns)
-    values = [dot.value for dots in panels.values() for dot in dots if not dot.why]
+    values = [cell.value for cells in panels.values() for cell in cells if not cell.why]
     with drawing(**FONTS | {"axes.grid": False}):
         figure = Figure(dpi=DPI, layout="constrained")
-        across = max(3.3, BESIDE + width * columns)
-        above = textwrap.wrap(about(drawn.report), int(across * LETTERS))
-        figure.set_size_inches(across, (CELL[1] * len(up.values) + ABOVE) * rows + 0.1 * len(above))
+        inches = max(3.3, BESIDE + width * columns)
+        letters = int(inches * LETTERS)
+        above = textwrap.wrap(about(report), letters)
+        figure.set_size_inches(inches, (CELL[1] * len(up.values) + ABOVE) * rows + 0.1 * len(above))
         figure.suptitle("\n".join(map(literal, above)), fontsize=SMALL, x=0.01, ha="left")
         grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-        norm, colours = _colours(values, ratio=drawn.y == RATIO)
+        norm, colours = _colours(values, ratio=drawn.of_ratios)
         for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)
         image: Any = None
-        for axes, ((title, name), dots) in zip(grid.flat, panels.items(), strict=False):
-            image = _cells(axes, dots, drawn.axis, up, norm, colours, tilde=drawn.y == RATIO)
+        for axes, ((title, name), cells) in zip(grid.flat, panels.items(), strict=False):
+            image = _cells(axes, cells, across, up, norm, colours)
             axes.set_title(literal(shortened(", ".join(filter(None, (name, title))), 60)), loc="left", pad=3)
         for axes in grid[-1]:
-            axes.set_xlabel(literal(drawn.x), labelpad=1)
+            axes.set_xlabel(literal(across.name), labelpad=1)
         for axes in grid[:, 0]:
             axes.set_ylabel(literal(up.name), labelpad=2)
         ticks = np.geomspace(norm.vmin, norm.vmax, TICKS)
         bar = figure.colorbar(image, ax=grid, pad=0.02, aspect=30)
         bar.set_ticks(ticks.tolist(), labels=[digits(tick) for tick in ticks], minor=False)
         bar.ax.minorticks_off()
-        bar.set_label(literal(drawn.units[drawn.y][1]) + TILDE * (drawn.y == RATIO), fontsize=6.5)
-        below = [part for line in sweep_line(drawn.report) for part in textwrap.wrap(line, int(across * LETTERS))]
+        tilde = TILDE if drawn.of_ratios else ""
+        bar.set_label(literal(drawn.unit[1]) + tilde, fontsize=6.5)
+        below = [part for line in sweep_line(report) for part in textwrap.wrap(line, letters)]
         figure.supxlabel("\n".join(map(literal, below)), fontsize=SMALL, x=0.01, ha="left")
     return figure
 
@@ -82,18 +85,19 @@ def _colours(values: Sequence[float], *, ratio: bool) -> tuple[LogNorm, str]:
     return LogNorm(min(values, default=1.0), max(values, default=1.0) * (1 + 1e-9)), "cividis"
 
 
-def _cells(
-    axes: Axes, dots: Sequence[DrawnRow], across: Axis, up: Axis, norm: LogNorm, colours: str, *, tilde: bool
-) -> Any:
+def _cells(axes: Axes, cells: Sequence[DrawnRow], across: Axis, up: Axis, norm: LogNorm, colours: str) -> Any:
     """The cells, all of one size, with their figures."""
     grid = np.full((len(up.values), len(across.values)), np.nan)
-    for dot in dots:
-        at = across.values.index(dot.at), up.values.index(dot.held)
-        grid[at[1], at[0]] = dot.value
-        undecided = tilde and dot.record["verdict"] == Verdict.UNCLEAR.value
-        text = "×" if dot.why else "~" * undecided + digits(dot.value)
-        pale = dot.why or PALE[0] < norm(dot.value) < PALE[1]
-        axes.text(*at, text, ha="center", va="center", fontsize=TINY, color="black" if pale else "white")
+    for cell in cells:
+        x, y = across.values.index(cell.at), up.values.index(cell.up)
+        grid[y, x] = cell.value
+        text = digits(cell.value)
+        if cell.undecided:
+            text = f"~{text}"
+        if cell.why:
+            text = "×"
+        pale = cell.why or PALE[0] < norm(cell.value) < PALE[1]
+        axes.text(x, y, text, ha="center", va="center", fontsize=TINY, color="black" if pale else "white")
     for side, axis in ((axes.xaxis, across), (axes.yaxis, up)):
         side.set_ticks(range(len(axis.values)), [number_text(value) for value in axis.values])
     axes.tick_params(axis="x", rotation=90 if max(across.values) >= 1000 else 0)

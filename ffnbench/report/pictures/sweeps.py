@@ -1,7 +1,8 @@
 """Curves over an axis: lines with bands, a panel for each value of the other axes; heat maps where two axes are long.
 
 What has no figure, since it failed or was disturbed, is a gap in its line and a cross below. One panel is as wide as a
-column of a paper, several are as wide as a page. Marked is what the sentence below tells: crossings, cliffs, the knee.
+column of a paper, several are as wide as a page. A bar marks each crossing, which the sentence below
+tells.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
 from ffnbench.report.pictures.canvas import BLACK, drawing, literal, pens, shortened
-from ffnbench.report.pictures.drawn import LATENCY_S, RATIO, Drawn, DrawnRow, drawn_of, number_text, within_text
+from ffnbench.report.pictures.drawn import Drawn, DrawnRow, number_text, within_text
 from ffnbench.report.pictures.heat import DPI, FONTS, LETTERS, SMALL, heat_figure
 from ffnbench.report.pictures.ratios import BAND, SIDE_BY_SIDE, TICKS, about
-from ffnbench.report.tables.sweeps import divided, sweep_line
+from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.report.tables.words import WITHIN
 from ffnbench.result import Report
-from ffnbench.stats.curves import Crossing, Findings, axes_of, findings, variant_of
+from ffnbench.stats.curves import Crossing, Crossings, axes_of, crossings_of
 from ffnbench.stats.verdict import SAME_WITHIN
 
 COLUMN, PAGE = 3.3, 7.0  # inches, of a paper
@@ -32,31 +33,23 @@ PANEL, AROUND, LEGEND_ROW, LINE = 2.0, 0.55, 0.14, 0.1  # inches: heights
 MOST_PANELS = 6  # values of a second axis of numbers; more make a heat map
 FARTHEST = 3.0  # how far beyond the values the axis shows of a wide interval
 WIDEST = {1: 6, 2: 5, 3: 4}  # numbers below an axis, by panels in a row
-KNEE = "#808080"
+GREY = "#808080"
 
 
 def sweep_figure(report: Report) -> Figure:
     """The picture of a sweep: its axis with most points, ratios where its cells have several variants."""
-    drawn = drawn_of(report)
-    second = axes_of(report.plan)[1:2]
-    if second and len(second[0].values) > MOST_PANELS:
-        return heat_figure(drawn, second[0])
-    return _curves(drawn, marks=False)
+    axes = axes_of(report.plan)
+    if len(axes) > 1 and len(axes[1].values) > MOST_PANELS:
+        return heat_figure(report, axes[0], axes[1])
+    return _curves(Drawn(report, axes[0]))
 
 
-def plotted(report: Report, x: str = "", y: str = "", facet: str = "") -> Figure:
-    """Any column over any axis or column, with a mark on what no other variant of its cell beats."""
-    return _curves(drawn_of(report, x, y, facet), marks=True)
-
-
-def _curves(drawn: Drawn, *, marks: bool) -> Figure:
-    names = list(dict.fromkeys(variant_of(group, case) for group, case, _ in drawn.rows))
-    looks = {name: look for name, look in zip(names, pens(names), strict=True) if name in drawn.variants}
+def _curves(drawn: Drawn) -> Figure:
+    looks = {name: look for name, look in zip(drawn.names, pens(drawn.names), strict=True) if name in drawn.variants}
     panels = drawn.panels
     columns = 1 if len(panels) == 1 else 2 if len(panels) in (2, 4) else 3
     rows = math.ceil(len(panels) / columns)
-    found = findings(drawn.report) if drawn.y in (RATIO, LATENCY_S) else None
-    found = found if found and found.axis.name == drawn.x else None
+    crossings = crossings_of(drawn.report)
     with drawing(**FONTS):
         figure = Figure(dpi=DPI, layout="constrained")
         grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
@@ -65,29 +58,27 @@ def _curves(drawn: Drawn, *, marks: bool) -> Figure:
         for number, (axes, (title, series)) in enumerate(zip(grid.flat, panels.items(), strict=False)):
             _frame(axes, drawn, columns)
             for name, look in looks.items():
-                _line(axes, series.get(name, []), look, drawn, marks=marks)
+                _line(axes, series.get(name, []), look)
             _gaps(axes, series, looks)
-            if found:
-                _mark(axes, found, title, drawn, series)
+            if crossings:
+                _mark(axes, crossings, title, drawn, series)
             axes.set_title(literal(shortened(title, 60)), loc="left", pad=3)
             if number + columns >= len(panels):
-                axes.set_xlabel(literal(drawn.units[drawn.x][1]), labelpad=1)
+                axes.set_xlabel(literal(drawn.axis.name), labelpad=1)
                 axes.tick_params(labelbottom=True)
         _limits(grid.flat[0], drawn)
         for axes in grid[:, 0]:
-            axes.set_ylabel(literal(shortened(drawn.units[drawn.y][1], 40)), labelpad=2)
-        _around(figure, drawn, looks, (COLUMN if columns == 1 else PAGE, PANEL * rows), found, marks=marks)
+            axes.set_ylabel(literal(shortened(drawn.unit[1], 40)), labelpad=2)
+        _around(figure, drawn, looks, (COLUMN if columns == 1 else PAGE, PANEL * rows), crossings)
     return figure
 
 
 def _frame(axes: Axes, drawn: Drawn, columns: int) -> None:
     axes.tick_params(axis="both", length=2, pad=1.5)
-    if drawn.y == RATIO:
+    if drawn.of_ratios:
         axes.axhspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BAND, linewidth=0, zorder=0)
         axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
-    axis, texts = drawn.axis, drawn.texts
-    if not drawn.swept and not texts:
-        return _scale(axes, "x", axis.values[0], axis.values[-1])
+    axis = drawn.axis
     if axis.logarithmic:
         axes.set_xscale("log")
     places = list(map(axis.place, axis.values))
@@ -99,130 +90,107 @@ def _frame(axes: Axes, drawn: Drawn, columns: int) -> None:
     axes.xaxis.set_major_locator(FixedLocator(kept))
     axes.xaxis.set_minor_locator(FixedLocator([value for value in axis.values if value not in kept]))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: literal(shortened(texts[int(value)], 14)) if texts else number_text(value))
-    )
-    return None
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
 
 
-def _scale(axes: Axes, side: str, low: float, high: float, below: float = 1.0) -> None:
-    """An axis of a column, with room at both ends, and so many times of it below; logarithmic where values are far
+def _scale(axes: Axes, low: float, high: float, below: float) -> None:
+    """The axis of values, with room at both ends, and so many times of it below; logarithmic where values are far
     apart.
     """
-    axis: Any = axes.xaxis if side == "x" else axes.yaxis
+    axis: Any = axes.yaxis
     if low > 0 and high / low > SIDE_BY_SIDE:
         room = (high / low) ** 0.06
-        axes.set(**{f"{side}scale": "log", f"{side}lim": (low / room**below, high * room)})
+        axes.set(yscale="log", ylim=(low / room**below, high * room))
         axis.set_minor_locator(NullLocator())
         subs = next(subs for least, subs in TICKS.items() if high / low > least)
         axis.set_major_locator(MaxNLocator(6) if high / low < FARTHEST else LogLocator(subs=subs, numticks=7))
     else:
         room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
-        axes.set(**{f"{side}lim": (low - room * below, high + room)})
+        axes.set(ylim=(low - room * below, high + room))
         axis.set_major_locator(MaxNLocator(5))
     axis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
 
 
-def _line(axes: Axes, dots: Sequence[DrawnRow], look: Mapping[str, Any], drawn: Drawn, *, marks: bool) -> None:
+def _line(axes: Axes, rows: Sequence[DrawnRow], look: Mapping[str, Any]) -> None:
     """A line that is broken where there is no value, and its band."""
-    if not dots:
+    if not rows:
         return
-    at = np.array([dot.at for dot in dots], dtype=float)
-    value, low, high = (np.array([getattr(dot, end) for dot in dots]) for end in ("value", "low", "high"))
-    if drawn.swept:
-        axes.fill_between(at, low, high, color=look["color"], alpha=0.16, linewidth=0, zorder=2)
+    at = np.array([row.at for row in rows])
+    value, low, high = (np.array([getattr(row, end) for row in rows]) for end in ("value", "low", "high"))
+    axes.fill_between(at, low, high, color=look["color"], alpha=0.16, linewidth=0, zorder=2)
     axes.vlines(at, low, high, color=look["color"], linewidth=0.6, zorder=2.5)
-    axes.plot(at, value, linestyle="-" if drawn.joined else "", linewidth=0.9, markersize=3.2, markeredgewidth=0.7,
-              zorder=3, **look)  # fmt: skip
-    if marks and any(kept := [bool(dot.record["unbeaten"]) for dot in dots]):
-        axes.plot(at[kept], value[kept], **RING)
+    axes.plot(at, value, linestyle="-", linewidth=0.9, markersize=3.2, markeredgewidth=0.7, zorder=3, **look)
 
 
-RING: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "markerfacecolor": "none",
-                        "markeredgecolor": BLACK, "markeredgewidth": 0.6, "zorder": 4}  # fmt: skip
 CROSSING: dict[str, Any] = {"color": BLACK, "linewidth": 1.4, "marker": "|", "markersize": 5, "zorder": 5}
 CROSS: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 3.6, "markeredgewidth": 1.0}
-CLIFF: dict[str, Any] = {"linestyle": "", "marker": "v", "markersize": 3.4, "color": BLACK, "zorder": 5}
 
 
 def _gaps(axes: Axes, series: Mapping[str, Sequence[DrawnRow]], looks: Mapping[str, Mapping[str, Any]]) -> None:
     """Crosses at the bottom, one above another, where variants have no figure."""
     stacked: dict[Any, int] = {}
     for name, look in looks.items():
-        for dot in series.get(name, ()):
-            if dot.why:
-                height = 0.03 + 0.05 * stacked.setdefault(dot.at, 0)
-                stacked[dot.at] += 1
-                axes.plot([dot.at], [height], color=look["color"], transform=axes.get_xaxis_transform(),
+        for row in series.get(name, ()):
+            if row.why:
+                height = 0.03 + 0.05 * stacked.setdefault(row.at, 0)
+                stacked[row.at] += 1
+                axes.plot([row.at], [height], color=look["color"], transform=axes.get_xaxis_transform(),
                           clip_on=False, zorder=5, **CROSS)  # fmt: skip
 
 
-def _mark(axes: Axes, found: Findings, title: str, drawn: Drawn, series: Mapping[str, Sequence[DrawnRow]]) -> None:
-    """A bar over the interval of each crossing, where the two lines meet; wedges at a cliff; the knee upright."""
-    for crossing in found.crossings * (drawn.y == RATIO):
+def _mark(axes: Axes, crossings: Crossings, title: str, drawn: Drawn, series: Mapping[str, Sequence[DrawnRow]]) -> None:
+    """A bar over the interval of each crossing, where the two lines meet."""
+    for crossing in crossings.places:
         if within_text(crossing.within) == title:
             y = _height(series, crossing, drawn)
             ends = [crossing.at.low, crossing.at.value, crossing.at.high]
             axes.plot(ends, [y] * 3, markevery=[1], **CROSSING)
-    for cliff in found.cliffs:
-        if within_text(cliff.within) == title:
-            shown = [dot for dot in series.get(cliff.variant, ()) if dot.at in cliff.values]
-            axes.plot([dot.at for dot in shown], [dot.high for dot in shown], **CLIFF)
-    for knee in found.knees:
-        if within_text(knee.within) == title:
-            low, high = knee.at.low or knee.at.value, knee.at.high or knee.at.value
-            axes.axvspan(low, high, color=KNEE, alpha=0.12, linewidth=0, zorder=0)
-            axes.axvline(knee.at.value, color=KNEE, linewidth=0.8, linestyle=":", zorder=1)
 
 
 def _height(series: Mapping[str, Sequence[DrawnRow]], crossing: Crossing, drawn: Drawn) -> float:
     """Where two lines of ratios meet: at 1 for one that meets the reference."""
     if not {crossing.variant, crossing.than} <= set(drawn.variants):
         return 1.0
-    known = [dot for dot in series[crossing.variant] if not dot.why]
-    places, logs = [drawn.axis.place(dot.at) for dot in known], [math.log(dot.value) for dot in known]
+    known = [row for row in series[crossing.variant] if not row.why]
+    places, logs = [drawn.axis.place(row.at) for row in known], [math.log(row.value) for row in known]
     return math.exp(np.interp(drawn.axis.place(crossing.at.value), places, logs))
 
 
 def _limits(axes: Axes, drawn: Drawn) -> None:
     """All values, and of their intervals what is not FARTHEST away."""
-    known = [dot for dot in drawn.dots if not dot.why]
-    values = [dot.value for dot in known] + [1 - 2 * SAME_WITHIN, 1 + 2 * SAME_WITHIN] * (drawn.y == RATIO)
+    known = [row for row in drawn.rows if not row.why]
+    values = [row.value for row in known]
+    if drawn.of_ratios:
+        values += [1 - 2 * SAME_WITHIN, 1 + 2 * SAME_WITHIN]
     if not values:
         axes.set_yticks([])
         return
     low, high = min(values), max(values)
-    low = max(min([low, *(dot.low for dot in known)]), low - (FARTHEST - 1) * abs(low) / FARTHEST)
-    high = min(max([high, *(dot.high for dot in known)]), high * FARTHEST)
-    _scale(axes, "y", low, high, below=3.0 if len(known) < len(drawn.dots) else 1.0)
+    low = max(min([low, *(row.low for row in known)]), low - (FARTHEST - 1) * abs(low) / FARTHEST)
+    high = min(max([high, *(row.high for row in known)]), high * FARTHEST)
+    _scale(axes, low, high, below=3.0 if len(known) < len(drawn.rows) else 1.0)
 
 
 def _around(
     figure: Figure, drawn: Drawn, looks: Mapping[str, Mapping[str, Any]], size: tuple[float, float],
-    found: Findings | None, *, marks: bool,
+    crossings: Crossings | None,
 ) -> None:  # fmt: skip
     """The legend and the lines above and below; then the figure is as high as it must be."""
     width, height = size
     handles = [
-        Line2D([], [], label=literal(shortened(name, 40)), linewidth=0.9 * drawn.joined, markersize=3.2, **look)
+        Line2D([], [], label=literal(shortened(name, 40)), linewidth=0.9, markersize=3.2, **look)
         for name, look in looks.items()
     ]
-    if whys := {dot.why for dot in drawn.dots if dot.why}:
-        handles.append(Line2D([], [], color=KNEE, label=f"no figure: {', '.join(sorted(whys))}", **CROSS))
-    if drawn.y == RATIO:
+    if whys := {row.why for row in drawn.rows if row.why}:
+        handles.append(Line2D([], [], color=GREY, label=f"no figure: {', '.join(sorted(whys))}", **CROSS))
+    if drawn.of_ratios:
         handles.append(Line2D([], [], color=BAND, linewidth=4, solid_capstyle="butt", label=f"same: within {WITHIN}"))
-    for told, look, text in (
-        (found and drawn.y == RATIO and found.crossings, CROSSING, "crossing, with its interval"),
-        (found and found.cliffs, CLIFF, f"{divided(found.cliffs, found.axis.name)}" if found else ""),
-        (found and found.knees, {"color": KNEE, "linestyle": ":", "linewidth": 0.8}, "knee of the reference"),
-        (marks and any(dot.record["unbeaten"] for dot in drawn.dots), RING, "no other variant beats it"),
-    ):  # fmt: skip
-        handles += [Line2D([], [], label=text, **look)] * bool(told)
+    if crossings and crossings.places:
+        handles.append(Line2D([], [], label="crossing, with its interval", **CROSSING))
     longest = max(len(str(handle.get_label())) for handle in handles)
     columns = max(1, min(len(handles), 4 if width == COLUMN else 8, int(width * LETTERS / (longest + 6))))
     above = textwrap.wrap(about(drawn.report), int(width * LETTERS))
-    said = sweep_line(drawn.report) if found else []
-    below = [part for line in said for part in textwrap.wrap(line, int(width * LETTERS))]
+    below = [part for line in sweep_line(drawn.report) for part in textwrap.wrap(line, int(width * LETTERS))]
     lines = len(above) + len(below)
     figure.set_size_inches(width, height + AROUND + LEGEND_ROW * math.ceil(len(handles) / columns) + LINE * lines)
     figure.suptitle("\n".join(map(literal, above)), fontsize=SMALL, x=0.01, ha="left")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 
 from ffnbench.activations.facts import Facts
 from ffnbench.activations.table import Activation
@@ -23,7 +23,9 @@ from ffnbench.report.tables.words import FLOPS_OF_ONE, device_text
 from ffnbench.result import Report
 from ffnbench.units import counted
 
+FACTS = (*(field.name for field in fields(Facts) if field.name != "dead"), "smooth")
 MOST_PLACES = 4  # of jumps and kinks, in the table
+ONLY_BUILT_IN = "facts are known of built-in names, each at its own beta; `plot-activations` draws all"
 NOISE = 1e-300  # what is smaller is zero
 
 
@@ -33,16 +35,17 @@ def facts_view(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> Vi
 
 
 def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> list[Record]:
-    """One record an activation, numbers in full precision, None for what is not finite or not reached.
+    """One record an activation, numbers in full precision, None for what is not finite, not reached or
+    not known.
 
     Flat but for the places of jumps, kinks and bends, which are lists.
     """
     records = []
     for label, spec in chosen.items():
-        row, found = spec.row, asdict(facts[label]) | {"smooth": facts[label].smooth}
+        row, known = spec.row, facts.get(label)
         records.append(
             {"activation": label, "formula": row.formula or None, "derivative": row.derivative}
-            | found
+            | {name: getattr(known, name, None) for name in FACTS}
             | {"flops": row.flops, "flops_backward": row.flops_backward}
             | asdict(row.names)
             | {"aliases": ", ".join(row.aliases), "source": row.source or None}
@@ -55,20 +58,29 @@ def facts_table(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> T
     """One row an activation."""
     header = ("Facts of f, found in float64 by autograd; shares and moments are for x ~ N(0, 1)",)
     differs = [f"{label}: {spec.row.torch_differs}" for label, spec in chosen.items() if spec.row.torch_differs]
-    rows = [(label, spec.row, facts[label]) for label, spec in chosen.items()]
-    return table_of_fields(_FACTS, rows, header=header, details=(*_DETAILS, *differs))
+    rows = [(label, spec.row, facts.get(label)) for label, spec in chosen.items()]
+    unknown = ", ".join(label for label in chosen if label not in facts)
+    summary = [f"{unknown}: {ONLY_BUILT_IN}"] if unknown else []
+    return table_of_fields(_FACTS, rows, header=header, summary=summary, details=(*_DETAILS, *differs))
 
 
-def _fact(
-    title: str, of: Callable[[Activation, Facts], str], priority: int, unit: str = "", *, left: bool = False,
+def _declared(
+    title: str, of: Callable[[Activation], str], priority: int, unit: str = "", *, left: bool = False,
     flexible: bool = False,
 ) -> Field:  # fmt: skip
+    """A column of what the table, or the user, says of an activation."""
     column = Column(title=title, unit=unit, priority=priority, left=left, flexible=flexible)
-    return column, lambda row: Cell(text=of(row[1], row[2]))
+    return column, lambda row: Cell(text=of(row[1]))
+
+
+def _fact(title: str, of: Callable[[Facts], str], priority: int, unit: str = "", *, left: bool = False) -> Field:
+    """A column of what is known of an activation."""
+    column = Column(title=title, unit=unit, priority=priority, left=left)
+    return column, lambda row: Cell(text=UNKNOWN if row[2] is None else of(row[2]))
 
 
 def _named(title: str, of: Callable[[Activation], str | None]) -> Field:
-    return _fact(title, lambda row, _: of(row) or UNKNOWN, EXTRA, left=True, flexible=True)
+    return _declared(title, lambda row: of(row) or UNKNOWN, EXTRA, left=True, flexible=True)
 
 
 def _minimum(f: Facts) -> str:
@@ -142,19 +154,19 @@ def _count(value: int | None) -> str:
 
 _FACTS: list[Field] = [
     (Column(title="activation", left=True), lambda row: Cell(text=row[0])),
-    _fact("formula", lambda row, _: row.formula or UNKNOWN, 1, left=True, flexible=True),
-    _fact("minimum", lambda _, f: _minimum(f), 1),
-    _fact("at x", lambda _, f: _place(f), 1),
-    _fact("range", lambda _, f: _interval(f), 2, left=True),
-    _fact("monotonic", lambda _, f: f.monotonic, 4, left=True),
-    _fact("smooth", lambda _, f: _smoothness(f), 3, left=True),
-    _fact("range of f'", lambda _, f: f"{_bound(f.slope_low, '-inf')} to {_bound(f.slope_high, 'inf')}", 5, left=True),
-    _fact("f' = 0", lambda _, f: _share(f.zero_gradient), 5, "%"),
-    _fact("|f'|<.01", lambda _, f: _share(f.saturated), 6, "%"),
-    _fact("mean", lambda _, f: _plain(f.mean), 7, "f(x)"),
-    _fact("2nd moment", lambda _, f: _plain(f.second_moment), 7, "f(x)²"),
-    _fact("FLOPs", lambda row, _: _count(row.flops), 8, "fwd"),
-    _fact("FLOPs", lambda row, _: _count(row.flops_backward), 8, "bwd"),
+    _declared("formula", lambda row: row.formula or UNKNOWN, 1, left=True, flexible=True),
+    _fact("minimum", lambda f: _minimum(f), 1),
+    _fact("at x", lambda f: _place(f), 1),
+    _fact("range", lambda f: _interval(f), 2, left=True),
+    _fact("monotonic", lambda f: f.monotonic, 4, left=True),
+    _fact("smooth", lambda f: _smoothness(f), 3, left=True),
+    _fact("range of f'", lambda f: f"{_bound(f.slope_low, '-inf')} to {_bound(f.slope_high, 'inf')}", 5, left=True),
+    _fact("f' = 0", lambda f: _share(f.zero_gradient), 5, "%"),
+    _fact("|f'|<.01", lambda f: _share(f.saturated), 6, "%"),
+    _fact("mean", lambda f: _plain(f.mean), 7, "f(x)"),
+    _fact("2nd moment", lambda f: _plain(f.second_moment), 7, "f(x)²"),
+    _declared("FLOPs", lambda row: _count(row.flops), 8, "fwd"),
+    _declared("FLOPs", lambda row: _count(row.flops_backward), 8, "bwd"),
     _named("torch", lambda row: row.names.torch),
     _named("HF", lambda row: row.names.hf),
     _named("timm", lambda row: row.names.timm),

@@ -1,13 +1,14 @@
-"""Finds the facts of an activation, from the function and its derivative by autograd, in float64. Runs in a worker.
+"""Writes ffnbench/activations/facts.json, the facts of every activation: `python benchmarks/activation_facts.py`.
 
-f and f' are traced on a grid that is fine near zero and wide far out, and all else is read off the trace; so it holds
-for a function of the user's as well. Where f, f' or f'' jumps is looked for on the core of the grid: a step whose
-change does not fit that of its neighbours is halved until the change remains, which is a jump, or is as small as the
-step. `checked` tries first whether a function behaves like an activation at all.
+Run it after a change of the table. f and f' (by autograd, in float64) are traced on a grid that is fine near zero and
+wide far out, and all else is read off the trace. Where f, f' or f'' jumps is looked for on the core of the grid: a step
+whose change does not fit that of its neighbours is halved until the change remains, which is a jump, or is as small as
+the step.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +17,13 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from ffnbench.activations.facts import Facts
-from ffnbench.errors import FfnbenchError
-from ffnbench.targets import one_line
+from ffnbench import jsonable
+from ffnbench.activations.facts import FILE, Facts
+from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.ffn.spec import ActivationSpec
+from ffnbench.worker.functions import Function, value_and_slope
+from ffnbench.worker.probe_jobs import function_of
 
-Function = Callable[[Tensor], Tensor]
 EDGE, STEP = 40.0, 1 / 1024  # the core of the grid: kinks at binary fractions lie on it
 FAR, GROWTH = 1e64, 1.1  # the tails: each point is a tenth farther out
 HUGE = 1e300  # in place of infinity
@@ -55,14 +58,6 @@ class Stretch:
         return max(self.start, -self.end, 0.0)
 
 
-def value_and_slope(function: Function, x: Tensor) -> tuple[Tensor, Tensor]:
-    """f(x) and f'(x), elementwise."""
-    x = x.detach().requires_grad_(True)
-    y = function(x)
-    (slope,) = torch.autograd.grad(y.sum(), x)
-    return y.detach(), slope
-
-
 def at(function: Function, x: float) -> tuple[float, float]:
     """f(x) and f'(x) at one x."""
     y, slope = value_and_slope(function, torch.tensor([x], dtype=torch.float64))
@@ -78,7 +73,7 @@ def grid() -> Tensor:
 
 
 def trace(function: Function, extra: tuple[float, ...] = ()) -> Trace:
-    """Trace f over the grid and the extra points; raises FfnbenchError where it is not finite on the core."""
+    """Trace f over the grid and the extra points; raises ValueError where it is not finite on the core."""
     x = torch.cat([grid(), torch.tensor(extra, dtype=torch.float64)]).unique()
     y, slope = value_and_slope(function, x)
     lost = ~slope.isfinite()
@@ -87,9 +82,7 @@ def trace(function: Function, extra: tuple[float, ...] = ()) -> Trace:
     for bad, what in ((~y.isfinite(), "f"), (lost, "f'")):
         if bool((bad & core).any()):
             where = float(x[(bad & core).nonzero()[0]])
-            raise FfnbenchError(
-                f"{what} is not finite at x = {where:g}", f"facts are about all x of [-{EDGE:g}, {EDGE:g}]"
-            )
+            raise ValueError(f"{what} is not finite at x = {where:g}")
     middle = len(x) // 2
     ends = y.isnan().nonzero().flatten().tolist()
     first = max((i for i in ends if i < middle), default=-1)
@@ -141,16 +134,6 @@ def _end(function: Function, value: float, inside: float, outside: float, least:
 def snapped(x: float, decimals: int = 12) -> float:
     """A place, without the noise of its search: what is zero to 1e-12 is zero."""
     return 0.0 if abs(x) < 1e-12 else round(x, decimals)
-
-
-def flat_zones(function: Function, low: float, high: float) -> list[tuple[float, float]]:
-    """Intervals within [low, high] where the gradient is exactly zero, and not only rounded to it: the dead zones."""
-    x = torch.cat([grid(), torch.linspace(low, high, 4097, dtype=torch.float64)]).unique()
-    y, slope = value_and_slope(function, x)
-    known = y.isfinite()
-    found = stretches(function, x[known], y[known], slope[known])
-    zones = [(max(low, stretch.start), min(high, stretch.end)) for stretch in found]
-    return [(start, end) for start, end in zones if end > start]
 
 
 CANDIDATES = 400  # steps that are looked at: a staircase has three for each of its jumps
@@ -371,7 +354,7 @@ ZERO = 1e-14  # a mean below this share of the root of the second moment is the 
 
 
 def find_facts(function: Function) -> Facts:
-    """All facts of a function that `checked` let pass; raises FfnbenchError where it is not finite."""
+    """All facts of a function; raises ValueError where it is not finite."""
     breaks = find_breaks(function)
     seen = trace(function, breaks.sides + breaks.jumps + breaks.kinks)
     flats = stretches(function, seen.x, seen.y, seen.slope)
@@ -396,6 +379,7 @@ def find_facts(function: Function) -> Facts:
         saturated=share(lambda x: value_and_slope(function, x)[1].abs() < SATURATED, seen.x),
         mean=mean if abs(mean) > ZERO * math.sqrt(second_moment) else 0.0,
         second_moment=second_moment,
+        dead=tuple((finite(flat.start), finite(flat.end)) for flat in flats),
     )
 
 
@@ -453,47 +437,13 @@ def _between(start: float, end: float) -> float:
     return float(ndtr(end) - ndtr(start))
 
 
-REPEATS = 1000  # elements enough that even a rare random one shows
-DTYPES = ("float64", "float32", "bfloat16")
+def main() -> None:
+    """Write the facts of every row of the table, each at its own beta."""
+    torch.set_num_threads(1)  # the order of sums, and so the last digit, is the same everywhere
+    specs = [ActivationSpec(activation=row.name, beta=row.beta) for row in ACTIVATIONS]
+    found = {spec.activation: jsonable.encode(find_facts(function_of(spec))) for spec in specs}
+    FILE.write_text(json.dumps(found, indent=1) + "\n")
 
 
-def checked(function: Function, name: str) -> Function:
-    """The function, tried: it must keep shape and dtype, work element by element, repeat itself, be differentiable."""
-    for dtype in DTYPES:
-        x = torch.linspace(-2, 2, 9, dtype=getattr(torch, dtype), requires_grad=True)
-        try:
-            _check_answer(x, _called(function, x, name), name)
-        except FfnbenchError as problem:
-            if dtype == "float64" or "not implemented for" not in problem.message:
-                raise  # else a kernel that torch has not got, which is told where it is timed
-    x = torch.linspace(-2, 2, 9, dtype=torch.float64).repeat(REPEATS)
-    y, again, part = (_called(function, z.clone(), name) for z in (x, x, x[2:3]))
-    if not torch.equal(y.nan_to_num(), again.nan_to_num()):
-        raise FfnbenchError(
-            f"{name} is random: two calls with the same x differ",
-            "an activation gives the same y for the same x; dropout is a key of the form, swiglu@dropout=0.1",
-        )
-    if not torch.allclose(part, y[2:3], equal_nan=True):
-        raise FfnbenchError(f"{name} mixes elements", "an activation works element by element")
-    return function
-
-
-def _called(function: Function, x: Tensor, name: str) -> Tensor:
-    try:
-        return function(x)
-    except Exception as problem:
-        hint = f"it is called with one {str(x.dtype).removeprefix('torch.')} tensor"
-        raise FfnbenchError(f"{name} raised {one_line(problem)}", hint) from problem
-
-
-def _check_answer(x: Tensor, y: Tensor, name: str) -> None:
-    if not isinstance(y, torch.Tensor):
-        raise FfnbenchError(f"{name} returns {type(y).__name__}, not a tensor", "return torch operations on x")
-    if y.shape != x.shape:
-        raise FfnbenchError(
-            f"{name} changes the shape {tuple(x.shape)} to {tuple(y.shape)}", "an activation works element by element"
-        )
-    if y.dtype != x.dtype:
-        raise FfnbenchError(f"{name} changes the dtype {x.dtype} to {y.dtype}", "keep the dtype of x")
-    if y is not x and not y.requires_grad:
-        raise FfnbenchError(f"{name} has no derivative by autograd", "use torch operations on x, and no .detach()")
+if __name__ == "__main__":
+    main()
