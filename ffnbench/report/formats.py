@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 
 from ffnbench.errors import FfnbenchError
@@ -101,9 +102,8 @@ def view_of(
         files |= {begin + suffix: lambda draw=draw, suffix=suffix: draw(suffix) for suffix in PICTURES}  # type: ignore[misc]
 
     def page() -> str:
-        from ffnbench.report.page.page import page_of
-
-        return page_of(table, pictures or {}, reports, title)
+        written: str = import_module("ffnbench.extras.page.page").page_of(table, pictures or {}, reports, title)
+        return written
 
     files[PAGE] = page
     return View(table=table, stdout=texts, files=files, rescue=rescue, records=records)

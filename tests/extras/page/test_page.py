@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from conftest import ROOT, FakeLaunch
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.page.page import page_of
+from ffnbench.extras.page.page import page_of
 from ffnbench.report.pictures.canvas import render
 from ffnbench.report.tables.html import html_fragment
 from ffnbench.report.tables.table import EXTRA, Cell, Column, TextTable
