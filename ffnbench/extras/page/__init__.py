@@ -2,4 +2,4 @@
 
 from ffnbench.features import Feature
 
-FEATURE = Feature(name="page")
+FEATURE = Feature(name="page", suffixes=(".html",))
