@@ -454,15 +454,6 @@ class BisectRequest(Repeatable, Conditions, Device, Shape, Sizes, Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class InspectRequest(Request):
-    """`ffnbench inspect`."""
-
-    model: str = flag(
-        "", "A config.json, its folder, a preset, or ORG/NAME in the hub's cache.", ARGUMENTS, place="CONFIG|PRESET")
-    whole_model: bool = flag(False, "All parameters by part: embeddings, attention, FFN, norms, head.", MODEL)
-
-
-@dataclass(frozen=True, kw_only=True)
 class SelftestRequest(Request):
     """`ffnbench selftest`."""
 

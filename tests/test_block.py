@@ -13,6 +13,7 @@ from conftest import FakeLaunch, ffnbench
 
 from ffnbench import api, cli
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.layers import whole_model_view
 from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.attention_module import build_attention
 from ffnbench.models.presets import PRESETS
@@ -20,7 +21,6 @@ from ffnbench.planning.block import attention_of, lengths_of, plan_block
 from ffnbench.report.pictures.block import block_figure
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.tables.block_records import block_records
-from ffnbench.report.tables.whole_model import whole_model_view
 from ffnbench.request import BlockRequest
 from ffnbench.result import Verdict
 from ffnbench.run.what_fits import check_fits, fit_into, memory_needed

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ffnbench.api.bisecting import bisect
     from ffnbench.api.checks import ab, check
-    from ffnbench.api.inspection import draw_activations, facts, inspect, inspect_whole, plot_activations
+    from ffnbench.api.inspection import draw_activations, facts, plot_activations
     from ffnbench.api.measuring import measure, measured_once
     from ffnbench.api.preparing import Prepared, prepare
     from ffnbench.api.saved import history, load, plot, report, reports
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Prepared", "ab", "backends", "bisect", "block", "build", "check", "compare", "cost", "draw_activations",
-    "environment", "facts", "history", "inspect", "inspect_whole", "load", "measure",
+    "environment", "facts", "history", "load", "measure",
     "measured_once", "plot", "plot_activations", "prepare", "report", "reports", "selftest", "time_activations",
     "train", "whole_model",
 ]  # fmt: skip
 _ELSEWHERE = {
     "bisecting": ("bisect",),
     "checks": ("ab", "check"),
-    "inspection": ("draw_activations", "facts", "inspect", "inspect_whole", "plot_activations"),
+    "inspection": ("draw_activations", "facts", "plot_activations"),
     "measuring": ("measure", "measured_once"),
     "preparing": ("Prepared", "prepare"),
     "saved": ("history", "load", "plot", "report", "reports"),

@@ -9,16 +9,16 @@ import json
 import pytest
 from hf import default, written
 
-from ffnbench import api
 from ffnbench.api import world
 from ffnbench.cli import run
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.inspecting import inspect_whole
+from ffnbench.extras.models.layers import whole_model_view
+from ffnbench.extras.models.table import in_words, parts_view
 from ffnbench.models.configs import read_groups, read_rest
 from ffnbench.models.model import ModelSpec, WholeModel, whole_model
 from ffnbench.models.presets import PRESETS
-from ffnbench.report.tables.models import in_words, parts_view
 from ffnbench.report.tables.text import plain
-from ffnbench.report.tables.whole_model import whole_model_view
 from ffnbench.request import BlockRequest
 
 # The safetensors index of the checkpoint on the hub, the paper, or transformers' count of the published config
@@ -177,14 +177,14 @@ def test_transformers_counts_what_the_table_does_not_know(tmp_path, monkeypatch:
     )  # fmt: skip
     worker = Counting({"model": jsonable.encode(counted)})
     monkeypatch.setattr(world, "MACHINE", world.Machine(launch=lambda: worker))
-    found = api.inspect_whole(str(file))
+    found = inspect_whole(str(file))
     assert (found.params, found.active, found.counted_by) == (15, 15, "transformers")
     assert worker.asked == [{"do": "hf_whole", "source": str(file)}]
     worker.answer = {"failure": "unsupported", "message": "transformers is not installed"}
-    assert api.inspect_whole(str(file)).params is None
+    assert inspect_whole(str(file)).params is None
     file.write_text(json.dumps(LLAMA | {"model_type": "nobody"}))
     with pytest.raises(FfnbenchError, match="'nobody' is not in the table") as caught:
-        api.inspect_whole(str(file))
+        inspect_whole(str(file))
     assert "transformers is not installed" in caught.value.hint
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.table import parts_table
 from ffnbench.ffn.attention import AttentionSpec, attention_flops, kept_tokens, kv_bytes, overtakes_at
 from ffnbench.ffn.cost import cost, flops_forward
 from ffnbench.ffn.dtypes import DTYPES
@@ -20,7 +21,6 @@ from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.block import overtaking_text
 from ffnbench.report.tables.block_records import sees
-from ffnbench.report.tables.models import parts_table
 from ffnbench.report.tables.table import (
     EXTRA,
     Column,

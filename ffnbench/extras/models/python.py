@@ -1,0 +1,20 @@
+"""The Python function `inspect`."""
+
+from __future__ import annotations
+
+from ffnbench.extras.models import inspecting
+from ffnbench.extras.models.request import InspectRequest
+from ffnbench.python.calls import answer_of
+from ffnbench.python.following import Following
+from ffnbench.python.public import asks
+from ffnbench.report.answers import Answer
+
+
+@asks(InspectRequest)
+def inspect(request: InspectRequest, sink: Following) -> Answer:
+    """A model's FFNs in words and numbers, a row a kind of layer; `whole_model` counts all parameters, by part.
+
+    >>> ffnbench.inspect("mixtral-8x7b").frame()[["kind", "count", "params", "params_active"]]
+    """
+    (inspecting.inspect_whole if request.whole_model else inspecting.inspect)(request.model, sink)
+    return answer_of(sink, "inspect")
