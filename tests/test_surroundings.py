@@ -111,7 +111,7 @@ def test_a_history_waits_for_no_pipe(folder: Path) -> None:
 
 
 PIPES = {
-    "a folder of a model": ("model/config.json", "inspect model", 2, "'model/config.json' is a pipe"),
+    "a folder of a model": ("model/config.json", "cost --preset model", 2, "'model/config.json' is a pipe"),
     "a project's defaults": ("pyproject.toml", "cost relu", 0, ""),
     "jobs": ("go.json.jobs", "compare relu --on local -o go.json", 2, "no run of yours has made it"),
     "checkpoints": (

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from ffnbench.api.preparing import Prepared, prepare
     from ffnbench.api.saved import history, load, plot, report, reports
     from ffnbench.api.this_machine import backends, environment, selftest
-    from ffnbench.api.variants import block, build, compare, cost, time_activations, train, whole_model
+    from ffnbench.api.variants import block, build, compare, cost, time_activations, train
 
 __all__ = [
     "Prepared", "ab", "backends", "bisect", "block", "build", "check", "compare", "cost", "draw_activations",
     "environment", "facts", "history", "load", "measure",
     "measured_once", "plot", "plot_activations", "prepare", "report", "reports", "selftest", "time_activations",
-    "train", "whole_model",
+    "train",
 ]  # fmt: skip
 _ELSEWHERE = {
     "bisecting": ("bisect",),

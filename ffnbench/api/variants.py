@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ffnbench.api.preparing import NULL_SINK, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import OWN
-from ffnbench.report.formats import View
 from ffnbench.report.output import NullSink, OutputSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.views import report_view
@@ -60,12 +58,6 @@ def _counted(request: AnyRequest, sink: NullSink) -> ShownReport:
 def _shown(found: ShownReport, sink: NullSink) -> ShownReport:
     sink.show(lambda: report_view(found))
     return found
-
-
-def whole_model(request: BlockRequest, sink: NullSink = NULL_SINK) -> None:
-    """All layers of a model, and all its parameters, counted."""
-    view: View = import_module("ffnbench.extras.models.layers").whole_model_view(request)
-    sink.show(lambda: view)
 
 
 def build(request: CompareRequest, device: Any = None) -> nn.Module:

@@ -173,7 +173,6 @@ def block(request: BlockRequest, output: MeasuredOutput) -> int:
     """Set an FFN beside the attention of its block: parameters, FLOPs, KV bytes, latency, and the share of each."""
     from ffnbench import api
 
-    whole = request.whole_model
-    with sink_of(output, "model" if whole else "block", *vars(request).values(), pictures=not whole) as sink:
-        (api.whole_model if whole else api.block)(request, sink)
+    with sink_of(output, "block", *vars(request).values(), pictures=True) as sink:
+        api.block(request, sink)
     return sink.code

@@ -63,7 +63,7 @@ def cost(request: CostRequest, sink: Following) -> Report:
     return api.cost(CompareRequest(**vars(request)), sink)
 
 
-@asks(BlockRequest, hidden=("whole_model",), follows=True)
+@asks(BlockRequest, follows=True)
 def block(request: BlockRequest, sink: Following) -> Report:
     """An FFN beside the attention of its block, by length of the sequence: parameters, FLOPs, latency, shares.
 

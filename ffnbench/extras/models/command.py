@@ -11,13 +11,14 @@ from ffnbench.report.flags import Kept
     "inspect",
     "ffnbench inspect deepseek-v3",
     "ffnbench inspect mixtral-8x7b --whole-model",
+    "ffnbench inspect deepseek-v3 --length 32Ki",
     "ffnbench inspect path/to/config.json --json",
-    docs="docs/models.md#configjson",
+    docs="docs/inspect.md#the-whole-model",
 )
-def inspect_(request: InspectRequest, output: Kept) -> int:
+def inspect(request: InspectRequest, output: Kept) -> int:
     """Show a model's FFNs in words and numbers, one row a kind of layer."""
-    from ffnbench.extras.models.inspecting import inspect, inspect_whole
+    from ffnbench.extras.models.inspecting import show_model
 
     with sink_of(output, "inspect", request.model) as sink:
-        (inspect_whole if request.whole_model else inspect)(request.model, sink)
+        show_model(request, sink)
     return 0

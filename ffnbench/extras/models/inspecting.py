@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,15 +11,32 @@ from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK
 from ffnbench.api.world import COUNT_TIMEOUT_S
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.layers import layers_view
+from ffnbench.extras.models.request import InspectRequest
 from ffnbench.extras.models.table import model_view, parts_view
 from ffnbench.models.family_reader import Unanswered
 from ffnbench.models.model import CountedModel, WholeModel, count_model
 from ffnbench.models.model import whole_model as whole_of
 from ffnbench.models.presets import config_path, model_of
 from ffnbench.report.output import NullSink
+from ffnbench.request import Heads, spelling
 from ffnbench.run.session import WorkerLost
 
 T = TypeVar("T", CountedModel, WholeModel)
+
+
+def show_model(request: InspectRequest, sink: NullSink = NULL_SINK) -> None:
+    """The answer to a request; raises FfnbenchError for flags of attention without a length."""
+    of_attention = [spelling(one.name) for one in fields(Heads) if getattr(request, one.name) is not None]
+    if request.length is not None:
+        view = layers_view(request)
+        sink.show(lambda: view)
+    elif of_attention:
+        raise FfnbenchError(f"{of_attention[0]} changes what is counted at a length", "add --length 512")
+    elif request.whole_model:
+        inspect_whole(request.model, sink)
+    else:
+        inspect(request.model, sink)
 
 
 def inspect(name: str, sink: NullSink = NULL_SINK) -> CountedModel:

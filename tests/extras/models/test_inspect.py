@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from inspect import signature
 
 import pytest
-from conftest import ffnbench
+from conftest import ffnbench as shell
 from hf import written
 from test_configs import BERT, LLAMA
 
+import ffnbench
 from ffnbench.api import world
 from ffnbench.cli import run
+from ffnbench.cli.commands import described
+from ffnbench.cli.completing import names_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.extras.models.inspecting import inspect
 from ffnbench.models.family_reader import Unanswered
@@ -35,7 +39,7 @@ def test_inspect_counts_the_tail_by_transformers(tmp_path) -> None:
     """By hand: 2 of 6 experts, gated and without biases, a router, and a bias behind them."""
     transformers = pytest.importorskip("transformers")
     jetmoe = {"model_type": "jetmoe", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
-    done = ffnbench("inspect", written(tmp_path, jetmoe | {"num_local_experts": 6}), "--format", "json")
+    done = shell("inspect", written(tmp_path, jetmoe | {"num_local_experts": 6}), "--format", "json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["counted_by"] == f"transformers {transformers.__version__}, which built it"
@@ -69,7 +73,24 @@ def test_without_transformers_inspect_says_the_key_and_the_pip_line(tmp_path, mo
 
 def test_inspect_refuses_in_one_voice(tmp_path) -> None:
     for argument in (written(tmp_path, LLAMA | {"hidden_act": "silo"}), "lama3-8b"):
-        done = ffnbench("inspect", argument)
+        done = shell("inspect", argument)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith("error: ")
         assert "\nhint: " in done.stderr
+
+
+def test_the_python_function_has_the_flags_of_the_command(tmp_path) -> None:
+    shown = {"format", "json", "verbose", "out"}
+    assert set(described("inspect").fields) - shown == set(signature(ffnbench.inspect).parameters)
+    found = ffnbench.inspect("mixtral-8x7b")
+    assert found.frame()["params"].tolist() == [1_409_318_912]  # 8 experts of 3 * 4,096 * 14,336, and a router
+    assert "Mixtral" in str(found)
+    assert found.save(tmp_path / "model.csv").read_text().startswith("kind,count,params")
+    whole = ffnbench.inspect("llama3-8b", whole_model=True).frame()
+    assert whole.set_index("part")["params"]["all"] == 8_030_261_248
+    at_length = ffnbench.inspect("llama3-8b", length=8192).frame()
+    assert at_length["kv_bytes"].tolist() == [32 * 2 * 8 * 128 * 4 * 8192]
+
+
+def test_a_shell_offers_models() -> None:
+    assert "mixtral-8x7b" in names_of("model")

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
-from conftest import ROOT, FakeLaunch
+from conftest import ROOT, FakeLaunch, ProberHere
 
 import ffnbench
 from ffnbench.errors import FfnbenchError
@@ -143,11 +143,11 @@ def test_each_kind_of_machine_of_a_run_has_its_name() -> None:
     assert page.index(">m1<") < page.index(f"<dd>{first.environment.cpu}<") < page.index(">m2<") < page.index(">Z80<")
 
 
-def test_python_saves_pages_of_every_answer(tmp_path: Path) -> None:
+def test_python_saves_pages_of_every_answer(on_machine, tmp_path: Path) -> None:
     assert "swiglu" in ffnbench.cost(["relu", "swiglu"]).save(tmp_path / "cost.html").read_text()
-    assert "8,030,261,248" in ffnbench.inspect("llama3-8b", whole_model=True).save(tmp_path / "whole.html").read_text()
-    ffnbench.inspect("llama3-8b").save(f"{tmp_path}/all/")
-    page = (tmp_path / "all" / "inspect.html").read_text()
+    on_machine(prober=ProberHere)
+    ffnbench.activations("relu").save(f"{tmp_path}/all/")
+    page = (tmp_path / "all" / "activations.html").read_text()
     assert page.startswith("<!doctype html>")
     assert "<script" not in page
 
