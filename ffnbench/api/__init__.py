@@ -18,9 +18,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ffnbench.api.activations import draw_activations, facts, plot_activations
     from ffnbench.api.bisecting import bisect
     from ffnbench.api.checks import ab, check
-    from ffnbench.api.inspection import draw_activations, facts, plot_activations
     from ffnbench.api.measuring import measure, measured_once
     from ffnbench.api.preparing import Prepared, prepare
     from ffnbench.api.saved import history, load, plot, report, reports
@@ -36,7 +36,7 @@ __all__ = [
 _ELSEWHERE = {
     "bisecting": ("bisect",),
     "checks": ("ab", "check"),
-    "inspection": ("draw_activations", "facts", "plot_activations"),
+    "activations": ("draw_activations", "facts", "plot_activations"),
     "measuring": ("measure", "measured_once"),
     "preparing": ("Prepared", "prepare"),
     "saved": ("history", "load", "plot", "report", "reports"),
