@@ -21,7 +21,7 @@ _HOMES = {
     "activation": ("activations.user_activation", "activation"),
 }
 _CALLS = (
-    "ab", "activations", "block", "build", "check", "compare", "cost", "inspect", "load",
+    "ab", "activations", "block", "build", "check", "compare", "cost", "load",
     "plot_activations", "selftest", "time_activations", "train",
 )  # fmt: skip
 

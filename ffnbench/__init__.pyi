@@ -157,6 +157,10 @@ def block(
     d_model: int | str | Sequence[int | str] | None = None,
     d_ff: int | str | Sequence[int | str] | None = None,
     bias: bool | None = None,
+    heads: int | str | None = None,
+    kv_heads: int | str | None = None,
+    head_dim: int | str | None = None,
+    causal: bool | None = None,
     batch: int | str | Sequence[int | str] = 1,
     seq_len: int | str | Sequence[int | str] = "512",
     dtype: Dtype | torch.dtype | Sequence[Dtype | torch.dtype] = "float32",
@@ -178,10 +182,6 @@ def block(
     runs: int | str = 1,
     pause: float | str | None = None,
     shard: str | None = None,
-    heads: int | str | None = None,
-    kv_heads: int | str | None = None,
-    head_dim: int | str | None = None,
-    causal: bool | None = None,
     textbook: bool = True,
     cost_only: bool = False,
     quiet: bool = False,
@@ -201,6 +201,10 @@ def block(
         d_ff: Final width per branch of the reference, or several: 2688..2752/8 goes by steps of 8. [default: 4 *
             d_model, classic form]
         bias: Biases in all linear layers. [default: where the named model has some]
+        heads: Query heads. [default: d_model / 64, or the model's]
+        kv_heads: Heads of keys and values. [default: as heads]
+        head_dim: Width of a head. [default: d_model / heads]
+        causal: A token sees those before it, or all. [default: causal, but for encoders]
         batch: Sequences in a call; or several: 1,8..64.
         seq_len: Tokens in a sequence: 128,1024, or 128..8192, which doubles.
         dtype: float32, bfloat16, float16, float64; or several: float32,bfloat16.
@@ -227,10 +231,6 @@ def block(
         runs: Measure so many times, each with fresh processes, and keep all: a baseline.
         pause: Wait so long between two runs. [default: 60s]
         shard: Measure the second of eight parts of the groups: 2/8. `ffnbench report` joins the files of all.
-        heads: Query heads. [default: d_model / 64, or the model's]
-        kv_heads: Heads of keys and values. [default: as heads]
-        head_dim: Width of a head. [default: d_model / heads]
-        causal: A token sees those before it, or all. [default: causal, but for encoders]
         textbook: Measure attention as textbooks write it too: scores, mask, softmax, values.
         cost_only: Count, measure nothing: no torch.
         quiet: No progress on stderr.
@@ -515,15 +515,29 @@ def estimate(
 def inspect(
     model: str | os.PathLike[str],
     *,
+    heads: int | str | None = None,
+    kv_heads: int | str | None = None,
+    head_dim: int | str | None = None,
+    causal: bool | None = None,
     whole_model: bool = False,
+    length: int | str | None = None,
+    dtype: Dtype | torch.dtype = "float32",
 ) -> Answer:
     """A model's FFNs in words and numbers, a row a kind of layer; `whole_model` counts all parameters, by part.
+
+    With a `length` it counts FLOPs and bytes of keys and values too.
 
     >>> ffnbench.inspect("mixtral-8x7b").frame()[["kind", "count", "params", "params_active"]]
 
     Arguments:
         model: A config.json, its folder, a preset, or ORG/NAME in the hub's cache.
+        heads: Query heads. [default: d_model / 64, or the model's]
+        kv_heads: Heads of keys and values. [default: as heads]
+        head_dim: Width of a head. [default: d_model / heads]
+        causal: A token sees those before it, or all. [default: causal, but for encoders]
         whole_model: All parameters by part: embeddings, attention, FFN, norms, head.
+        length: At so many tokens: FLOPs, keys and values by kind of layer, above all parameters by part.
+        dtype: Of keys and values.
     """
 
 def load(

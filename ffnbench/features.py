@@ -24,6 +24,9 @@ class Feature:
     `commands` are registered by importing its `command.py`; `calls` are public functions in its `python.py`;
     `listings` are topics of `ffnbench list`, in LISTINGS of its `listing.py`: (sink) -> None. `completes` are flags
     whose values a shell offers, in COMPLETIONS of the same file: () -> words.
+
+    `suffixes` are of files of `-o`, written by WRITERS of its `files.py`: (table, pictures, reports, title) -> text.
+    `report/formats.py: view_of` says what these four are.
     """
 
     name: str
@@ -31,6 +34,7 @@ class Feature:
     calls: tuple[str, ...] = ()
     listings: tuple[str, ...] = ()
     completes: tuple[str, ...] = ()
+    suffixes: tuple[str, ...] = ()
 
     def file(self, name: str) -> Any:
         """A module of this feature's folder, imported now."""
@@ -57,6 +61,11 @@ def calls() -> dict[str, Feature]:
 def listings() -> dict[str, Feature]:
     """The topics of `ffnbench list` that features add, each with the feature that has it."""
     return {name: feature for feature in features() for name in feature.listings}
+
+
+def suffixes() -> dict[str, Feature]:
+    """The suffixes of `-o` that features add, each with the feature that has it."""
+    return {suffix: feature for feature in features() for suffix in feature.suffixes}
 
 
 def completer_of(flag: str) -> Callable[[], Any] | None:

@@ -329,8 +329,20 @@ class TrainRequest(Repeatable, Device, Variants, Request):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Heads:
+    """An attention's heads, and what a token sees, where these are not the model's own."""
+
+    heads: int | None = flag(None, "Query heads. [default: d_model / 64, or the model's]", ATTENTION, "INT")
+    kv_heads: int | None = flag(None, "Heads of keys and values. [default: as --heads]", ATTENTION, "INT")
+    head_dim: int | None = flag(None, "Width of a head. [default: d_model / heads]", ATTENTION, "INT")
+    causal: bool | None = flag(
+        None, "A token sees those before it, or all. [default: causal, but for encoders]", ATTENTION,
+        off="--no-causal")
+
+
+@dataclass(frozen=True, kw_only=True)
 class BlockRequest(  # type: ignore[misc]
-    Sharded, Apart, Effort, Running, ConditionsLists, Conditions, DeviceLists, Device, Lists, Shape, Sizes,
+    Sharded, Apart, Effort, Running, ConditionsLists, Conditions, DeviceLists, Device, Lists, Shape, Heads, Sizes,
     NamedModel, Request,
 ):
     """`ffnbench block`."""
@@ -340,13 +352,6 @@ class BlockRequest(  # type: ignore[misc]
     variant: str | None = flag(
         None, "The FFN, as in `compare`, where no model is named. [default: gelu]", MODEL, "VARIANT",
         place="VARIANT|MODEL")
-    whole_model: bool = flag(False, "Count all layers of a model, and all its parameters.", MODEL)
-    heads: int | None = flag(None, "Query heads. [default: d_model / 64, or the model's]", ATTENTION, "INT")
-    kv_heads: int | None = flag(None, "Heads of keys and values. [default: as --heads]", ATTENTION, "INT")
-    head_dim: int | None = flag(None, "Width of a head. [default: d_model / heads]", ATTENTION, "INT")
-    causal: bool | None = flag(
-        None, "A token sees those before it, or all. [default: causal, but for encoders]", ATTENTION,
-        off="--no-causal")
     textbook: bool = flag(
         True, "Measure attention as textbooks write it too: scores, mask, softmax, values.", ATTENTION,
         off="--no-textbook")
@@ -451,15 +456,6 @@ class BisectRequest(Repeatable, Conditions, Device, Shape, Sizes, Request):
     fail_above: str = flag("5%", "How much slower is too slow.", LIMITS, "PCT%")
     probes: int = flag(20, "Measure at most so many commits now; one may be measured again.", EFFORT, "INT")
     budget: float = flag(3600.0, "Measure for so long at most, in all.", EFFORT, "TIME")
-
-
-@dataclass(frozen=True, kw_only=True)
-class InspectRequest(Request):
-    """`ffnbench inspect`."""
-
-    model: str = flag(
-        "", "A config.json, its folder, a preset, or ORG/NAME in the hub's cache.", ARGUMENTS, place="CONFIG|PRESET")
-    whole_model: bool = flag(False, "All parameters by part: embeddings, attention, FFN, norms, head.", MODEL)
 
 
 @dataclass(frozen=True, kw_only=True)

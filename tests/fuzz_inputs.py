@@ -114,7 +114,7 @@ LINES: dict[str, tuple[int, tuple[str, ...]]] = {
         "{forms} --backend compile --quick", "{forms} --seq-len 16,128 --quick",
     )),
     "cost": (12, ("--variants {forms} {size}", "{model}", "{forms} --match flops", "{forms} --seq-len 1,16 --bias")),
-    "block": (10, ("{model} --whole-model", "--d-model 16 --heads 2 --seq-len 16 {effort}", "{model} --cost-only")),
+    "block": (10, ("--d-model 16 --heads 2 --seq-len 16 {effort}", "{model} --cost-only")),
     "check": (22, (
         "{saved}", "base.json again.json", "{saved} --exact-only", "ci.json --exact-only", "base.json --update",
         "several.json --append", "{saved} --format github", "base.json --budget 40 -o out.xml",
@@ -125,7 +125,7 @@ LINES: dict[str, tuple[int, tuple[str, ...]]] = {
     "bisect": (2, ("pkg.mod:Net --good HEAD~1", "pkg.mod:Net --good HEAD --probes 1 --d-model 16")),
     "activations": (6, ("", "--activations {curves}", "--activations {curves} --time --workers 3 --elements 1,64")),
     "plot-activations": (1, ("--activations {curves} --dpi 50", "--gated --activations geglu --dpi 20 -o out.png")),
-    "inspect": (8, ("{preset}", "{config}", "{config} --whole-model")),
+    "inspect": (8, ("{preset}", "{config}", "{config} --whole-model", "{preset} --length 64")),
     "list": (2, ("", "variants", "activations", "presets")),
     "env": (1, ("",)),
     "selftest": (1, ("--repeats 1 --budget 5",)),

@@ -82,18 +82,6 @@ def test_the_core_knows_no_extra_and_extras_do_not_know_each_other() -> None:
                 assert name.startswith(f"{own}."), f"{path} knows of {name}"
 
 
-def test_the_page_is_known_where_a_suffix_is_looked_up_alone() -> None:
-    users, knows = set(), set()
-    for path in FILES:
-        found = imports(path)
-        if path.parent == PACKAGE / "report" / "page":
-            knows |= {part_of(name) for name in found if name.startswith("ffnbench.")}
-        elif any(name.startswith("ffnbench.report.page") for name in found):
-            users.add(str(path.relative_to(PACKAGE)))
-    assert users == {"report/formats.py"}
-    assert not knows & {"gate", "run", "worker", "api", "cli"}
-
-
 def test_no_circle_of_imports_lazy_ones_included() -> None:
     modules = {module_of(path): path for path in FILES}
     knows = {name: {resolved(found, modules) for found in imports(path)} for name, path in modules.items()}

@@ -20,7 +20,6 @@ from ffnbench.planning.block import attention_of, lengths_of, plan_block
 from ffnbench.report.pictures.block import block_figure
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.tables.block_records import block_records
-from ffnbench.report.tables.whole_model import whole_model_view
 from ffnbench.request import BlockRequest
 from ffnbench.result import Verdict
 from ffnbench.run.what_fits import check_fits, fit_into, memory_needed
@@ -37,10 +36,6 @@ def seconds(label: str, worker: int, number: int) -> float:
 
 def measured(request: BlockRequest, **launch) -> ShownReport:
     return api.measure(api.prepare(replace(request, quick=True)), launch=FakeLaunch(seconds, **launch))
-
-
-def whole(name: str) -> list[dict]:
-    return json.loads(whole_model_view(BlockRequest(preset=name)).stdout["json"]())
 
 
 def run(capsys, *arguments: str) -> str:
@@ -74,17 +69,6 @@ def test_bert_shows_both_comparisons(capsys) -> None:
     assert "2.00 times attention, 2.67 times q + k + v" in shown
 
 
-def test_the_whole_model_is_the_published_one() -> None:
-    """Without embeddings and norms: GPT-2 124 M has 85 M in its layers, DeepSeek-V3 671 B less two of 0.93 B."""
-    gpt2, deepseek, t5 = (whole(n)[-1] for n in ("gpt2", "deepseek-v3", "t5-base"))
-    norms = 12 * 4 * 768
-    assert gpt2["ffn_params"] + gpt2["attention_params"] + norms == 85_054_464
-    embeddings = 2 * 129_280 * 7168
-    total = deepseek["ffn_params"] + deepseek["attention_params"] + embeddings
-    assert total == pytest.approx(671.025e9, rel=1e-5)
-    assert t5["attention_params"] == 3 * 12 * 2_359_296  # 24 of their own, 12 to the encoder
-
-
 def mean_of(sums: list[tuple[int, int]], ffn: int, projections: int, per_pair: int) -> float:
     """The FFN's share where so many layers see so many pairs of a sequence of 32,768."""
     layers = sum(n for n, _ in sums)
@@ -111,9 +95,6 @@ def test_windows_are_counted_by_kind_of_layer_and_in_the_mean(tmp_path) -> None:
     share = mean_of([(52, windowed[1024]), (10, windowed[32768])], 6 * 5376 * 21504, 4 * 5376 * 6144, 4 * 32 * 128)
     assert mean["ffn_share_flops"] == pytest.approx(share, rel=1e-6) == pytest.approx(0.786, abs=5e-4)
     assert [row["kv_bytes"] for row in (full, sliding)] == [512 * 2**20, 16 * 2**20]
-    whole_model = json.loads(whole_model_view(BlockRequest(preset=str(path), seq_len="32768")).stdout["json"]())
-    assert whole_model[-1]["ffn_share_flops"] == pytest.approx(share, rel=1e-6)
-    assert whole_model[-1]["kv_bytes"] == 62 * mean["kv_bytes"]
 
 
 def counted(name: str) -> list[dict]:
@@ -138,11 +119,6 @@ def test_other_attention_is_said_not_to_be_counted(capsys, tmp_path) -> None:
         cli.run(["block", "--config", str(path), "--cost-only"])
     heads = ("--heads", "4", "--head-dim", "64")
     assert said in " ".join(run(capsys, "--config", str(path), "--cost-only", *heads).split())
-    asked = BlockRequest(preset=str(path), heads=4, head_dim=64)
-    *_, full, other, total = json.loads(whole_model_view(asked).stdout["json"]())
-    assert min(full["flops_attention"], full["kv_bytes"]) > 0
-    assert [row[key] for row in (other, total) for key in ("flops_attention", "kv_bytes")] == [None] * 4
-    assert total["flops_ffn"] == full["flops_ffn"] + other["flops_ffn"]
 
 
 def test_each_length_has_a_reference_of_its_own() -> None:
@@ -206,10 +182,8 @@ MISTAKES = [
     (["--preset", "bert-base", "--d-ff", "12"], "--d-ff and a model both say"),
     (["gpt2", "--d-model", "64"], "--d-model and a model both say"),
     (["--variant", "relu,gelu"], "a block has one FFN"),
-    (["--whole-model"], "--whole-model needs a model"),
     (["--seq-len", "12,x"], "seq_len must be a positive integer, not 'x'"),
     (["--preset", "deepseek-v3", "--heads", "4"], "latent attention has no heads to choose"),
-    (["--preset", "gpt2", "--whole-model", "--seq-len", "1,2"], "counted at one length"),
     (["--d-model", "100"], "no multiple of 64"),
     (["--workers", "1"], "too few"),
 ]

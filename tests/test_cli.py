@@ -62,7 +62,7 @@ MISTAKES = [
     (["--bias=maybe"], "option '--bias' does not take a value", "`ffnbench compare --help`"),
     (["--ratio", "3", "--d-ff", "64"], "--ratio and --d-ff both say", "one of the two"),
     (["relu", "swiglu"], "no such command 'relu'", "`ffnbench compare relu swiglu` measures"),
-    (["mistral"], "no such command 'mistral'", "`ffnbench inspect mistral` counts it"),
+    (["mistral"], "no such command 'mistral'", "`ffnbench cost mistral` counts its FFN"),
     (["relu", "--quick"], "no such command 'relu'", "`ffnbench compare relu --quick` measures"),
     (["report", "."], "cannot read '.': Is a directory", "name its files: ./*.json"),
     (["cost", "swiglu", "--moe", "8x2"], "no such option: --moe", "it is a key of a variant, as in swiglu@moe=8x2"),
@@ -71,7 +71,7 @@ MISTAKES = [
     (["cost", "relu;gelu"], "unknown variant 'relu;gelu'", "relu,gelu"),
     (["cost", "swiglu(d_ff=2048)"], "unknown variant", "swiglu@d_ff=2048"),
     (["cost", "some/config.json"], "unknown variant", "--preset some/config.json"),
-    (["inspect", "llama-3.1-70b"], "is neither a preset nor a file", "did you mean 'llama"),
+    (["cost", "--preset", "llama-3.1-70b"], "is neither a preset nor a file", "did you mean 'llama"),
     (["list", "rulez"], "nothing is called 'rulez'", "did you mean 'rules'"),
     (["comprae"], "no such command 'comprae'", "did you mean 'compare'"),
     (["check"], "missing argument 'BASELINE'", "--help"),
@@ -104,8 +104,8 @@ SAME = [  # what newcomers type, and what it means
     ("cost relu wide=swiglu@d_ff=64", "cost --variants relu,wide=swiglu@d_ff=64"),
     ("cost --model mistral", "cost --preset mistral-7b"),
     ("cost relu meta-llama/Llama-3.1-8B-Instruct", "cost relu llama3-8b"),
-    ("inspect llama3.1-8b", "inspect llama3-8b"),
-    ("inspect gpt-2", "inspect gpt2"),
+    ("cost --preset llama3.1-8b", "cost --preset llama3-8b"),
+    ("cost --preset gpt-2", "cost --preset gpt2"),
     ("block meta-llama/Llama-3.1-8B --cost-only", "block --preset llama3-8b --cost-only"),
     ("block swiglu --cost-only --seq-len 128 512", "block --variant swiglu --cost-only --seq-len 128,512"),
     ("compare relu gelu --budget 5 min -q", "compare relu,gelu --budget 5m -q"),
@@ -126,7 +126,7 @@ def test_what_newcomers_type_does_what_was_meant(call) -> None:
 def test_other_versions_and_publishers_are_no_preset(call) -> None:
     """Mistral 0.3 has another vocabulary and no window; of a stranger's llama nothing is known."""
     for name in ("mistralai/Mistral-7B-v0.3", "openai/gpt-oss-20b", "bert-base-cased", "ada/llama3-8b", "llama3-18b"):
-        assert call("inspect", name)[0] == 2, name
+        assert call("cost", "--preset", name)[0] == 2, name
 
 
 def test_a_model_stands_beside_the_forms_that_are_not_its_own(call) -> None:
@@ -144,7 +144,7 @@ def test_no_empty_value_is_taken_for_anything(call, tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)
     Path("config.json").write_text("{}")
     for line in ("cost -o", "cost --config", "cost --seq-len", "cost relu", "check a.json --tolerance", "report a.json",
-                 "ab relu --base-env", "inspect", "check"):  # fmt: skip
+                 "ab relu --base-env", "block --preset", "check"):  # fmt: skip
         for empty in ("", " "):
             code, out, err = call(*line.split(), empty)
             assert (code, out, err.count("\n")) == (2, "", 2), (line, err)

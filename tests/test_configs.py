@@ -8,11 +8,9 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, ffnbench
+from conftest import ROOT
 from hf import written
 
-from ffnbench import api
-from ffnbench.api import world
 from ffnbench.cli import run
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
@@ -21,8 +19,6 @@ from ffnbench.models.configs import read_config, read_groups
 from ffnbench.models.family_reader import Unanswered
 from ffnbench.models.model import ModelSpec, whole_model
 from ffnbench.models.presets import model_of
-from ffnbench.planning.block import plan_block
-from ffnbench.request import BlockRequest
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
@@ -219,8 +215,6 @@ def test_what_repeats_a_size_or_switches_experts_off_is_no_other_size() -> None:
 def test_every_command_names_the_sizes_that_a_file_leaves_to_its_class(tmp_path, capsys) -> None:
     path = written(tmp_path, {"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 22})
     for words in (
-        ["inspect"],
-        ["inspect", "--whole-model"],
         ["cost", "--preset"],
         ["block", "--cost-only", "--preset"],
     ):
@@ -230,7 +224,7 @@ def test_every_command_names_the_sizes_that_a_file_leaves_to_its_class(tmp_path,
         assert "num_hidden_layers" not in shown, words
         assert run([*words, path, "--format", "json"]) == 0
         assert "intermediate_size 11,008" in capsys.readouterr().out, words
-    assert run(["inspect", written(tmp_path, LLAMA | {"vocab_size": 8})]) == 0
+    assert run(["cost", "--preset", written(tmp_path, LLAMA | {"vocab_size": 8})]) == 0
     assert "defaults of" not in capsys.readouterr().out
 
 
@@ -312,47 +306,3 @@ def test_attention_that_the_config_does_not_tell_is_unknown(config: dict) -> Non
     found = read_groups(config)
     assert {group.attention for group in found} == {None}
     assert [group.ffn for group in found] == [group.ffn for group in read_groups(known)]
-
-
-def test_inspect_counts_the_tail_by_transformers(tmp_path) -> None:
-    """By hand: 2 of 6 experts, gated and without biases, a router, and a bias behind them."""
-    transformers = pytest.importorskip("transformers")
-    jetmoe = {"model_type": "jetmoe", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
-    done = ffnbench("inspect", written(tmp_path, jetmoe | {"num_local_experts": 6}), "--format", "json")
-    assert done.returncode == 0, done.stderr
-    answer = json.loads(done.stdout)
-    assert answer["counted_by"] == f"transformers {transformers.__version__}, which built it"
-    every, expert = 6 * 32 + 32, 3 * 32 * 48
-    assert [(each["count"], each["params"], each["params_active"], each["spec"]) for each in answer["layers"]] == [
-        (2, 6 * expert + every, 2 * expert + every, None)
-    ]  # fmt: skip
-
-
-def test_without_transformers_inspect_says_the_key_and_the_pip_line(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a worker; what plans a measurement shows the error, which names the key."""
-    path, asked = written(tmp_path, BERT | {"intermediate_size": None}), []
-    with pytest.raises(Unanswered, match="has no intermediate_size"):
-        plan_block(BlockRequest(preset=path))
-
-    class Worker:
-        def ask(self, order: dict, timeout: float) -> dict:
-            asked.append(order)
-            return {"failure": "unsupported", "message": "transformers is not installed"}
-
-        def close(self) -> None:
-            asked.append("closed")
-
-    monkeypatch.setattr(world, "MACHINE", world.Machine(launch=Worker))
-    with pytest.raises(FfnbenchError, match="has no intermediate_size") as caught:
-        api.inspect(path)
-    assert asked == [{"do": "hf_layers", "source": path}, "closed"]
-    assert "looked for the keys: intermediate_size" in caught.value.hint
-    assert "pip install 'ffnbench[hf]'" in caught.value.hint
-
-
-def test_inspect_refuses_in_one_voice(tmp_path) -> None:
-    for argument in (written(tmp_path, LLAMA | {"hidden_act": "silo"}), "lama3-8b"):
-        done = ffnbench("inspect", argument)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("error: ")
-        assert "\nhint: " in done.stderr

@@ -71,8 +71,7 @@ TYPED = {  # lines one after another, in a folder of their own that holds what t
              "cost --preset mixtral-8x7b -v"],
     "estimate": ["estimate relu,swiglu --hardware h100,epyc-9654 --seq-len 1,4Ki -v -o bounds.csv"],
     "report": ["report groups.json -o again.json -o again.csv -o again.md -o again.svg -o again.html --sort -latency"],
-    "block": [f"block --seq-len 64,256 {SMALL} -o block.csv", "block --preset bert-base --cost-only",
-              "block --preset mixtral-8x7b --cost-only --whole-model"],
+    "block": [f"block --seq-len 64,256 {SMALL} -o block.csv", "block --preset bert-base --cost-only"],
     "train": ["train relu swiglu --steps 12 --text book.txt -o learnt.csv -o learnt.json"],
     "check": ["check baseline.json -o check.xml -o check.md -o check.json -o check.csv",
               "check baseline.json --exact-only", "check baseline.json --append"],
@@ -89,11 +88,12 @@ TYPED = {  # lines one after another, in a folder of their own that holds what t
     "list": ["list", *(f"list {what}" for what in ("keys", "activations", "rules", "presets", "dtypes", "backends")),
              "list hardware --json", "list rules -v"],
     "env": ["env", "env --timer --json"],
-    "inspect": ["inspect mixtral-8x7b", "inspect mixtral-8x7b --whole-model -o parts.csv", "inspect gpt2 --json"],
+    "inspect": ["inspect mixtral-8x7b", "inspect mixtral-8x7b --whole-model -o parts.csv", "inspect gpt2 --json",
+                "inspect mixtral-8x7b --length 512"],
     "version": ["--version"],
     "mistakes": ["", "comprae", "relu gelu", "compare swigul", "compare --d-model 0", "compare --varients relu",
                  "compare relu -o run.xlsx", "cost --budget 5m", "check", "check nowhere.json", "report mlp.py",
-                 "selftest --repeats 0", "list rulez", "inspect llama-3.1-70b"],
+                 "selftest --repeats 0", "list rulez", "cost --preset llama-3.1-70b"],
 }  # fmt: skip
 SHOWN = (".csv", ".md", ".json", ".xml")  # files whose text is held; of others it is their names
 MACHINE = {

@@ -149,7 +149,6 @@ def test_every_way_to_type_three_variants(call) -> None:
 
 CUT = [
     ("cost --seq-len 128,51x", "--seq-len: '51x' is not a whole number, in '128,51x'", "--seq-len"),
-    ("block gpt2 --whole-model --dtype float32,bf16", "--dtype takes one value here", "`ffnbench compare`"),
     ("ab swiglu --base-env A:1 --mode inference,train", "--mode takes one value here", "`ffnbench compare`"),
     ("ab swiglu --base-env A:1 --threads 1,2", "one value here, not '1,2'", "`ffnbench compare`"),
 ]

@@ -106,7 +106,7 @@ def test_names_are_offered_in_every_shell_and_lists_go_on(offered) -> None:
         ("fish", "compare --dtype bf16,fl", {"bf16,float32", "bf16,float64"}, "bf16,bfloat16"),
         ("bash", "compare --backend eager,pack", {"eager,packed", "eager,packed-up-gate"}, "packed"),
         ("zsh", "cost --rule ll", {"llama"}, "palm"),
-        ("fish", "inspect mix", {"mixtral-8x7b"}, "gpt2"),
+        ("fish", "cost --preset mix", {"mixtral-8x7b"}, "gpt2"),
         ("bash", "list r", {"rules"}, "presets"),
         ("fish", "report --format m", {"markdown"}, "csv"),
     ):

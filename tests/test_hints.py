@@ -54,8 +54,8 @@ cost relu@foo=1
 cost --dtype float23
 cost --rule foo
 cost --preset ada/none
-inspect llama3
-inspect run.json
+cost --preset llama3
+cost --preset run.json
 report config.json
 report other.json
 report mlp.py

@@ -15,12 +15,13 @@ from conftest import ROOT, FakeLaunch
 
 from ffnbench import api, plan
 from ffnbench.cli import run
+from ffnbench.features import suffixes
 from ffnbench.ffn.cost import Cost, cost
 from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.flags import CheckOutput, Kept, MeasuredOutput, Reported, Written
-from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, FORMATS, PAGE, PICTURE_SUFFIXES, PICTURES, SUFFIXES
+from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, FORMATS, PICTURE_SUFFIXES, PICTURES, SUFFIXES
 from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.views import VIEWS
 from ffnbench.request import BlockRequest, CompareRequest, SidesRequest, TimingRequest, command_line
@@ -184,12 +185,13 @@ def with_more(found: Cost) -> Cost:
 
 
 def test_the_help_of_commands_names_every_suffix() -> None:
-    for flags, suffixes in (
-        (MeasuredOutput, (*SUFFIXES, PAGE, *PICTURES)), (Reported, (*SUFFIXES, PAGE, *PICTURES)), (Kept, SUFFIXES),
+    for flags, written in (
+        (MeasuredOutput, (*SUFFIXES, *suffixes(), *PICTURES)), (Reported, (*SUFFIXES, *suffixes(), *PICTURES)),
+        (Kept, SUFFIXES),
         (Written, PICTURE_SUFFIXES), (CheckOutput, CHECK_SUFFIXES),
     ):  # fmt: skip
         told = flags.__dataclass_fields__["out"].metadata["flag"].help
-        assert {word for word in re.findall(r"(?<![\w/])\.\w+", told)} == set(suffixes), flags
+        assert {word for word in re.findall(r"(?<![\w/])\.\w+", told)} == set(written), flags
     for flags, formats in ((MeasuredOutput, FORMATS), (CheckOutput, CHECK_FORMATS)):
         told = flags.__dataclass_fields__["format"].metadata["flag"].help
         assert set(re.findall(r"\w+", told)) == {"On", "stdout", "or", *formats}, flags

@@ -15,13 +15,14 @@ import numpy
 import pandas as pd
 import pytest
 import torch
-from conftest import ROOT, FakeLaunch, in_the_second_worker
+from conftest import ROOT, FakeLaunch, ProberHere, in_the_second_worker
 from torch import nn
 
 import ffnbench
 from ffnbench.api import variants
 from ffnbench.cli.commands import described
 from ffnbench.errors import FfnbenchError
+from ffnbench.features import suffixes
 from ffnbench.gate.decision import Finding, Status
 from ffnbench.python.arguments import arguments_of, as_python
 from ffnbench.python.stub import STUB, stub_text
@@ -37,10 +38,10 @@ from ffnbench.worker.channel import MARK
 
 SMALL = {"d_model": 8, "threads": 1, "workers": 3, "rounds": 2}
 CALLS = {  # command -> function; flags of the terminal alone, or of another function
-    "compare": ("compare", set()), "cost": ("cost", set()), "block": ("block", {"whole_model"}),
+    "compare": ("compare", set()), "cost": ("cost", set()), "block": ("block", set()),
     "check": ("check", {"update", "append"}), "ab": ("ab", set()), "selftest": ("selftest", set()),
     "plot-activations": ("plot_activations", set()), "activations": ("time_activations", {"time"}),
-    "inspect": ("inspect", set()), "train": ("train", set()), "estimate": ("estimate", set()),
+    "train": ("train", set()), "estimate": ("estimate", set()),
 }  # fmt: skip
 TERMINAL = {"format", "json", "verbose", "sort", "columns", "out", "on_unclear", "resume", "on", "slurm"}
 
@@ -292,21 +293,16 @@ def report(on_machine) -> ffnbench.Report:
     return ffnbench.compare(["relu", "gelu"], **SMALL)
 
 
-def test_a_report_saves_by_suffix_and_loads(report, tmp_path: Path) -> None:
+def test_a_report_saves_by_suffix_and_loads(report, on_machine, tmp_path: Path) -> None:
     assert ffnbench.load(report.save(tmp_path / "run.json")).frame().equals(report.frame())
     assert report.save(tmp_path / "run.csv").read_text().splitlines()[0].split(",") == list(report.rows()[0])
     assert "| gelu" in report.save(tmp_path / "run.md").read_text()
-    page = report.save(str(tmp_path / "run.html")).read_text()
-    assert page.startswith("<!doctype html>")
-    assert "gelu" in page
-    assert "8,030,261,248" in ffnbench.inspect("llama3-8b", whole_model=True).save(tmp_path / "whole.html").read_text()
-    assert "<script" not in page + ffnbench.inspect("llama3-8b").save(tmp_path / "inspect.html").read_text()
     assert report.save(tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
     assert report.plot(tmp_path / "run.svg").read_text().startswith("<?xml")
-    ffnbench.inspect("llama3-8b").save(f"{tmp_path}/all/")
-    assert {path.name for path in (tmp_path / "all").iterdir()} == {
-        f"inspect{suffix}" for suffix in (".json", ".csv", ".md", ".html")
-    }
+    on_machine(prober=ProberHere)
+    ffnbench.activations("relu").save(f"{tmp_path}/all/")
+    names = {path.name for path in (tmp_path / "all").iterdir()}
+    assert names == {f"activations{suffix}" for suffix in (".json", ".csv", ".md", *suffixes())}
 
 
 def test_a_path_that_cannot_be_written_is_told(report, tmp_path: Path) -> None:
@@ -337,13 +333,12 @@ def test_text_is_plain_wherever_it_is_asked_for(report, monkeypatch: pytest.Monk
     assert "<pre" not in page
 
 
-def test_other_answers_show_themselves_and_become_frames(tmp_path: Path) -> None:
-    found = ffnbench.inspect("mixtral-8x7b")
-    assert found.frame()["params"].tolist()[0] > 1e9
-    assert "Mixtral" in str(found)
-    assert found.save(tmp_path / "model.csv").read_text().startswith("kind,count,params")
-    whole = ffnbench.inspect("llama3-8b", whole_model=True).frame()
-    assert whole.set_index("part")["params"]["all"] == 8_030_261_248
+def test_other_answers_show_themselves_and_become_frames(on_machine, tmp_path: Path) -> None:
+    on_machine(prober=ProberHere)
+    found = ffnbench.activations(["relu", "gelu"])
+    assert found.frame()["activation"].tolist() == ["relu", "gelu"]
+    assert "gelu" in str(found)
+    assert found.save(tmp_path / "facts.csv").read_text().startswith("activation,")
     block = ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
     assert block.frame()["seq_len"].dropna().unique().tolist() == [128, 8192]
 
@@ -395,8 +390,9 @@ def test_frames_of_several_reports_can_be_told_apart(on_machine, tmp_path: Path)
     assert found.frame()["run"].unique().tolist() == runs[1]
 
 
-def test_tab_shows_what_a_user_would_call(report) -> None:
-    for one, most in ((report, 20), (ffnbench.inspect("llama3-8b"), 4)):
+def test_tab_shows_what_a_user_would_call(report, on_machine) -> None:
+    on_machine(prober=ProberHere)
+    for one, most in ((report, 20), (ffnbench.activations("relu"), 4)):
         shown = {name for name in dir(one) if not name.startswith("_")}
         assert {"show", "frame", "rows", "save"} <= shown
         assert len(shown) <= most

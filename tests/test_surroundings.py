@@ -46,8 +46,8 @@ def test_a_picture_needs_no_configuration_of_matplotlibs(folder: Path, where: st
             os.mkfifo(file)
         else:
             file.write_bytes(b"figure.dpi: \xff\xfe" if kind == "undecodable" else b"figure.dpi: __import__('os')\n")
-    done = ffnbench("report", str(RUN), "-o", "m.png", "-o", "m.html", cwd=folder, env=env)
-    assert (done.returncode, done.stderr) == (0, "wrote m.png, m.html\n")
+    done = ffnbench("report", str(RUN), "-o", "m.png", "-o", "m.svg", cwd=folder, env=env)
+    assert (done.returncode, done.stderr) == (0, "wrote m.png, m.svg\n")
     assert (folder / "m.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -111,7 +111,7 @@ def test_a_history_waits_for_no_pipe(folder: Path) -> None:
 
 
 PIPES = {
-    "a folder of a model": ("model/config.json", "inspect model", 2, "'model/config.json' is a pipe"),
+    "a folder of a model": ("model/config.json", "cost --preset model", 2, "'model/config.json' is a pipe"),
     "a project's defaults": ("pyproject.toml", "cost relu", 0, ""),
     "jobs": ("go.json.jobs", "compare relu --on local -o go.json", 2, "no run of yours has made it"),
     "checkpoints": (
@@ -157,9 +157,9 @@ def test_no_name_in_a_file_is_obeyed(folder: Path, how: str) -> None:
     for name in ("cpu", "os", "python", "blas"):
         run["environment"][name] = HOSTILE
     Path("evil.json").write_text(json.dumps(run))
-    command = ["check", "evil.json", "evil.json"] if how == "github" else ["report", "evil.json", "-o", "evil.html"]
+    command = ["check", "evil.json", "evil.json"] if how == "github" else ["report", "evil.json", "-o", "evil.svg"]
     done = ffnbench(*command, "--format", how, cwd=folder)
-    shown = done.stdout + done.stderr + "".join(path.read_text() for path in folder.glob("*.html"))
+    shown = done.stdout + done.stderr + "".join(path.read_text() for path in folder.glob("*.svg"))
     assert "Traceback" not in shown
     assert not {"\x1b", "\x07", "\u202e"} & {*shown}
     assert "<script>alert(1)" not in shown

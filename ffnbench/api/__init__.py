@@ -18,25 +18,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ffnbench.api.activations import draw_activations, facts, plot_activations
     from ffnbench.api.bisecting import bisect
     from ffnbench.api.checks import ab, check
-    from ffnbench.api.inspection import draw_activations, facts, inspect, inspect_whole, plot_activations
     from ffnbench.api.measuring import measure, measured_once
     from ffnbench.api.preparing import Prepared, prepare
     from ffnbench.api.saved import history, load, report, reports
     from ffnbench.api.this_machine import backends, environment, selftest
-    from ffnbench.api.variants import block, build, compare, cost, time_activations, train, whole_model
+    from ffnbench.api.variants import block, build, compare, cost, time_activations, train
 
 __all__ = [
     "Prepared", "ab", "backends", "bisect", "block", "build", "check", "compare", "cost", "draw_activations",
-    "environment", "facts", "history", "inspect", "inspect_whole", "load", "measure",
-    "measured_once", "plot_activations", "prepare", "report", "reports", "selftest", "time_activations",
-    "train", "whole_model",
+    "environment", "facts", "history", "load", "measure", "measured_once", "plot_activations", "prepare", "report",
+    "reports", "selftest", "time_activations", "train",
 ]  # fmt: skip
 _ELSEWHERE = {
     "bisecting": ("bisect",),
     "checks": ("ab", "check"),
-    "inspection": ("draw_activations", "facts", "inspect", "inspect_whole", "plot_activations"),
+    "activations": ("draw_activations", "facts", "plot_activations"),
     "measuring": ("measure", "measured_once"),
     "preparing": ("Prepared", "prepare"),
     "saved": ("history", "load", "report", "reports"),

@@ -60,15 +60,6 @@ def _shown(found: ShownReport, sink: NullSink) -> ShownReport:
     return found
 
 
-def whole_model(request: BlockRequest, sink: NullSink = NULL_SINK) -> None:
-    """All layers of a model, and all its parameters, counted."""
-
-    from ffnbench.report.tables.whole_model import whole_model_view
-
-    view = whole_model_view(request)
-    sink.show(lambda: view)
-
-
 def build(request: CompareRequest, device: Any = None) -> nn.Module:
     """The nn.Module of a request's one variant, in this process, on a device of torch's."""
     import torch

@@ -127,9 +127,9 @@ def _command_meant(name: str, words: Sequence[str]) -> str:
         return f"`ffnbench list {name}`"
     if os.path.isfile(words[0]) and words[0].endswith(".json"):
         config = b'"model_type"' in content_of(words[0])
-        return f"`ffnbench {'inspect' if config else 'report'} {typed}` shows it"
+        return f"`ffnbench cost --preset {typed}` counts its FFN" if config else f"`ffnbench report {typed}` shows it"
     if words[0] in PRESETS:
-        return f"`ffnbench inspect {words[0]}` counts it, `ffnbench compare {typed}` measures its FFN"
+        return f"`ffnbench cost {typed}` counts its FFN, `ffnbench compare {typed}` measures it"
     if name.startswith("-") or _are_variants(words[0]):
         flags = {word.partition("=")[0] for word in words if word.startswith("-")}
         counts = f", `ffnbench cost {typed}` counts" * (flags <= {spelling(field) for field in described("cost").named})

@@ -21,7 +21,7 @@ from ffnbench.cli.defaults import Settings, found_settings, noted
 from ffnbench.cli.help import meaning, write_end, write_options
 from ffnbench.cli.words import as_meant, spellings
 from ffnbench.errors import FfnbenchError
-from ffnbench.features import commands
+from ffnbench.features import commands, suffixes
 from ffnbench.planning.fields import Typed, flag_of, kind_of, read, takes_list, typed_order
 from ffnbench.report.flags import Shown, Written
 from ffnbench.request import ARGUMENTS, spelling
@@ -34,7 +34,7 @@ FILES = {  # of each command, in the order of the help; a file is loaded when a 
     "train": "compare",
     "check": "check", "ab": "check", "bisect": "check", "history": "compare",
     "plot-activations": "activations", "activations": "activations", "list": "tools", "env": "tools",
-    "inspect": "tools", "selftest": "tools",
+    "selftest": "tools",
 }  # fmt: skip
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 ALL = "help_all"
@@ -240,12 +240,20 @@ def _parameters(field: Field[Any]) -> list[inspect.Parameter]:
 
 
 def sink_of(
-    output: Shown | Written, stem: str, *inputs: object, pictures: bool = False, page: bool = False, **how: Any
+    output: Shown | Written, stem: str, *inputs: object, pictures: bool = False, features: bool = False, **how: Any
 ) -> OutputSink:
-    """The one way in which a command ends; `inputs` are values that may be paths: no output is written over these."""
+    """The one way in which a command ends; `inputs` are values that may be paths: no output is written over these.
+
+    Features write files of it where `features` or `pictures` says so.
+    """
     from ffnbench.report.files.outputs import inputs_of
-    from ffnbench.report.formats import PAGE, PICTURES, SUFFIXES
+    from ffnbench.report.formats import PICTURES, SUFFIXES
     from ffnbench.report.output import OutputSink
 
-    how = {"suffixes": (*SUFFIXES, *[PAGE] * (page or pictures), *(PICTURES if pictures else ())), **how}
+    written = [*SUFFIXES]
+    if features or pictures:
+        written += suffixes()
+    if pictures:
+        written += PICTURES
+    how.setdefault("suffixes", written)
     return OutputSink(output, stem, inputs=inputs_of(*inputs), **how)

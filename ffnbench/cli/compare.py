@@ -39,7 +39,7 @@ def compare(request: CompareRequest, output: MeasuredOutput) -> int:
 
 @command(
     "train",
-    "ffnbench train relu gelu swiglu relu2 -o learnt.json -o learnt.html",
+    "ffnbench train relu gelu swiglu relu2 -o learnt.json -o learnt.png",
     "ffnbench train relu mine=mypkg.mlp:Mlp --steps 200 --text book.txt",
     "ffnbench train relu swiglu --lr 1e-3,3e-3,6e-3 --budget 30m -o learnt.json",
     docs="docs/training.md#what-is-told",
@@ -92,7 +92,7 @@ def report(saved: Saved, output: Reported) -> int:
     from ffnbench.streams import visible
 
     paths, differs = saved.paths, ""
-    with sink_of(output, "report", *paths, pictures=len(paths) == 1, page=True) as sink:
+    with sink_of(output, "report", *paths, pictures=len(paths) == 1, features=True) as sink:
         if len(paths) > 1:
             api.reports(paths, sink)
         else:
@@ -116,7 +116,7 @@ class Followable:
 @command(
     "history",
     "ffnbench history results/",
-    "ffnbench history results/*.json -o history.html",
+    "ffnbench history results/*.json -o history.png",
     "ffnbench history baseline.json --metric latency --format github",
     docs="docs/ci.md#history",
 )
@@ -144,7 +144,6 @@ def block(request: BlockRequest, output: MeasuredOutput) -> int:
     """Set an FFN beside the attention of its block: parameters, FLOPs, KV bytes, latency, and the share of each."""
     from ffnbench import api
 
-    whole = request.whole_model
-    with sink_of(output, "model" if whole else "block", *vars(request).values(), pictures=not whole) as sink:
-        (api.whole_model if whole else api.block)(request, sink)
+    with sink_of(output, "block", *vars(request).values(), pictures=True) as sink:
+        api.block(request, sink)
     return sink.code

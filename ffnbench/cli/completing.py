@@ -36,7 +36,7 @@ def names_of(field: str) -> Iterable[str]:
     models, curves = PRESETS.names(), ACTIVATIONS.names()
     forms = [*curves, *GATED.names(), *models]
     known: dict[str, Iterable[str]] = {
-        **CHOICES, "variants": forms, "variant": forms, "preset": models, "model": models,
+        **CHOICES, "variants": forms, "variant": forms, "preset": models,
         "activations": curves, "rule": RULES.names(), "metrics": METRIC_GROUPS, "device": DEVICES,
         "on_unclear": ("pass", "fail"), "format": ("table", "markdown", "csv", "json", "github"), "what": LISTINGS,
         "tolerance": [f"{metric}=" for metric in CHECKED],

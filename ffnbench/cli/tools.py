@@ -1,4 +1,4 @@
-"""The commands about names, models, this machine, and ffnbench itself."""
+"""The commands about names, this machine, and ffnbench itself."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, settings_here, sink_of
 from ffnbench.features import listings
-from ffnbench.report.flags import Kept, Output, Shown, ShownQuietly
-from ffnbench.request import ARGUMENTS, MEASURING, InspectRequest, SelftestRequest, flag
+from ffnbench.report.flags import Output, Shown, ShownQuietly
+from ffnbench.request import ARGUMENTS, MEASURING, SelftestRequest, flag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,22 +65,6 @@ def env(asked: OfMachine, output: ShownQuietly) -> int:
     with sink_of(output, "env") as sink:
         found = settings_here()
         api.environment(asked.timer, sink, ceilings=asked.ceilings, settings=found.rows() if found else [])
-    return 0
-
-
-@command(
-    "inspect",
-    "ffnbench inspect deepseek-v3",
-    "ffnbench inspect mixtral-8x7b --whole-model",
-    "ffnbench inspect path/to/config.json --json",
-    docs="docs/models.md#configjson",
-)
-def inspect(request: InspectRequest, output: Kept) -> int:
-    """Show a model's FFNs in words and numbers, one row a kind of layer."""
-    from ffnbench import api
-
-    with sink_of(output, "inspect", request.model) as sink:
-        (api.inspect_whole if request.whole_model else api.inspect)(request.model, sink)
     return 0
 
 

@@ -125,7 +125,7 @@ def attentions_of(
     spec = attention_of(request, d_model, group)
     seen = [sight for sight in group.seen if not sight.other] if group else [Sight(count=1)]
     if not seen and group:
-        raise FfnbenchError(uncounted(group), f"`ffnbench inspect {request.preset}` counts its FFNs")
+        raise FfnbenchError(uncounted(group), f"`ffnbench cost --preset {request.preset}` counts its FFN")
     return [(replace(spec, window=sight.window), sight.count if len(seen) > 1 else None) for sight in seen]
 
 
@@ -211,10 +211,10 @@ def _notes(model: ModelSpec | None) -> Iterator[Note]:
         yield Note(text=text)
     if len(model.groups) > 1:
         kinds = ", ".join(f"{group.count} {group.kind}" for group in model.groups)
-        yield Note(text=f"one of its {model.main.kind} layers; it has {kinds}: --whole-model counts all")
+        yield Note(text=f"one of its {model.main.kind} layers; it has {kinds}")
     if uncounted(model.main):
         yield Note(text=uncounted(model.main))
     if model.main.attention is None:
         yield Note(text="its own attention is not known: this is one with the heads that were given")
     if crosses(model, model.main):
-        yield Note(text="its second attention, to the encoder, is counted by --whole-model and not here")
+        yield Note(text="its second attention, to the encoder, is not counted")

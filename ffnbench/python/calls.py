@@ -21,7 +21,6 @@ from ffnbench.request import (
     CompareRequest,
     CostRequest,
     FactsRequest,
-    InspectRequest,
     PictureRequest,
     SelftestRequest,
     SidesRequest,
@@ -64,7 +63,7 @@ def cost(request: CostRequest, sink: Following) -> Report:
     return api.cost(CompareRequest(**vars(request)), sink)
 
 
-@asks(BlockRequest, hidden=("whole_model",), follows=True)
+@asks(BlockRequest, follows=True)
 def block(request: BlockRequest, sink: Following) -> Report:
     """An FFN beside the attention of its block, by length of the sequence: parameters, FLOPs, latency, shares.
 
@@ -153,16 +152,6 @@ def selftest(request: SelftestRequest, sink: Following) -> Answer:
     return answer_of(sink, "selftest")
 
 
-@asks(InspectRequest)
-def inspect(request: InspectRequest, sink: Following) -> Answer:
-    """A model's FFNs in words and numbers, a row a kind of layer; `whole_model` counts all parameters, by part.
-
-    >>> ffnbench.inspect("mixtral-8x7b").frame()[["kind", "count", "params", "params_active"]]
-    """
-    (api.inspect_whole if request.whole_model else api.inspect)(request.model, sink)
-    return answer_of(sink, "inspect")
-
-
 @asks(CompareRequest, hidden=HIDDEN, in_worker=True)
 def build(request: CompareRequest, sink: Following, device: str | torch.device | None = None) -> nn.Module:
     """The nn.Module of one variant, in this process: maps (..., d_model) to (..., d_model).
@@ -193,7 +182,7 @@ def answer_of(sink: Following, name: str) -> Answer:
 PUBLIC = {
     function.__name__: function
     for function in (
-        compare, cost, train, block, activations, time_activations, plot_activations, check, ab, inspect,
+        compare, cost, train, block, activations, time_activations, plot_activations, check, ab,
         selftest, load, build,
     )
 }  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ffnbench.features import suffixes
 from ffnbench.request import EFFORT, LIMITS, OUTPUT, flag
 
 
@@ -15,7 +16,8 @@ def out_flag(suffixes: str, *, default: tuple[str, ...] = ()) -> Any:
 
 
 ALSO_FOR_GITHUB = "On stdout: table, markdown, csv, json or github."
-WITH_PICTURES = ".csv, .json, .md, .html, .png, .svg, .pdf; roofline.png: under ceilings"
+PICTURES = ", ".join((*suffixes(), ".png", ".svg", ".pdf"))  # and the files of features
+WITH_PICTURES = f".csv, .json, .md, {PICTURES}; roofline.png: under ceilings"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +68,7 @@ class Followed(Kept):
     """How rows over time are shown and written."""
 
     format: str = flag("table", ALSO_FOR_GITHUB, OUTPUT, "NAME", short="-f")
-    out: tuple[str, ...] = out_flag(".csv, .json, .md, .html, .png, .svg, .pdf")
+    out: tuple[str, ...] = out_flag(f".csv, .json, .md, {PICTURES}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +114,7 @@ class MeasuredOutput(AsJobs, Arranged, Output):
 class FactsOutput(MeasuredOutput):
     """How facts of activations are shown and written, and with --time what was measured."""
 
-    out: tuple[str, ...] = out_flag(".csv, .json, .md; with --time also .html, .png, .svg, .pdf")
+    out: tuple[str, ...] = out_flag(f".csv, .json, .md; with --time also {PICTURES}")
 
 
 @dataclass(frozen=True, kw_only=True)

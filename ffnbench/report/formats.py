@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.features import Feature, suffixes
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.records import Record, csv_text, json_text
 from ffnbench.report.tables.table import TextTable
@@ -16,7 +18,6 @@ from ffnbench.result import Report
 FORMATS = ("table", "markdown", "csv", "json")  # for stdout
 SUFFIXES = (".csv", ".json", ".md")
 CHECK_FORMATS, CHECK_SUFFIXES = (*FORMATS, "github"), (".xml", ".md", ".json", ".csv")
-PAGE = ".html"
 PICTURES = (".png", ".svg", ".pdf")
 PICTURE_SUFFIXES = (*PICTURES, ".csv")  # of plot-activations: the csv holds the points
 NOT_ALL = "the table holds what was measured by then"
@@ -86,7 +87,8 @@ def view_of(
     rescue: Callable[[], str] | None = None,
 ) -> View:
     """A view of a table and its records. `json` where that is more than the records. `pictures` draw for a suffix,
-    each into files with its own name in theirs; that of "" into all others. `reports` and `title` are for the page.
+    each into files with its own name in theirs; that of "" into all others. `reports` are what the answer is of, and
+    `title` is its name: files of features tell them.
 
     `every` is whether markdown shows the columns and details that only -v does.
     """
@@ -99,10 +101,12 @@ def view_of(
     for begin, draw in (pictures or {}).items():
         files |= {begin + suffix: lambda draw=draw, suffix=suffix: draw(suffix) for suffix in PICTURES}  # type: ignore[misc]
 
-    def page() -> str:
-        from ffnbench.report.page.page import page_of
-
-        return page_of(table, pictures or {}, reports, title)
-
-    files[PAGE] = page
+    for suffix, feature in suffixes().items():
+        files[suffix] = partial(_by_feature, feature, suffix, table, pictures or {}, reports, title)
     return View(table=table, stdout=texts, files=files, rescue=rescue, records=records)
+
+
+def _by_feature(feature: Feature, suffix: str, *shown: object) -> str:
+    """What a feature writes into a file with its suffix."""
+    written: str = feature.file("files").WRITERS[suffix](*shown)
+    return written

@@ -83,7 +83,7 @@ def _refuse_others(data: Any, path: str) -> None:
     schema = data.get("schema") if isinstance(data, dict) else None
     if type(schema) is not int:
         config = isinstance(data, dict) and "model_type" in data
-        hint = f"`ffnbench inspect {shlex.quote(path)}` reads a model's config" if config else A_RUN
+        hint = f"`ffnbench cost --preset {shlex.quote(path)}` reads a model's config" if config else A_RUN
         raise FfnbenchError(f"{path!r} is no run of ffnbench: it has no schema number", hint)
     if schema != SCHEMA:
         age, hint = ("a newer", UPDATE) if schema > SCHEMA else ("an older", "measure again with this version")

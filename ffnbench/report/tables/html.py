@@ -1,4 +1,4 @@
-"""Table -> HTML without a script: for a notebook, and for the page of `-o run.html`."""
+"""Table -> HTML without a script: for a notebook and for documents."""
 
 from __future__ import annotations
 

@@ -9,17 +9,17 @@ import json
 import pytest
 from hf import default, written
 
-from ffnbench import api
 from ffnbench.api import world
 from ffnbench.cli import run
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.inspecting import inspect_whole
+from ffnbench.extras.models.layers import layers_view
+from ffnbench.extras.models.request import InspectRequest
+from ffnbench.extras.models.table import in_words, parts_view
 from ffnbench.models.configs import read_groups, read_rest
 from ffnbench.models.model import ModelSpec, WholeModel, whole_model
 from ffnbench.models.presets import PRESETS
-from ffnbench.report.tables.models import in_words, parts_view
 from ffnbench.report.tables.text import plain
-from ffnbench.report.tables.whole_model import whole_model_view
-from ffnbench.request import BlockRequest
 
 # The safetensors index of the checkpoint on the hub, the paper, or transformers' count of the published config
 PUBLISHED = {
@@ -40,6 +40,19 @@ LLAMA = {
     "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
     "hidden_act": "silu", "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256,
 }  # fmt: skip
+GEMMA_3 = {
+    "model_type": "gemma3_text", "hidden_size": 5376, "intermediate_size": 21504, "num_hidden_layers": 62,
+    "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128, "sliding_window": 1024,
+}  # fmt: skip
+QWEN_3_NEXT = {
+    "model_type": "qwen3_next", "num_hidden_layers": 8, "hidden_size": 256, "hidden_act": "silu",
+    "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "shared_expert_intermediate_size": 64,
+}  # fmt: skip
+
+
+def layers_of(name: str, length: int = 512, **asked: int) -> list[dict]:
+    """The rows of its kinds of layers, their sum last."""
+    return json.loads(layers_view(InspectRequest(model=name, length=length, **asked)).stdout["json"]())
 
 
 def ours(config: dict) -> WholeModel:
@@ -115,15 +128,15 @@ def test_one_line_for_any_model() -> None:
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_tables_fit(columns: int) -> None:
     views = [parts_view(whole_model(model)) for model in PRESETS]
-    views.append(whole_model_view(BlockRequest(preset="deepseek-v3")))
+    views.append(layers_view(InspectRequest(model="deepseek-v3", length=512)))
     for view in views:
         assert max(map(len, plain(view.table, columns).splitlines())) <= columns
     assert "671,026,404,352" in plain(views[-1].table, columns)
 
 
 def test_the_commands_say_it(capsys) -> None:
-    for arguments in (["inspect", "mixtral-8x7b"], ["block", "--preset", "mixtral-8x7b"]):
-        assert run([*arguments, "--whole-model"]) == 0
+    for how in (["--whole-model"], ["--length", "512"]):
+        assert run(["inspect", "mixtral-8x7b", *how]) == 0
         assert "FFNs hold 96.6% of 46.7 G parameters, 12.9 G of them active" in capsys.readouterr().out
 
 
@@ -138,7 +151,7 @@ def test_programs_read_the_same() -> None:
     assert sum(float(row["share"]) for row in rows[:-1]) == pytest.approx(1)
     assert sum(int(row["params_active"]) for row in rows[:-1]) == int(rows[-1]["params_active"]) == mixtral.active
     assert "| all" in view.stdout["markdown"]()
-    last = json.loads(whole_model_view(BlockRequest(preset="mixtral-8x7b")).stdout["json"]())[-1]
+    last = layers_of("mixtral-8x7b")[-1]
     assert (last["params"], last["params_active"], last["router_params"]) == (
         mixtral.params, mixtral.active, mixtral.router,
     )  # fmt: skip
@@ -147,8 +160,50 @@ def test_programs_read_the_same() -> None:
 
 
 def test_flags_change_the_attention_of_the_sum() -> None:
-    one = json.loads(whole_model_view(BlockRequest(preset="llama3-8b", kv_heads=1)).stdout["json"]())[-1]
+    one = layers_of("llama3-8b", kv_heads=1)[-1]
     assert one["params"] == 8_030_261_248 - 32 * 2 * 7 * 128 * 4096
+
+
+def test_the_whole_model_is_the_published_one() -> None:
+    """Without embeddings and norms: GPT-2 124 M has 85 M in its layers, DeepSeek-V3 671 B less two of 0.93 B."""
+    gpt2, deepseek, t5 = (layers_of(n)[-1] for n in ("gpt2", "deepseek-v3", "t5-base"))
+    norms = 12 * 4 * 768
+    assert gpt2["ffn_params"] + gpt2["attention_params"] + norms == 85_054_464
+    embeddings = 2 * 129_280 * 7168
+    total = deepseek["ffn_params"] + deepseek["attention_params"] + embeddings
+    assert total == pytest.approx(671.025e9, rel=1e-5)
+    assert t5["attention_params"] == 3 * 12 * 2_359_296  # 24 of their own, 12 to the encoder
+
+
+def test_windows_are_counted_by_kind_of_layer(tmp_path) -> None:
+    """Sums over the positions of 32,768 tokens; the model is Gemma 3 27B: 52 of its 62 layers see 1,024 tokens."""
+    seen = {window: sum(min(i + 1, window) for i in range(32768)) for window in (1024, 32768)}
+    ffn, projections, per_pair = 6 * 5376 * 21504, 4 * 5376 * 6144, 4 * 32 * 128
+    pairs = (52 * seen[1024] + 10 * seen[32768]) / 62 / 32768
+    total = layers_of(written(tmp_path, GEMMA_3), 32768)[-1]
+    assert total["ffn_share_flops"] == pytest.approx(ffn / (ffn + projections + per_pair * pairs), rel=1e-6)
+    assert total["kv_bytes"] == 52 * 16 * 2**20 + 10 * 512 * 2**20
+
+
+def test_attention_that_is_not_counted_has_no_number(tmp_path) -> None:
+    path = written(tmp_path, QWEN_3_NEXT)
+    with pytest.raises(FfnbenchError, match="the attention of this model is not known"):
+        layers_of(path)
+    *_, full, other, total = layers_of(path, heads=4, head_dim=64)
+    assert min(full["flops_attention"], full["kv_bytes"]) > 0
+    assert [row[key] for row in (other, total) for key in ("flops_attention", "kv_bytes")] == [None] * 4
+    assert total["flops_ffn"] == full["flops_ffn"] + other["flops_ffn"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [("--heads 4", "--heads changes what is counted at a length"), ("--no-causal", "--causal changes what"),
+     ("--length 0", "length must be a positive integer"), ("--length 8,16", "'8,16' is not a whole number"),
+     ("--length 8 --kv-heads 5", "12 heads can't share 5"), ("--length 8 --dtype bf17", "unknown dtype 'bf17'")],
+)  # fmt: skip
+def test_mistakes_are_one_line_and_a_hint(in_process, words: str, said: str) -> None:
+    code, out, err = in_process("inspect", "gpt2", *words.split())
+    assert (code, out, err.count("\n"), "\nhint: " in err) == (2, "", 2, True), err
 
 
 class Counting:
@@ -177,14 +232,14 @@ def test_transformers_counts_what_the_table_does_not_know(tmp_path, monkeypatch:
     )  # fmt: skip
     worker = Counting({"model": jsonable.encode(counted)})
     monkeypatch.setattr(world, "MACHINE", world.Machine(launch=lambda: worker))
-    found = api.inspect_whole(str(file))
+    found = inspect_whole(str(file))
     assert (found.params, found.active, found.counted_by) == (15, 15, "transformers")
     assert worker.asked == [{"do": "hf_whole", "source": str(file)}]
     worker.answer = {"failure": "unsupported", "message": "transformers is not installed"}
-    assert api.inspect_whole(str(file)).params is None
+    assert inspect_whole(str(file)).params is None
     file.write_text(json.dumps(LLAMA | {"model_type": "nobody"}))
     with pytest.raises(FfnbenchError, match="'nobody' is not in the table") as caught:
-        api.inspect_whole(str(file))
+        inspect_whole(str(file))
     assert "transformers is not installed" in caught.value.hint
 
 

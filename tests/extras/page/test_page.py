@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import shlex
 from base64 import b64decode
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
-from conftest import ROOT, FakeLaunch
+from conftest import ROOT, FakeLaunch, ProberHere
 
+import ffnbench
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.page.page import page_of
+from ffnbench.extras.page.page import page_of
 from ffnbench.report.pictures.canvas import render
 from ffnbench.report.tables.html import html_fragment
 from ffnbench.report.tables.table import EXTRA, Cell, Column, TextTable
+from ffnbench.result import Further
 
 COMPARED = ROOT / "results" / "amd-epyc-2cpu" / "compare.json"
 EVIL = "</script><script>ran()</script></svg><img src=x onerror=ran()>&lt;'\"` \u2028 --> ]]>"
@@ -119,6 +122,41 @@ def test_a_run_that_failed_wholly_has_a_page_that_says_why(in_process, on_machin
     asked = ["compare", "--variants", "relu", "--d-model", "64", "--quick", "-o", tmp_path / "run.html"]
     assert in_process(*asked)[0] == 3
     assert "relu: said no" in Read((tmp_path / "run.html").read_text()).of("p")
+
+
+def test_several_runs_have_one_page_under_their_names(in_process, tmp_path: Path) -> None:
+    runs = [COMPARED, COMPARED.with_name("compare-again.json")]
+    assert in_process("report", *runs, "-o", tmp_path / "both.html")[0] == 0
+    read = Read((tmp_path / "both.html").read_text())
+    assert read.of("h1") == ["ffnbench report: compare, compare-again"]
+    assert read.of("dt").count("cpu") == 2
+    created = [json.loads(run.read_text())["created"].replace("T", " ") for run in runs]
+    assert set(created) <= set(read.of("dd"))
+
+
+def test_each_kind_of_machine_of_a_run_has_its_name() -> None:
+    first = ffnbench.load(COMPARED)
+    second = replace(first.environment, cpu="Z80", fingerprint="other")
+    run = replace(first, further=(Further(environment=second, cases=("gelu",)),))
+    page = page_of(table_of("a"), {}, [run])
+    assert Read(page).of("h3") == ["m1", "m2"]
+    assert page.index(">m1<") < page.index(f"<dd>{first.environment.cpu}<") < page.index(">m2<") < page.index(">Z80<")
+
+
+def test_python_saves_pages_of_every_answer(on_machine, tmp_path: Path) -> None:
+    assert "swiglu" in ffnbench.cost(["relu", "swiglu"]).save(tmp_path / "cost.html").read_text()
+    on_machine(prober=ProberHere)
+    ffnbench.activations("relu").save(f"{tmp_path}/all/")
+    page = (tmp_path / "all" / "activations.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "<script" not in page
+
+
+def test_the_help_names_the_suffix_where_there_is_a_page(in_process, tmp_path: Path) -> None:
+    for command, has in (("compare", True), ("cost", True), ("report", True), ("check", False), ("list", False)):
+        assert (".html" in in_process(command, "--help")[1]) == has
+    code, _, err = in_process("check", COMPARED, "-o", tmp_path / "check.html")
+    assert (code, err.splitlines()[0]) == (2, f"error: unknown suffix '.html' in '{tmp_path}/check.html'")
 
 
 def table_of(text: str) -> TextTable:

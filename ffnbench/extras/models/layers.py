@@ -6,21 +6,21 @@ Below it every parameter of the model by part.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.request import InspectRequest
+from ffnbench.extras.models.table import parts_table
 from ffnbench.ffn.attention import AttentionSpec, attention_flops, kept_tokens, kv_bytes, overtakes_at
 from ffnbench.ffn.cost import cost, flops_forward
 from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.ffn.spec import read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, WholeModel, crosses, whole_model
 from ffnbench.models.presets import model_of
-from ffnbench.planning.block import attention_of, parse_lengths, refuse_sizes, uncounted, with_named_model
-from ffnbench.planning.lists import refuse_lists
+from ffnbench.planning.block import attention_of, uncounted
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.block import overtaking_text
 from ffnbench.report.tables.block_records import sees
-from ffnbench.report.tables.models import parts_table
 from ffnbench.report.tables.table import (
     EXTRA,
     Column,
@@ -32,7 +32,7 @@ from ffnbench.report.tables.table import (
     table_of_fields,
     text_field,
 )
-from ffnbench.request import BlockRequest
+from ffnbench.request import BlockRequest, Heads
 from ffnbench.units import IEC, SI, Units, quantity
 
 SUMMED = ("layers", "ffn_params", "ffn_params_active", "attention_params", "flops_ffn", "flops_attention", "kv_bytes")
@@ -41,18 +41,15 @@ SHARES = {"ffn_share_params": ("ffn_params", "attention_params"), "ffn_share_flo
 OF_ALL = ("embedding_params", "router_params", "norm_params", "head_params", "params", "params_active")
 
 
-def whole_model_view(request: BlockRequest) -> View:
-    """All layers of the model that a request names, and all its parameters, in closed form; nothing is measured."""
-    request = with_named_model(request)
-    if request.preset is None:
-        raise FfnbenchError("--whole-model needs a model", "for example --preset llama3-8b")
-    refuse_sizes(request)
-    refuse_lists(request, "dtype", "mode", "threads", "batch")
-    model, lengths = model_of(request.preset), parse_lengths(request.seq_len)
-    if len(lengths) > 1:
-        raise FfnbenchError("a whole model is counted at one length", "give one --seq-len")
+def layers_view(asked: InspectRequest) -> View:
+    """All layers of a model at a length, and all its parameters, in closed form."""
+    assert asked.length is not None
+    read_positive("length", asked.length)
+    of_attention = {one.name: getattr(asked, one.name) for one in fields(Heads)}
+    request = BlockRequest(preset=asked.model, dtype=asked.dtype, **of_attention)
+    model, seq_len = model_of(asked.model), asked.length
     rows = [(group, sight) for group in model.groups for sight in group.seen]
-    counted = with_total([_layers(request, model, group, sight, lengths[0]) for group, sight in rows])
+    counted = with_total([_layers(request, model, group, sight, seq_len) for group, sight in rows])
     whole = whole_model(_as_asked(request, model))
     records = [row | _of_all(whole if row is counted[-1] else None) for row in counted]
     second = any(crosses(model, group) for group in model.groups)
@@ -62,10 +59,10 @@ def whole_model_view(request: BlockRequest) -> View:
         "FFN: with its router, without norms; in FLOPs norms and position encodings are not counted",
     ]
     header = (
-        f"Whole model: {model.name}, {lengths[0]:,} tokens, {DTYPES.canonical(request.dtype)}, forward",
+        f"Whole model: {model.name}, {seq_len:,} tokens, {DTYPES.canonical(request.dtype)}, forward",
         "rows: all layers of a kind; KV: keys and values of one sequence",
     )
-    table = whole_model_table(records, header, notes)
+    table = layers_table(records, header, notes)
     if counted[-1]["flops_attention"] is not None:
         found = _crossing(request, model)
         table = replace(table, summary=(*table.summary, overtaking_text(found)))
@@ -142,7 +139,7 @@ def with_total(records: Sequence[Record]) -> list[Record]:
     ]
 
 
-def whole_model_table(records: Sequence[Record], header: Sequence[str], notes: Sequence[str]) -> TextTable:
+def layers_table(records: Sequence[Record], header: Sequence[str], notes: Sequence[str]) -> TextTable:
     """One row a kind of layer; all layers of a kind together."""
     rows = list(records)
 

@@ -1,0 +1,54 @@
+"""The commands about activations: what they are, without timing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ffnbench.activations.facts import Facts, facts_of
+from ffnbench.api import world
+from ffnbench.api.preparing import NULL_SINK
+from ffnbench.ffn.spec import ActivationSpec
+from ffnbench.planning.activations import CHOSEN, every_activation, every_gated_form, parse_range, select
+from ffnbench.planning.effort import check_timeout
+from ffnbench.report.formats import Write
+from ffnbench.report.output import NullSink, OutputSink
+from ffnbench.report.tables.activations import facts_view
+from ffnbench.request import FactsRequest, PictureRequest
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CURVE_POINTS, SURFACE_POINTS = 1601, 161
+
+
+def facts(request: FactsRequest, sink: NullSink = NULL_SINK) -> None:
+    """What is true of activations; a worker looks at functions of the user's, of which no facts are known."""
+    with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
+        chosen = select(every_activation() if request.activations is None else request.activations, prober)
+    found = _facts_of(chosen)
+    sink.show(lambda: facts_view(chosen, found))
+
+
+def plot_activations(request: PictureRequest, sink: OutputSink) -> None:
+    """Curves of activations or surfaces of gated forms, into files."""
+    for path in sink.write(draw_activations(request)[1]):
+        sink.tell(f"wrote {path}")
+
+
+def draw_activations(request: PictureRequest) -> tuple[Figure, dict[str, Write]]:
+    """The figure of activations, and what writes it by suffix."""
+    from ffnbench.report.pictures.activations import picture
+
+    low, high = parse_range(request.range_)
+    with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
+        default = every_gated_form() if request.gated else CHOSEN
+        chosen = select(default if request.activations is None else request.activations, prober, gated=request.gated)
+        points = SURFACE_POINTS if request.gated else CURVE_POINTS
+        curves = {label: prober.curve(spec, low, high, points) for label, spec in chosen.items()}
+    return picture(request, chosen, curves, {} if request.gated else _facts_of(chosen))
+
+
+def _facts_of(chosen: dict[str, ActivationSpec]) -> dict[str, Facts]:
+    """The facts that are known."""
+    facts = {label: facts_of(spec.row, spec.beta) for label, spec in chosen.items()}
+    return {label: known for label, known in facts.items() if known}

@@ -1,0 +1,96 @@
+"""`inspect` of a config.json: by the table, by transformers, and where neither can."""
+
+from __future__ import annotations
+
+import json
+from inspect import signature
+
+import pytest
+from conftest import ffnbench as shell
+from hf import written
+from test_configs import BERT, LLAMA
+
+import ffnbench
+from ffnbench.api import world
+from ffnbench.cli import run
+from ffnbench.cli.commands import described
+from ffnbench.cli.completing import names_of
+from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.inspecting import inspect
+from ffnbench.models.family_reader import Unanswered
+from ffnbench.planning.block import plan_block
+from ffnbench.request import BlockRequest
+
+
+def test_it_names_the_sizes_that_a_file_leaves_to_its_class(tmp_path, capsys) -> None:
+    path = written(tmp_path, {"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 22})
+    for words in (["inspect"], ["inspect", "--whole-model"]):
+        assert run([*words, path]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "defaults of llama, which the file does not set: intermediate_size 11,008" in shown, words
+        assert "num_hidden_layers" not in shown, words
+        assert run([*words, path, "--format", "json"]) == 0
+        assert "intermediate_size 11,008" in capsys.readouterr().out, words
+    assert run(["inspect", written(tmp_path, LLAMA | {"vocab_size": 8})]) == 0
+    assert "defaults of" not in capsys.readouterr().out
+
+
+def test_inspect_counts_the_tail_by_transformers(tmp_path) -> None:
+    """By hand: 2 of 6 experts, gated and without biases, a router, and a bias behind them."""
+    transformers = pytest.importorskip("transformers")
+    jetmoe = {"model_type": "jetmoe", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
+    done = shell("inspect", written(tmp_path, jetmoe | {"num_local_experts": 6}), "--format", "json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["counted_by"] == f"transformers {transformers.__version__}, which built it"
+    every, expert = 6 * 32 + 32, 3 * 32 * 48
+    assert [(each["count"], each["params"], each["params_active"], each["spec"]) for each in answer["layers"]] == [
+        (2, 6 * expert + every, 2 * expert + every, None)
+    ]  # fmt: skip
+
+
+def test_without_transformers_inspect_says_the_key_and_the_pip_line(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a worker; what plans a measurement shows the error, which names the key."""
+    path, asked = written(tmp_path, BERT | {"intermediate_size": None}), []
+    with pytest.raises(Unanswered, match="has no intermediate_size"):
+        plan_block(BlockRequest(preset=path))
+
+    class Worker:
+        def ask(self, order: dict, timeout: float) -> dict:
+            asked.append(order)
+            return {"failure": "unsupported", "message": "transformers is not installed"}
+
+        def close(self) -> None:
+            asked.append("closed")
+
+    monkeypatch.setattr(world, "MACHINE", world.Machine(launch=Worker))
+    with pytest.raises(FfnbenchError, match="has no intermediate_size") as caught:
+        inspect(path)
+    assert asked == [{"do": "hf_layers", "source": path}, "closed"]
+    assert "looked for the keys: intermediate_size" in caught.value.hint
+    assert "pip install 'ffnbench[hf]'" in caught.value.hint
+
+
+def test_inspect_refuses_in_one_voice(tmp_path) -> None:
+    for argument in (written(tmp_path, LLAMA | {"hidden_act": "silo"}), "lama3-8b"):
+        done = shell("inspect", argument)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("error: ")
+        assert "\nhint: " in done.stderr
+
+
+def test_the_python_function_has_the_flags_of_the_command(tmp_path) -> None:
+    shown = {"format", "json", "verbose", "out"}
+    assert set(described("inspect").fields) - shown == set(signature(ffnbench.inspect).parameters)
+    found = ffnbench.inspect("mixtral-8x7b")
+    assert found.frame()["params"].tolist() == [1_409_318_912]  # 8 experts of 3 * 4,096 * 14,336, and a router
+    assert "Mixtral" in str(found)
+    assert found.save(tmp_path / "model.csv").read_text().startswith("kind,count,params")
+    whole = ffnbench.inspect("llama3-8b", whole_model=True).frame()
+    assert whole.set_index("part")["params"]["all"] == 8_030_261_248
+    at_length = ffnbench.inspect("llama3-8b", length=8192).frame()
+    assert at_length["kv_bytes"].tolist() == [32 * 2 * 8 * 128 * 4 * 8192]
+
+
+def test_a_shell_offers_models() -> None:
+    assert "mixtral-8x7b" in names_of("model")
