@@ -19,12 +19,12 @@ from exam.alarms import check_plan, check_policy, slowed
 from exam.machine import STATES, WORLDS, Machine, World, as_measured
 from exam.text import table
 
+from ffnbench.extras.bisect.posterior import Belief, Sounding, believe, sounding_of
 from ffnbench.gate.decision import paired_findings
 from ffnbench.gate.looks import look, report_of
 from ffnbench.plan import Plan
 from ffnbench.result import Report
 from ffnbench.run.runner import run
-from ffnbench.stats.bisection import Belief, Sounding, believe, sounding_of
 from ffnbench.stats.interval import student
 from ffnbench.stats.stopping import Answered
 

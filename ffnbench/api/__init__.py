@@ -6,7 +6,6 @@
     train        show(measure(plan of the request))
     check        show(decide(the baseline's plan, measured again))
     ab           show(decide(both sides in one plan, measured))
-    bisect       ab, commit after commit
 
 A request is planned and priced with the help of a prober, which looks at code of the user's; it is measured into a
 report; an `OutputSink` shows it. A file is loaded when a command of it is called.
@@ -18,7 +17,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ffnbench.api.bisecting import bisect
     from ffnbench.api.checks import ab, check
     from ffnbench.api.inspection import draw_activations, facts, inspect, inspect_whole, plot_activations
     from ffnbench.api.measuring import measure, measured_once
@@ -28,13 +26,12 @@ if TYPE_CHECKING:
     from ffnbench.api.variants import block, build, compare, cost, time_activations, train, whole_model
 
 __all__ = [
-    "Prepared", "ab", "backends", "bisect", "block", "build", "check", "compare", "cost", "draw_activations",
+    "Prepared", "ab", "backends", "block", "build", "check", "compare", "cost", "draw_activations",
     "environment", "facts", "history", "inspect", "inspect_whole", "load", "measure",
     "measured_once", "plot", "plot_activations", "prepare", "report", "reports", "selftest", "time_activations",
     "train", "whole_model",
 ]  # fmt: skip
 _ELSEWHERE = {
-    "bisecting": ("bisect",),
     "checks": ("ab", "check"),
     "inspection": ("draw_activations", "facts", "inspect", "inspect_whole", "plot_activations"),
     "measuring": ("measure", "measured_once"),

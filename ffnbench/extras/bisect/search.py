@@ -10,8 +10,10 @@ from pathlib import Path
 from ffnbench.api.checks import ab, environment_here
 from ffnbench.api.preparing import NULL_SINK, with_threads
 from ffnbench.errors import EXIT_USAGE, FfnbenchError, Unfinished
+from ffnbench.extras.bisect.probes import Bisected, Memory, Probed
+from ffnbench.extras.bisect.request import BisectRequest
+from ffnbench.extras.bisect.table import bisect_view, probe_text
 from ffnbench.gate.baseline import policy_of_sides
-from ffnbench.gate.bisected import Bisected, Memory, Probed
 from ffnbench.gate.checkouts import Commit, Repository
 from ffnbench.gate.decision import OUTPUT, Checked, Status
 from ffnbench.metrics import LATENCY
@@ -19,14 +21,13 @@ from ffnbench.plan import METHOD
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.planning.sides import BASE, HEAD, sides_asked, variant_of_sides
 from ffnbench.report.output import NullSink
-from ffnbench.report.tables.bisect import bisect_view, probe_text
-from ffnbench.request import DEFAULT_BUDGET_S, BisectRequest, SidesRequest, command_line
+from ffnbench.request import DEFAULT_BUDGET_S, SidesRequest, command_line
 from ffnbench.units import counted
 
 SHARED = {one.name for one in fields(BisectRequest)} & {one.name for one in fields(SidesRequest)}
 
 
-def bisect(request: BisectRequest, sink: NullSink = NULL_SINK) -> Bisected:
+def search(request: BisectRequest, sink: NullSink = NULL_SINK) -> Bisected:
     """Probe commits until the first slow one is known, or there is none, or the probes or the time are spent."""
     if not request.good:
         raise FfnbenchError("--good is not given: a revision that was fast enough", "for example --good v1.0")
@@ -52,7 +53,7 @@ def bisect(request: BisectRequest, sink: NullSink = NULL_SINK) -> Bisected:
     if found.probed:
         sink.tell(f"{counted(len(found.probed), 'probe')} of earlier bisects: {memory.path}")
     try:
-        for after in _search(found, asked, request, sink):
+        for after in _each_probe(found, asked, request, sink):
             found = after
             memory.keep(found.probed[-1])
     except KeyboardInterrupt:
@@ -63,7 +64,7 @@ def bisect(request: BisectRequest, sink: NullSink = NULL_SINK) -> Bisected:
     return found
 
 
-def _search(found: Bisected, asked: SidesRequest, request: BisectRequest, sink: NullSink) -> Iterator[Bisected]:
+def _each_probe(found: Bisected, asked: SidesRequest, request: BisectRequest, sink: NullSink) -> Iterator[Bisected]:
     """What is known after each probe."""
     end = time.monotonic() + request.budget
     for number in range(1, request.probes + 1):

@@ -16,10 +16,10 @@ from conftest import FakeLaunch, KnownProber
 from test_ab import MODULE, TARGET, git
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.bisect.posterior import NO_STEP, STEP_SD, Sounding, believe, sounding_of
 from ffnbench.gate.checkouts import Repository
 from ffnbench.plan import OWN, Arm, Case
 from ffnbench.result import Agreement
-from ffnbench.stats.bisection import NO_STEP, STEP_SD, Sounding, believe, sounding_of
 
 SMALL = ("--d-model", "16", "--seq-len", "32", "--threads", "1")
 

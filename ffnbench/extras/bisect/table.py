@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
-from ffnbench.gate.bisected import Bisected, Probed
+from ffnbench.extras.bisect.probes import Bisected, Probed
 from ffnbench.gate.checkouts import Commit
 from ffnbench.jsonable import text_of
 from ffnbench.report.formats import View, view_of
