@@ -24,6 +24,7 @@ from conftest import FakeLaunch, FakeWorker
 
 from ffnbench import exam
 from ffnbench.api import measuring, world
+from ffnbench.cli.commands import is_command
 from ffnbench.errors import Unfinished
 from ffnbench.plan import OWN, Arm
 from ffnbench.run.prober import Prober
@@ -106,7 +107,7 @@ CONFIGS: tuple[dict[str, Any], ...] = (
              "shared_expert_intermediate_size": 64, "decoder_sparse_step": 2, "num_hidden_layers": 6},
     {"model_type": "llava", "text_config": LLAMA, "vision_config": VISION},
 )  # fmt: skip
-# how often, and lines with {what} is filled in
+# how often, and lines with {what} is filled in; a feature may have been deleted
 LINES: dict[str, tuple[int, tuple[str, ...]]] = {
     "compare": (24, (
         "--variants {forms} {size} {effort}", "--variants {forms},{own} {effort} --match none", "{model} --quick",
@@ -130,6 +131,7 @@ LINES: dict[str, tuple[int, tuple[str, ...]]] = {
     "env": (1, ("",)),
     "selftest": (1, ("--repeats 1 --budget 5",)),
 }  # fmt: skip
+LINES = {name: lines for name, lines in LINES.items() if is_command(name)}
 EFFORT = ("", "--quick", "--workers 3 --rounds 6", "--precision 5", "--workers 4 --runs 2 --pause 0.5")
 
 

@@ -12,7 +12,7 @@ from ffnbench.report.flags import Output
     "ffnbench bisect mypkg.mlp:SwiGLU --good v1.0 --bad HEAD --fail-above 3%",
     "ffnbench bisect mypkg/mlp.py:SwiGLU --good HEAD~40 --d-model 1024 --budget 20m",
     "ffnbench bisect mypkg.mlp:SwiGLU --good v1.0 -o bisect.json",
-    docs="docs/ci.md#which-commit",
+    docs="docs/bisect.md#which-commit",
 )
 def bisect(request: BisectRequest, output: Output) -> int:
     """Find the commit that made a module slower: each is measured beside the good one, as in `ab`.

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ffnbench import jsonable
+from ffnbench.extras.bisect.commits import Commit
 from ffnbench.extras.bisect.posterior import Belief, Sounding, believe, sounding_of
 from ffnbench.files import content_of
-from ffnbench.gate.checkouts import Commit
 
 FILE = Path("ffnbench", "bisect.jsonl")
 MOST = 1e6  # times as slow as the good commit

@@ -10,21 +10,42 @@ from pathlib import Path
 from ffnbench.api.checks import ab, environment_here
 from ffnbench.api.preparing import NULL_SINK, with_threads
 from ffnbench.errors import EXIT_USAGE, FfnbenchError, Unfinished
+from ffnbench.extras.bisect.commits import BisectRepository, Commit
 from ffnbench.extras.bisect.probes import Bisected, Memory, Probed
 from ffnbench.extras.bisect.request import BisectRequest
 from ffnbench.extras.bisect.table import bisect_view, probe_text
 from ffnbench.gate.baseline import policy_of_sides
-from ffnbench.gate.checkouts import Commit, Repository
 from ffnbench.gate.decision import OUTPUT, Checked, Status
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.planning.sides import BASE, HEAD, sides_asked, variant_of_sides
-from ffnbench.report.output import NullSink
+from ffnbench.report.output import Finder, NullSink, OneOfSeveral
 from ffnbench.request import DEFAULT_BUDGET_S, SidesRequest, command_line
+from ffnbench.result import Report
 from ffnbench.units import counted
 
 SHARED = {one.name for one in fields(BisectRequest)} & {one.name for one in fields(SidesRequest)}
+
+
+class ProbeSink(OneOfSeveral):
+    """Shows the progress of one probe as a part of all of them.
+
+    Probes are alike, so only the first says how it is measured. No journal holds its samples: its result is stored in
+    git's own folder.
+    """
+
+    def __init__(self, whole: NullSink, number: int, of: int) -> None:
+        super().__init__(whole, number, of, "probe")
+        self.tells = whole.tells and number == 1
+
+    def tell(self, text: str) -> None:
+        """As a line on all probes."""
+        self._whole.tell(f"each probe: {text}")
+
+    def journal(self, start: Report) -> Finder:
+        """Nothing is kept."""
+        return NULL_SINK.journal(start)
 
 
 def search(request: BisectRequest, sink: NullSink = NULL_SINK) -> Bisected:
@@ -36,13 +57,13 @@ def search(request: BisectRequest, sink: NullSink = NULL_SINK) -> Bisected:
     asked = with_threads(SidesRequest(**{name: getattr(request, name) for name in SHARED}, allow_mismatch=True))
     variant = variant_of_sides(asked)
     limit = policy_of_sides(asked, variant.label).of(variant.label, LATENCY)
-    with Repository(Path.cwd()) as repository:
-        commits = tuple(repository.commits(request.good, request.bad))
+    with BisectRepository(Path.cwd()) as repository:
+        commits = tuple(repository.commits_between(request.good, request.bad))
         asked = replace(asked, base_rev=repository.commit(request.good), head_rev=commits[-1].name)
         sides_asked(asked, variant)
         if repository.dirty:
             sink.tell("note: changes that are not committed are in no commit, and are not measured")
-        folder = repository.own_folder
+        folder = repository.git_folder
     flags = replace(asked, base_rev=None, head_rev=None, fail_above=None, budget=DEFAULT_BUDGET_S)
     memory = Memory(
         folder, target=variant.text, flags=command_line(flags), good=asked.base_rev,
@@ -73,10 +94,7 @@ def _each_probe(found: Bisected, asked: SidesRequest, request: BisectRequest, si
             break
         belief = found.belief
         commit, tolerance = found.commits[belief.next - 1], belief.tolerance(found.limit)
-        turn = sink.within(number, request.probes, "probe")
-        turn.journal = NULL_SINK.journal  # type: ignore[method-assign]  # probes are kept elsewhere
-        turn.tells = sink.tells and number == 1
-        turn.tell = lambda text: sink.tell(f"each probe: {text}")  # type: ignore[method-assign]
+        turn = ProbeSink(sink, number, request.probes)
         probe = replace(
             asked, head_rev=commit.name, fail_above=f"{100 * tolerance:.4g}%",
             budget=max(LEAST_BUDGET_S, min(DEFAULT_BUDGET_S, left)),

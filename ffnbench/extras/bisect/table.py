@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
+from ffnbench.extras.bisect.commits import Commit
 from ffnbench.extras.bisect.probes import Bisected, Probed
-from ffnbench.gate.checkouts import Commit
 from ffnbench.jsonable import text_of
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record, table_of

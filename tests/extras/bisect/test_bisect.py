@@ -12,12 +12,13 @@ from pathlib import Path
 
 import gate_world
 import pytest
-from conftest import FakeLaunch, KnownProber
+from conftest import ROOT, FakeLaunch, KnownProber
 from test_ab import MODULE, TARGET, git
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.bisect import posterior
+from ffnbench.extras.bisect.commits import BisectRepository
 from ffnbench.extras.bisect.posterior import NO_STEP, STEP_SD, Sounding, believe, sounding_of
-from ffnbench.gate.checkouts import Repository
 from ffnbench.plan import OWN, Arm, Case
 from ffnbench.result import Agreement
 
@@ -93,6 +94,14 @@ def test_a_commit_that_can_not_be_probed_stays_with_the_next_one() -> None:
     assert belief.groups[3:] == (range(4, 6), range(6, 7), range(7, 9))
     assert belief.found() == range(4, 6)
     assert believe(8, known[:2]).left.stop - 1 == 8
+
+
+def test_its_page_has_the_constants() -> None:
+    text = (ROOT / "docs" / "bisect.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `extras/bisect/posterior.py: (\w+)` \| ([\d.]+) \|", text, re.MULTILINE)
+    own = re.findall(r"^([A-Z_]+) = [\d.]+", Path(posterior.__file__).read_text(encoding="utf-8"), re.MULTILINE)
+    assert [name for name, _ in rows] == own
+    assert [float(value) for _, value in rows] == [getattr(posterior, name) for name in own]
 
 
 class Revisions(FakeLaunch):
@@ -279,8 +288,8 @@ def test_any_name_of_an_author_is_a_name(made: Path, name: str, monkeypatch: pyt
         capture_output=True, check=True,
     )  # fmt: skip
     git(made, "checkout", "-q", "main")
-    with Repository(made) as repository:
-        found = repository.commits("c1", made_by.stdout.decode().strip())
+    with BisectRepository(made) as repository:
+        found = repository.commits_between("c1", made_by.stdout.decode().strip())
     assert [one.author for one in found] == [name.replace("\r", "\n")]
     assert len(found[0].name) == 40
 
