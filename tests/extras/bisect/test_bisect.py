@@ -15,6 +15,7 @@ import pytest
 from conftest import ROOT, FakeLaunch, KnownProber
 from test_ab import MODULE, TARGET, git
 
+from ffnbench.cli.commands import FILES, described
 from ffnbench.errors import FfnbenchError
 from ffnbench.extras.bisect import posterior
 from ffnbench.extras.bisect.commits import BisectRepository
@@ -194,6 +195,31 @@ def test_the_commit_is_found_and_kept(call, made: Path) -> None:
     assert (found["answer"], found["commits"]) == ("found", [git(made, "rev-parse", "c11")])
     assert found["change_low"] < 1.08 < found["change_high"]
     assert not re.search("of earlier", call("--good c1 --bad c2 --fail-above 3%", launch=Revisions())[2])
+
+
+def test_no_samples_of_a_probe_are_kept_beside_the_answer(call, tmp_path: Path) -> None:
+    """A journal, were the command killed, would show the samples of one probe as if they were the answer."""
+    beside: set[str] = set()
+
+    class Looking(Revisions):
+        def __call__(self, arm: Arm = OWN) -> object:
+            beside.update(path.name for path in tmp_path.iterdir())
+            return super().__call__(arm)
+
+    call("--good v1.0 --fail-above 3% --probes 1 -o", tmp_path / "found.json", launch=Looking())
+    assert beside <= {"found.json"}
+    assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
+
+
+def test_how_a_probe_is_measured_is_said_once(call) -> None:
+    _, _, err = call("--good v1.0 --fail-above 3% --probes 3", launch=Revisions())
+    assert err.count("each probe: measuring takes at most") == 1
+
+
+def test_a_file_may_set_its_flags() -> None:
+    """None of them runs, writes or trusts anything that a command line did not name."""
+    of_core = {name for one in FILES for name in described(one).named}
+    assert set(described("bisect").named) - of_core == {"good", "bad", "probes"}
 
 
 def test_a_range_without_a_step_is_called_so(call) -> None:
