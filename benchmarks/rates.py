@@ -14,7 +14,7 @@ from exam.machine import STATES, WORLDS, as_measured
 from exam.simulated import simulate
 from exam.text import share, table
 
-from ffnbench.exam import SLOWER, Told, failures, rates_of
+from ffnbench.extras.selftest.exam import SLOWER, Told, failures, rates_of
 
 HEAD = ("world", "runs", "false diffs", "wrong way", "coverage", *(f"finds {name}" for name in SLOWER), "busy", "a run")
 

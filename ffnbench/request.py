@@ -448,18 +448,6 @@ class InspectRequest(Request):
     model: str = flag(
         "", "A config.json, its folder, a preset, or ORG/NAME in the hub's cache.", ARGUMENTS, place="CONFIG|PRESET")
     whole_model: bool = flag(False, "All parameters by part: embeddings, attention, FFN, norms, head.", MODEL)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SelftestRequest(Request):
-    """`ffnbench selftest`."""
-
-    repeats: int = flag(10, "How many runs.", EFFORT, "INT")
-    budget: float = flag(15.0, "Time of one run, 15s or 1m.", EFFORT, "TIME")
-    d_model: int = flag(256, "Width of the modules.", WIDTHS, "INT")
-    threads: int | None = flag(
-        None, "CPU threads. [default: the CPUs this process may use]", WORKLOAD, "INT", also=THREADS)
-    seed: int = flag(0, "Seed of inputs, weights, order of rounds; each run adds one.", MEASURING, "INT")
 # fmt: on
 
 

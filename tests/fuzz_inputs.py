@@ -22,10 +22,10 @@ from zlib import crc32
 
 from conftest import FakeLaunch, FakeWorker
 
-from ffnbench import exam
 from ffnbench.api import measuring, world
 from ffnbench.cli.commands import is_command
 from ffnbench.errors import Unfinished
+from ffnbench.extras.selftest import exam
 from ffnbench.plan import OWN, Arm
 from ffnbench.run.prober import Prober
 from ffnbench.run.runner import run

@@ -124,7 +124,7 @@ def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa
         "init", "routing", "control", "metrics", "whole_model", "heads", "kv_heads", "head_dim", "causal", "textbook",
         "cost_only", "elements", "range_", "derivative", "gated", "tolerance", "exact_only",
         "across_machines", "absolute", "base_rev", "head_rev", "fail_above", "allow_mismatch",
-        "repeats", "metric", "format", "verbose", "x", "y", "facet", "sort", "columns", "quiet", "wait", "on_unclear",
+        "metric", "format", "verbose", "x", "y", "facet", "sort", "columns", "quiet", "wait", "on_unclear",
         "time", "cache", "matmul_precision", "reduced_reductions", "timer", "ceilings",
         "steps", "seeds", "layers", "context", "lr", "text",
     }  # fmt: skip

@@ -17,11 +17,12 @@ from conftest import ROOT, FakeLaunch, ProberHere, two_sides
 from test_jobs import Jobs
 
 import ffnbench
-from ffnbench import api, exam
+from ffnbench import api
 from ffnbench.api import jobs, measuring
 from ffnbench.cli import run
 from ffnbench.cli.commands import FILES, built, command_names, described
-from ffnbench.exam import Told
+from ffnbench.extras.selftest import exam
+from ffnbench.extras.selftest.exam import Told
 from ffnbench.plan import METHOD
 from ffnbench.report.csv_columns import case_records
 from ffnbench.report.files.store import load, report_text

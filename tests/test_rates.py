@@ -11,7 +11,7 @@ from exam.alarms import check_plan, counts
 from exam.machine import STATES, WORLDS
 from exam.simulated import simulate, simulate_checks
 
-from ffnbench.exam import SLOWER, Rate, failures, rates_of
+from ffnbench.extras.selftest.exam import SLOWER, Rate, failures, rates_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.worker.jobs import Jobs

@@ -19,7 +19,7 @@ from exam.readings import FORM, OURS, RIVALS, Reading, Truth, truth_plan, truths
 from exam.worlds import LIVE_WORLDS, QUIET, LiveWorld, seed_of
 from ffnbench import jsonable
 from ffnbench.errors import Unfinished
-from ffnbench.exam import finished
+from ffnbench.extras.selftest.exam import finished
 from ffnbench.gate.looks import look_back, report_of
 from ffnbench.plan import Plan
 from ffnbench.result import Comparison, Report

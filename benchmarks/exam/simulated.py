@@ -8,7 +8,7 @@ from functools import partial, reduce
 from exam.alarms import Alarm, alarms_of, check_policy, slowed
 from exam.machine import WORLDS, Machine, World
 from exam.processes import each
-from ffnbench.exam import Told, comparison_plan, told_by
+from ffnbench.extras.selftest.exam import Told, comparison_plan, told_by
 from ffnbench.gate.decision import Finding, paired_findings
 from ffnbench.gate.looks import look, look_back, report_of
 from ffnbench.plan import Plan

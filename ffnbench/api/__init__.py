@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from ffnbench.api.measuring import measure, measured_once
     from ffnbench.api.preparing import Prepared, prepare
     from ffnbench.api.saved import history, load, plot, report, reports
-    from ffnbench.api.this_machine import backends, environment, selftest
+    from ffnbench.api.this_machine import backends, environment
     from ffnbench.api.variants import block, build, compare, cost, time_activations, train, whole_model
 
 __all__ = [
     "Prepared", "ab", "backends", "block", "build", "check", "compare", "cost", "draw_activations",
     "environment", "facts", "history", "inspect", "inspect_whole", "load", "measure",
-    "measured_once", "plot", "plot_activations", "prepare", "report", "reports", "selftest", "time_activations",
+    "measured_once", "plot", "plot_activations", "prepare", "report", "reports", "time_activations",
     "train", "whole_model",
 ]  # fmt: skip
 _ELSEWHERE = {
@@ -37,7 +37,7 @@ _ELSEWHERE = {
     "measuring": ("measure", "measured_once"),
     "preparing": ("Prepared", "prepare"),
     "saved": ("history", "load", "plot", "report", "reports"),
-    "this_machine": ("backends", "environment", "selftest"),
+    "this_machine": ("backends", "environment"),
 }  # all others are in variants.py
 
 

@@ -34,7 +34,7 @@ FILES = {  # of each command, in the order of the help; a file is loaded when a 
     "train": "compare",
     "check": "check", "ab": "check", "history": "compare", "plot": "compare",
     "plot-activations": "activations", "activations": "activations", "list": "tools", "env": "tools",
-    "inspect": "tools", "selftest": "tools",
+    "inspect": "tools",
 }  # fmt: skip
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 ALL = "help_all"

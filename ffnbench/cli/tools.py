@@ -1,4 +1,4 @@
-"""The commands about names, models, this machine, and ffnbench itself."""
+"""The commands about names, models, and this machine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, settings_here, sink_of
 from ffnbench.features import listings
-from ffnbench.report.flags import Kept, Output, Shown, ShownQuietly
-from ffnbench.request import ARGUMENTS, MEASURING, InspectRequest, SelftestRequest, flag
+from ffnbench.report.flags import Kept, Shown, ShownQuietly
+from ffnbench.request import ARGUMENTS, MEASURING, InspectRequest, flag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,19 +82,3 @@ def inspect(request: InspectRequest, output: Kept) -> int:
     with sink_of(output, "inspect", request.model) as sink:
         (api.inspect_whole if request.whole_model else api.inspect)(request.model, sink)
     return 0
-
-
-@command(
-    "selftest",
-    "ffnbench selftest",
-    "ffnbench selftest --threads 1 --budget 30s",
-    "ffnbench selftest --repeats 40 --d-model 256 -o selftest.json",
-    docs="docs/methodology.md#how-often-it-is-wrong",
-)
-def selftest(request: SelftestRequest, output: Output) -> int:
-    """Count how often ffnbench is wrong on this machine, where the truth is known."""
-    from ffnbench import api
-
-    with sink_of(output, "selftest") as sink:
-        api.selftest(request, sink)
-    return sink.code

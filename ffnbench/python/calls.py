@@ -23,7 +23,6 @@ from ffnbench.request import (
     FactsRequest,
     InspectRequest,
     PictureRequest,
-    SelftestRequest,
     SidesRequest,
     TimingRequest,
     TrainRequest,
@@ -143,16 +142,6 @@ def ab(request: SidesRequest, sink: Following) -> Check:
     return as_shown_check(api.ab(request, sink))
 
 
-@asks(SelftestRequest, follows=True)
-def selftest(request: SelftestRequest, sink: Following) -> Answer:
-    """How often ffnbench is wrong on this machine, by runs whose true ratios are known.
-
-    >>> ffnbench.selftest(repeats=4)
-    """
-    api.selftest(request, sink)
-    return answer_of(sink, "selftest")
-
-
 @asks(InspectRequest)
 def inspect(request: InspectRequest, sink: Following) -> Answer:
     """A model's FFNs in words and numbers, a row a kind of layer; `whole_model` counts all parameters, by part.
@@ -194,6 +183,6 @@ PUBLIC = {
     function.__name__: function
     for function in (
         compare, cost, train, block, activations, time_activations, plot_activations, check, ab, inspect,
-        selftest, load, build,
+        load, build,
     )
 }  # fmt: skip
