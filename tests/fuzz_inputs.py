@@ -25,7 +25,6 @@ from conftest import FakeLaunch, FakeWorker
 from ffnbench.api import measuring, world
 from ffnbench.cli.commands import is_command
 from ffnbench.errors import Unfinished
-from ffnbench.extras.selftest import exam
 from ffnbench.plan import OWN, Arm
 from ffnbench.run.prober import Prober
 from ffnbench.run.runner import run
@@ -443,11 +442,13 @@ def installed(launch: FuzzLaunch) -> Iterator[None]:
     """Put the machine where every command finds one; the clocks of runs and of pauses are its own, too."""
     clock = {"now": lambda: launch.clock_s}
     with ExitStack() as stack:
+        if is_command("selftest"):
+            exam_run = "ffnbench.extras.selftest.exam.run"
+            stack.enter_context(patch(exam_run, partial(run, **clock, launch=launch)))
         for place, name, value in (
             (world, "MACHINE", world.Machine(launch=launch, prober=partial(FuzzProber, launch))),  # type: ignore[arg-type]
             (measuring, "run", partial(run, **clock)),
             (measuring, "time", SimpleNamespace(monotonic=clock["now"], sleep=launch.sleep)),
-            (exam, "run", partial(run, **clock, launch=launch)),
         ):
             stack.enter_context(patch.object(place, name, value))
         yield

@@ -12,7 +12,7 @@ from ffnbench.report.flags import Output
     "ffnbench selftest",
     "ffnbench selftest --threads 1 --budget 30s",
     "ffnbench selftest --repeats 40 --d-model 256 -o selftest.json",
-    docs="docs/methodology.md#how-often-it-is-wrong",
+    docs="docs/selftest.md#how-often-is-it-wrong-here",
 )
 def selftest(request: SelftestRequest, output: Output) -> int:
     """Count how often ffnbench is wrong on this machine, where the truth is known."""
