@@ -11,7 +11,7 @@ from ffnbench.api.checks import ab, environment_here
 from ffnbench.api.preparing import NULL_SINK, with_threads
 from ffnbench.errors import EXIT_USAGE, FfnbenchError, Unfinished
 from ffnbench.extras.bisect.commits import BisectRepository, Commit
-from ffnbench.extras.bisect.probes import Bisected, Memory, Probed
+from ffnbench.extras.bisect.probes import Bisected, CommitProbe, Memory
 from ffnbench.extras.bisect.request import BisectRequest
 from ffnbench.extras.bisect.table import bisect_view, probe_text
 from ffnbench.gate.baseline import policy_of_sides
@@ -70,13 +70,13 @@ def search(request: BisectRequest, sink: NullSink = NULL_SINK) -> Bisected:
         machine=environment_here(request.device).fingerprint, method=METHOD,
     )  # fmt: skip
     found = Bisected(variant=variant.text, good=request.good, bad=request.bad, limit=limit, commits=commits)
-    found = found.with_(*memory.known(commits))
+    found = found.with_probes(*memory.stored(commits))
     if found.probed:
         sink.tell(f"{counted(len(found.probed), 'probe')} of earlier bisects: {memory.path}")
     try:
         for after in _each_probe(found, asked, request, sink):
             found = after
-            memory.keep(found.probed[-1])
+            memory.store(found.probed[-1])
     except KeyboardInterrupt:
         if not found.probed:
             raise
@@ -92,8 +92,8 @@ def _each_probe(found: Bisected, asked: SidesRequest, request: BisectRequest, si
         left = end - time.monotonic()
         if found.done or (number > 1 and left < LEAST_BUDGET_S):
             break
-        belief = found.belief
-        commit, tolerance = found.commits[belief.next - 1], belief.tolerance(found.limit)
+        posterior = found.posterior
+        commit, tolerance = found.commits[posterior.next - 1], posterior.tolerance(found.limit)
         turn = ProbeSink(sink, number, request.probes)
         probe = replace(
             asked, head_rev=commit.name, fail_above=f"{100 * tolerance:.4g}%",
@@ -103,19 +103,20 @@ def _each_probe(found: Bisected, asked: SidesRequest, request: BisectRequest, si
         try:
             probed = _probe(probe, commit, turn)
         except FfnbenchError as problem:
-            near = f"{problem.hint} or " * problem.hint.startswith("did you mean")
+            if problem.hint.startswith("did you mean"):
+                near = f"{problem.hint} or "
             probed = _not_probed(problem, probe, request)
-        if probed.skipped and commit is found.commits[-1] and belief.at_end() is None:
+        if probed.skipped and commit is found.commits[-1] and posterior.at_end() is None:
             told = f"{request.bad} can't be measured: {probed.skipped}"
             if probed.passing:
                 raise Unfinished(told, "the same command again, when it is quiet")
             raise FfnbenchError(told, f"{near}name an earlier one as --bad")
-        found = found.with_(probed)
+        found = found.with_probes(probed)
         sink.tell(f"probe {number} of at most {request.probes}: {probe_text(found, commit, probed)}")
         yield found
 
 
-def _probe(asked: SidesRequest, commit: Commit, sink: NullSink) -> Probed:
+def _probe(asked: SidesRequest, commit: Commit, sink: NullSink) -> CommitProbe:
     """One commit beside the good one. Raises KeyboardInterrupt where that was ended by hand, and FfnbenchError where
     one of the two can't be measured.
     """
@@ -127,7 +128,7 @@ def _probe(asked: SidesRequest, commit: Commit, sink: NullSink) -> Probed:
     return _read(found, commit)
 
 
-def _not_probed(problem: FfnbenchError, asked: SidesRequest, request: BisectRequest) -> Probed:
+def _not_probed(problem: FfnbenchError, asked: SidesRequest, request: BisectRequest) -> CommitProbe:
     """A commit that `ab` can't have. Raises FfnbenchError where that is the good one."""
     base, head = str(asked.base_rev), str(asked.head_rev)
     if problem.message.startswith((BASE, base[:10])):
@@ -136,10 +137,10 @@ def _not_probed(problem: FfnbenchError, asked: SidesRequest, request: BisectRequ
     if problem.exit_code != EXIT_USAGE or not problem.message.startswith((HEAD, head[:10])):
         raise problem
     why, built = problem.message.removeprefix(f"{HEAD}: "), problem.message.startswith(HEAD)
-    return Probed(commit=head, skipped=why, passing=not built)
+    return CommitProbe(commit=head, skipped=why, passing=not built)
 
 
-def _read(found: Checked, commit: Commit) -> Probed:
+def _read(found: Checked, commit: Commit) -> CommitProbe:
     """What a run says of a commit."""
     rows = {finding.metric: finding for finding in found.findings}
     latency, output = rows[LATENCY], rows.get(OUTPUT)
@@ -147,7 +148,7 @@ def _read(found: Checked, commit: Commit) -> Probed:
         raise Unfinished(f"the good commit can't be measured: {failure.message}", "name another one as --good")
     told, allowed, _ = output.reason.partition("; allowed") if output else ("", "", "")
     differs = told.replace("head's", "its").replace("base's", "the good one's") if allowed else ""
-    seen = Probed(commit=commit.name, differs=differs)
+    seen = CommitProbe(commit=commit.name, differs=differs)
     if latency.change is None or not latency.change.low:
         return replace(seen, skipped=latency.reason, passing=latency.status is Status.UNCLEAR)
     return replace(seen, low=latency.change.low, high=latency.change.high)
