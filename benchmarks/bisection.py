@@ -19,12 +19,12 @@ from exam.alarms import check_plan, check_policy, slowed
 from exam.machine import STATES, WORLDS, Machine, World, as_measured
 from exam.text import table
 
+from ffnbench.extras.bisect.posterior import Posterior, ProbeResult, posterior_of, result_of
 from ffnbench.gate.decision import paired_findings
 from ffnbench.gate.looks import look, report_of
 from ffnbench.plan import Plan
 from ffnbench.result import Report
 from ffnbench.run.runner import run
-from ffnbench.stats.bisection import Belief, Sounding, believe, sounding_of
 from ffnbench.stats.interval import student
 from ffnbench.stats.stopping import Answered
 
@@ -82,29 +82,29 @@ def bisected(history: History, plan: Plan, seed: int) -> tuple[str, int]:
     """What one bisect says, and after how many probes."""
     dice = random.Random(f"{history.name}/{seed}")
     first, logs, broken = history.made(dice)
-    probes: list[Sounding] = []
+    probes: list[ProbeResult] = []
     skipped: set[int] = set()
-    belief = believe(COMMITS, ())
+    posterior = posterior_of(COMMITS, ())
     while len(probes) < PROBES:
-        commit = belief.next
+        commit = posterior.next
         if commit in broken:
             skipped.add(commit)
         elif history.world is None:
-            probes.append(sounding_of(commit, *drawn(dice, history, logs[commit], len(probes))))
+            probes.append(result_of(commit, *drawn(dice, history, logs[commit], len(probes))))
         else:
             place = dice.randrange(10**9)
-            seen = measured(history.world, plan, logs[commit], belief.tolerance(LIMIT), place)
-            probes.append(sounding_of(commit, *seen) if seen else Sounding(commit, 0.0, 10.0))
-        belief = believe(COMMITS, probes, skipped)
-        if answer := _answer(belief, first):
+            seen = measured(history.world, plan, logs[commit], posterior.tolerance(LIMIT), place)
+            probes.append(result_of(commit, *seen) if seen else ProbeResult(commit, 0.0, 10.0))
+        posterior = posterior_of(COMMITS, probes, skipped)
+        if answer := _answer(posterior, first):
             return answer, len(probes)
-    return "likeliest" if first in belief.likeliest else "held" if first in belief.left else "missed", PROBES
+    return "likeliest" if first in posterior.likeliest else "held" if first in posterior.left else "missed", PROBES
 
 
-def _answer(belief: Belief, first: int) -> str:
-    if belief.without_step(LIMIT):
+def _answer(posterior: Posterior, first: int) -> str:
+    if posterior.without_step(LIMIT):
         return "none" if first else "right"
-    found = belief.found()
+    found = posterior.found()
     return "" if found is None else "right" if first in found else "wrong"
 
 

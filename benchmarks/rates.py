@@ -8,15 +8,33 @@ Ends with 1 where intervals or verdicts are wrong more often than promised, by m
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 
-from exam.machine import STATES, WORLDS, as_measured
-from exam.simulated import simulate
+from exam.machine import STATES, WORLDS, Machine, World, as_measured
+from exam.processes import each
 from exam.text import share, table
 
-from ffnbench.exam import SLOWER, Told, failures, rates_of
+from ffnbench.extras.selftest.exam import SLOWER, Told, comparison_plan, failures, rates_of, told_by
+from ffnbench.run.runner import run
 
 HEAD = ("world", "runs", "false diffs", "wrong way", "coverage", *(f"finds {name}" for name in SLOWER), "busy", "a run")
+
+
+def simulate(
+    runs: int, *, seed: int = 0, worlds: Iterable[World] = WORLDS, processes: int | None = None
+) -> dict[str, list[Told]]:
+    """What `runs` runs say, spread evenly over the worlds; each has a number of its own."""
+    chosen = list(worlds)
+    numbers = [range(place, runs, len(chosen)) for place in range(len(chosen))]
+    told = each(partial(_one_world, seed), list(zip(chosen, numbers, strict=True)), processes)
+    return {world.name: found for world, found in zip(chosen, told, strict=True)}
+
+
+def _one_world(seed: int, task: tuple[World, range]) -> list[Told]:
+    (world, numbers), plan = task, comparison_plan()
+    runs = [(number, Machine(world, plan, seed + place)) for place, number in enumerate(numbers)]
+    return [one for number, machine in runs for one in told_by(machine.run(run), plan, number)]
 
 
 def row(name: str, told: Sequence[Told]) -> tuple[str, ...]:

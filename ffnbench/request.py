@@ -446,28 +446,6 @@ class SidesRequest(Repeatable, Tolerances, Conditions, Device, Shape, Sizes, Req
     allow_mismatch: bool = flag(False, "Go on, and pass, where head's output has changed.", LIMITS)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BisectRequest(Repeatable, Conditions, Device, Shape, Sizes, Request):
-    """`ffnbench bisect`: commits between a good and a bad one, each beside the good one."""
-
-    variant: str = flag("", "package.module:Attr, or path/to/file.py:Attr.", ARGUMENTS, place="VARIANT")
-    good: str = flag("", "A revision that is fast enough.", SIDES, "REV")
-    bad: str = flag("HEAD", "A later one that is slow.", SIDES, "REV")
-    fail_above: str = flag("5%", "How much slower is too slow.", LIMITS, "PCT%")
-    probes: int = flag(20, "Measure at most so many commits now; one may be measured again.", EFFORT, "INT")
-    budget: float = flag(3600.0, "Measure for so long at most, in all.", EFFORT, "TIME")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SelftestRequest(Request):
-    """`ffnbench selftest`."""
-
-    repeats: int = flag(10, "How many runs.", EFFORT, "INT")
-    budget: float = flag(15.0, "Time of one run, 15s or 1m.", EFFORT, "TIME")
-    d_model: int = flag(256, "Width of the modules.", WIDTHS, "INT")
-    threads: int | None = flag(
-        None, "CPU threads. [default: the CPUs this process may use]", WORKLOAD, "INT", also=THREADS)
-    seed: int = flag(0, "Seed of inputs, weights, order of rounds; each run adds one.", MEASURING, "INT")
 # fmt: on
 
 

@@ -22,8 +22,8 @@ from zlib import crc32
 
 from conftest import FakeLaunch, FakeWorker
 
-from ffnbench import exam
 from ffnbench.api import measuring, world
+from ffnbench.cli.commands import is_command
 from ffnbench.errors import Unfinished
 from ffnbench.plan import OWN, Arm
 from ffnbench.run.prober import Prober
@@ -106,7 +106,7 @@ CONFIGS: tuple[dict[str, Any], ...] = (
              "shared_expert_intermediate_size": 64, "decoder_sparse_step": 2, "num_hidden_layers": 6},
     {"model_type": "llava", "text_config": LLAMA, "vision_config": VISION},
 )  # fmt: skip
-# how often, and lines with {what} is filled in
+# how often, and lines with {what} is filled in; a feature may have been deleted
 LINES: dict[str, tuple[int, tuple[str, ...]]] = {
     "compare": (24, (
         "--variants {forms} {size} {effort}", "--variants {forms},{own} {effort} --match none", "{model} --quick",
@@ -130,6 +130,7 @@ LINES: dict[str, tuple[int, tuple[str, ...]]] = {
     "env": (1, ("",)),
     "selftest": (1, ("--repeats 1 --budget 5",)),
 }  # fmt: skip
+LINES = {name: lines for name, lines in LINES.items() if is_command(name)}
 EFFORT = ("", "--quick", "--workers 3 --rounds 6", "--precision 5", "--workers 4 --runs 2 --pause 0.5")
 
 
@@ -435,11 +436,13 @@ def installed(launch: FuzzLaunch) -> Iterator[None]:
     """Put the machine where every command finds one; the clocks of runs and of pauses are its own, too."""
     clock = {"now": lambda: launch.clock_s}
     with ExitStack() as stack:
+        if is_command("selftest"):
+            exam_run = "ffnbench.extras.selftest.exam.run"
+            stack.enter_context(patch(exam_run, partial(run, **clock, launch=launch)))
         for place, name, value in (
             (world, "MACHINE", world.Machine(launch=launch, prober=partial(FuzzProber, launch))),  # type: ignore[arg-type]
             (measuring, "run", partial(run, **clock)),
             (measuring, "time", SimpleNamespace(monotonic=clock["now"], sleep=launch.sleep)),
-            (exam, "run", partial(run, **clock, launch=launch)),
         ):
             stack.enter_context(patch.object(place, name, value))
         yield

@@ -25,7 +25,7 @@ TORCH_FILES = {
 PICTURES = "report/pictures/"  # the files in which matplotlib and numpy are at home
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
-    "__main__", "extras", "cli", "python", "api", "report", "exam", "gate", "run", "worker", "backends", "device",
+    "__main__", "extras", "cli", "python", "api", "report", "gate", "run", "worker", "backends", "device",
     "stats", "planning", "result", "plan", "metrics", "request", "models", "training", "ffn", "activations", "targets",
     "features", "files", "git", "names", "units", "errors", "jsonable", "streams",
 )  # fmt: skip

@@ -17,11 +17,10 @@ from conftest import ROOT, FakeLaunch, ProberHere, two_sides
 from test_jobs import Jobs
 
 import ffnbench
-from ffnbench import api, exam
+from ffnbench import api
 from ffnbench.api import jobs, measuring
 from ffnbench.cli import run
-from ffnbench.cli.commands import built, command_names, described
-from ffnbench.exam import Told
+from ffnbench.cli.commands import FILES, built, command_names, described, is_command
 from ffnbench.plan import METHOD
 from ffnbench.report.csv_columns import case_records
 from ffnbench.report.files.store import load, report_text
@@ -43,10 +42,17 @@ def blocks(kind: str) -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
-def a_selftest(_: object, repeats: int, listener: object) -> list[Told]:
-    """What its runs might say."""
-    said = {"row": "same1", "truth": 1.0, "ratio": 1.0, "low": 0.9, "high": 1.1, "verdict": "same", "seconds": 15.0}
-    return [Told(run=number, **said) for number in range(repeats)]
+def without_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The selftest, where there is one, measures nothing, and has what its runs might say."""
+    if not is_command("selftest"):
+        return
+    from ffnbench.extras.selftest import exam
+
+    def measure(_: object, repeats: int, listener: object) -> list[exam.Told]:
+        said = {"row": "same1", "truth": 1.0, "ratio": 1.0, "low": 0.9, "high": 1.1, "verdict": "same", "seconds": 15.0}
+        return [exam.Told(run=number, **said) for number in range(repeats)]
+
+    monkeypatch.setattr(exam, "measure", measure)
 
 
 WORKFLOWS = [yaml.safe_load(body) for _, body in blocks("yaml")]
@@ -98,7 +104,7 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
             pytest.importorskip(package)
     on_machine(launch, ProberHere)
     monkeypatch.setattr(measuring, "_pause", lambda seconds, sink: None)
-    monkeypatch.setattr(exam, "measure", a_selftest)
+    without_runs(monkeypatch)
     if "--on slurm" in line:
         Jobs().stand_in(monkeypatch)
         monkeypatch.setattr(jobs.Cluster, "executor", lambda cluster, folder: None)
@@ -177,7 +183,7 @@ def test_python_blocks_run(document: str, body: str, tmp_path, monkeypatch, on_m
     (tmp_path / "baseline.json").write_text(report_text(saved))
     if "ffnbench.ab(" in body:
         two_sides(tmp_path)
-    monkeypatch.setattr(exam, "measure", a_selftest)
+    without_runs(monkeypatch)
     on_machine(FakeLaunch(), ProberHere)
     exec(compile(body, document, "exec"), {})
 
@@ -218,11 +224,11 @@ def test_the_end_of_a_help_has_lines_that_can_be_typed_and_a_place_to_read_on() 
 
 
 def test_python_md_has_every_function_and_says_which_commands_are_none() -> None:
-    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")  # a feature says it on its own page
     functions = set(re.findall(r"^\| `(\w+)\(", text, re.MULTILINE))
     alone = set(re.findall(r"`(\w+)`", re.search(r"^.* are commands alone\.$", text, re.MULTILINE)[0]))
     assert functions == {name for name in ffnbench.__all__ if inspect.isroutine(getattr(ffnbench, name))}
-    assert alone == {name for name in command_names() if not hasattr(ffnbench, name.replace("-", "_"))} - {"report"}
+    assert alone == {name for name in FILES if not hasattr(ffnbench, name.replace("-", "_"))} - {"report"}
 
 
 def test_the_architecture_names_what_is_there() -> None:
@@ -238,7 +244,7 @@ def test_the_architecture_names_what_is_there() -> None:
 def test_every_command_and_flag_of_the_readme_exists(in_process, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     text = (ROOT / "README.md").read_text(encoding="utf-8") + (ROOT / "docs" / "forms.md").read_text(encoding="utf-8")
-    helps = "".join(in_process(name, "--help-all")[1] for name in ("compare", "cost", "block", "selftest"))
+    helps = "".join(in_process(name, "--help-all")[1] for name in ("compare", "cost", "block"))
     for flag in set(re.findall(r"`(--[a-z-]+)", text)):
         assert flag in helps, flag
 

@@ -45,7 +45,7 @@ MOVING = {  # of what is run now: how what differs from run to run is found, and
     r"measured in [\d.]+ (s|min)": "measured in TIME",
     r'"wall_s": [-\d.e]+': '"wall_s": TIME',
     r"\b[0-9a-f]{32}\b": "TOKEN",
-    r'/[^\s"]+/ffnbench-(ab|bisect)-\w+': "CHECKOUT",
+    r'/[^\s"]+/ffnbench-ab-\w+': "CHECKOUT",
     re.escape(__version__): "VERSION",
     r"^noise: .*\n(  .*\n)*": "",
 }

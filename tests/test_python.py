@@ -22,7 +22,7 @@ import ffnbench
 from ffnbench.api import variants
 from ffnbench.cli.commands import described
 from ffnbench.errors import FfnbenchError
-from ffnbench.features import suffixes
+from ffnbench.features import calls, suffixes
 from ffnbench.gate.decision import Finding, Status
 from ffnbench.python.arguments import arguments_of, as_python
 from ffnbench.python.stub import STUB, stub_text
@@ -39,9 +39,9 @@ from ffnbench.worker.channel import MARK
 SMALL = {"d_model": 8, "threads": 1, "workers": 3, "rounds": 2}
 CALLS = {  # command -> function; flags of the terminal alone, or of another function
     "compare": ("compare", set()), "cost": ("cost", set()), "block": ("block", set()),
-    "check": ("check", {"update", "append"}), "ab": ("ab", set()), "selftest": ("selftest", set()),
+    "check": ("check", {"update", "append"}), "ab": ("ab", set()),
     "plot-activations": ("plot_activations", set()), "activations": ("time_activations", {"time"}),
-    "train": ("train", set()), "estimate": ("estimate", set()),
+    "train": ("train", set()),
 }  # fmt: skip
 TERMINAL = {"format", "json", "verbose", "sort", "columns", "out", "on_unclear", "resume", "on", "slurm"}
 
@@ -63,7 +63,8 @@ def of_module(d_model: int, d_ff: int) -> nn.Module:
 
 
 def test_the_arguments_are_the_flags_of_the_command() -> None:
-    for command, (name, others) in CALLS.items():
+    of_features: dict[str, tuple[str, set[str]]] = {name: (name, set()) for name in calls()}
+    for command, (name, others) in (CALLS | of_features).items():
         flags = {one.rstrip("_") for one in described(command).fields} - TERMINAL - others
         assert flags == set(inspect.signature(getattr(ffnbench, name)).parameters) - {"path"}, command
     parameters = inspect.signature(ffnbench.compare).parameters

@@ -19,10 +19,9 @@ from exam.readings import FORM, OURS, RIVALS, Reading, Truth, truth_plan, truths
 from exam.worlds import LIVE_WORLDS, QUIET, LiveWorld, seed_of
 from ffnbench import jsonable
 from ffnbench.errors import Unfinished
-from ffnbench.exam import finished
 from ffnbench.gate.looks import look_back, report_of
 from ffnbench.plan import Plan
-from ffnbench.result import Comparison, Report
+from ffnbench.result import Comparison, Report, Run
 from ffnbench.run.runner import run
 from ffnbench.stats.stopping import Answered
 from ffnbench.stats.verdict import decide, summarise
@@ -94,9 +93,18 @@ def _placed(said: Said, world: LiveWorld, repeat: int, truth: Truth) -> Reading:
     )  # fmt: skip
 
 
+def _finished(done: Run) -> Run:
+    """A run that nothing went wrong in."""
+    if done.interrupted:
+        raise KeyboardInterrupt
+    if done.failures or done.stopped:
+        raise Unfinished("a case failed", done.failures[0].message if done.failures else done.stopped)
+    return done
+
+
 def _compared(plan: Plan) -> tuple[dict[str, Comparison], float]:
     """The comparison of each row that is no reference, and how many seconds that took."""
-    done = finished(run(plan))
+    done = _finished(run(plan))
     _, comparisons, _ = summarise(done)
     by = {c.case: c for c in comparisons if not plan.is_reference(c.case)}
     if len(by) < plan.compared:
@@ -134,7 +142,7 @@ def checks(
     """What each check says: `repeats` times a fresh quiet baseline of several runs, then the checks of these worlds."""
     for repeat in range(seed, seed + repeats):
         seeds = range(BASELINE_RUNS * repeat, BASELINE_RUNS * (repeat + 1))
-        runs = [report_of(finished(run(_seeded(plan, one)))) for one in seeds]
+        runs = [report_of(_finished(run(_seeded(plan, one)))) for one in seeds]
         before = reduce(lambda first, later: first.with_repeat(later), runs)
         for name, injected in CHECKS:
             for world in worlds:

@@ -1,4 +1,4 @@
-"""Runs, and checks of baselines of several runs, on machines made of dice: by the real loop and decisions."""
+"""Checks of baselines of several runs, on machines made of dice: by the real loop and decisions."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from functools import partial, reduce
 
 from exam.alarms import Alarm, alarms_of, check_policy, slowed
-from exam.machine import WORLDS, Machine, World
+from exam.machine import Machine, World
 from exam.processes import each
-from ffnbench.exam import Told, comparison_plan, told_by
 from ffnbench.gate.decision import Finding, paired_findings
 from ffnbench.gate.looks import look, look_back, report_of
 from ffnbench.plan import Plan
@@ -19,22 +18,6 @@ from ffnbench.stats.stopping import Answered
 
 BASELINE_RUNS = 3
 AGES = 10**6  # between the seeds of a baseline and of its checks
-
-
-def simulate(
-    runs: int, *, seed: int = 0, worlds: Iterable[World] = WORLDS, processes: int | None = None
-) -> dict[str, list[Told]]:
-    """What `runs` runs say, spread evenly over the worlds; each has a number of its own."""
-    chosen = list(worlds)
-    numbers = [range(place, runs, len(chosen)) for place in range(len(chosen))]
-    told = each(partial(_one_world, seed), list(zip(chosen, numbers, strict=True)), processes)
-    return {world.name: found for world, found in zip(chosen, told, strict=True)}
-
-
-def _one_world(seed: int, task: tuple[World, range]) -> list[Told]:
-    (world, numbers), plan = task, comparison_plan()
-    runs = [(number, Machine(world, plan, seed + place)) for place, number in enumerate(numbers)]
-    return [one for number, machine in runs for one in told_by(machine.run(run), plan, number)]
 
 
 def simulate_checks(

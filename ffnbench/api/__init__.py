@@ -6,7 +6,6 @@
     train        show(measure(plan of the request))
     check        show(decide(the baseline's plan, measured again))
     ab           show(decide(both sides in one plan, measured))
-    bisect       ab, commit after commit
 
 A request is planned and priced with the help of a prober, which looks at code of the user's; it is measured into a
 report; an `OutputSink` shows it. A file is loaded when a command of it is called.
@@ -19,27 +18,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ffnbench.api.activations import draw_activations, facts, plot_activations
-    from ffnbench.api.bisecting import bisect
     from ffnbench.api.checks import ab, check
     from ffnbench.api.measuring import measure, measured_once
     from ffnbench.api.preparing import Prepared, prepare
     from ffnbench.api.saved import history, load, report, reports
-    from ffnbench.api.this_machine import backends, environment, selftest
+    from ffnbench.api.this_machine import backends, environment
     from ffnbench.api.variants import block, build, compare, cost, time_activations, train
 
 __all__ = [
-    "Prepared", "ab", "backends", "bisect", "block", "build", "check", "compare", "cost", "draw_activations",
-    "environment", "facts", "history", "load", "measure", "measured_once", "plot_activations", "prepare", "report",
-    "reports", "selftest", "time_activations", "train",
+    "Prepared", "ab", "backends", "block", "build", "check", "compare", "cost", "draw_activations", "environment",
+    "facts", "history", "load", "measure", "measured_once", "plot_activations", "prepare", "report", "reports",
+    "time_activations", "train",
 ]  # fmt: skip
 _ELSEWHERE = {
-    "bisecting": ("bisect",),
     "checks": ("ab", "check"),
     "activations": ("draw_activations", "facts", "plot_activations"),
     "measuring": ("measure", "measured_once"),
     "preparing": ("Prepared", "prepare"),
     "saved": ("history", "load", "report", "reports"),
-    "this_machine": ("backends", "environment", "selftest"),
+    "this_machine": ("backends", "environment"),
 }  # all others are in variants.py
 
 

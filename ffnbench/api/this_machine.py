@@ -25,7 +25,6 @@ from ffnbench.report.tables.listing import (
     timer_records,
     workers_record,
 )
-from ffnbench.request import SelftestRequest
 from ffnbench.result import Roof
 from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.session import WorkerLost
@@ -94,16 +93,3 @@ def _ceilings_here(worker: Worker, sink: NullSink) -> tuple[list[Record], list[s
     disturbed = {one["roof"]["name"] for one in answer["found"] if one["disturbed"]}
     told = f"{DISTURBED}: {CPUS_TAKEN} at every look; a quiet machine can do more" if disturbed else ""
     return machine_records(found, disturbed), list(filter(None, (beside, told)))
-
-
-def selftest(request: SelftestRequest, sink: NullSink = NULL_SINK) -> None:
-    """How often ffnbench is wrong on this machine."""
-    from ffnbench.api.measuring import tell_wait
-    from ffnbench.exam import exam, measure
-    from ffnbench.report.tables.selftest import selftest_view
-
-    plan, repeats = exam(request), request.repeats
-    tell_wait(sink, plan, budget=repeats * (plan.protocol.budget_s or 0.0))
-    with machine_lock(sink.waits, sink.tell), sink.progress() as listener:
-        told = measure(plan, repeats, listener)
-    sink.show(lambda: selftest_view(told, repeats))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ffnbench.cli.commands import command, sink_of
+from ffnbench.cli.commands import command
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.flags import CheckOutput, Output, Updating
-from ffnbench.request import BisectRequest, CheckRequest, SidesRequest
+from ffnbench.report.flags import CheckOutput, Updating
+from ffnbench.request import CheckRequest, SidesRequest
 
 
 @command(
@@ -49,24 +49,4 @@ def ab(request: SidesRequest, output: CheckOutput) -> int:
 
     with CheckSink(output) as sink:
         api.ab(request, sink)
-    return sink.code
-
-
-@command(
-    "bisect",
-    "ffnbench bisect mypkg.mlp:SwiGLU --good v1.0 --bad HEAD --fail-above 3%",
-    "ffnbench bisect mypkg/mlp.py:SwiGLU --good HEAD~40 --d-model 1024 --budget 20m",
-    "ffnbench bisect mypkg.mlp:SwiGLU --good v1.0 -o bisect.json",
-    docs="docs/ci.md#which-commit",
-)
-def bisect(request: BisectRequest, output: Output) -> int:
-    """Find the commit that made a module slower: each is measured beside the good one, as in `ab`.
-
-    A commit that can't be imported or built is skipped. What was measured is kept in git's own folder, so that the
-    same command goes on where it ended.
-    """
-    from ffnbench import api
-
-    with sink_of(output, "bisect") as sink:
-        api.bisect(request, sink)
     return sink.code

@@ -1,4 +1,4 @@
-"""The commands about names, this machine, and ffnbench itself."""
+"""The commands about names, and this machine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, settings_here, sink_of
 from ffnbench.features import listings
-from ffnbench.report.flags import Output, Shown, ShownQuietly
-from ffnbench.request import ARGUMENTS, MEASURING, SelftestRequest, flag
+from ffnbench.report.flags import Shown, ShownQuietly
+from ffnbench.request import ARGUMENTS, MEASURING, flag
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,19 +66,3 @@ def env(asked: OfMachine, output: ShownQuietly) -> int:
         found = settings_here()
         api.environment(asked.timer, sink, ceilings=asked.ceilings, settings=found.rows() if found else [])
     return 0
-
-
-@command(
-    "selftest",
-    "ffnbench selftest",
-    "ffnbench selftest --threads 1 --budget 30s",
-    "ffnbench selftest --repeats 40 --d-model 256 -o selftest.json",
-    docs="docs/methodology.md#how-often-it-is-wrong",
-)
-def selftest(request: SelftestRequest, output: Output) -> int:
-    """Count how often ffnbench is wrong on this machine, where the truth is known."""
-    from ffnbench import api
-
-    with sink_of(output, "selftest") as sink:
-        api.selftest(request, sink)
-    return sink.code

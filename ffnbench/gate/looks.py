@@ -1,6 +1,6 @@
 """How a check measures: until every row is decided, or the budget is spent.
 
-Pure but for the `measure` that it is handed: a real check measures in processes, the selftest on simulated machines.
+Pure but for the `measure` that it is handed: a real check measures in processes, an exam on simulated machines.
 """
 
 from __future__ import annotations

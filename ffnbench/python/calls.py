@@ -22,7 +22,6 @@ from ffnbench.request import (
     CostRequest,
     FactsRequest,
     PictureRequest,
-    SelftestRequest,
     SidesRequest,
     TimingRequest,
     TrainRequest,
@@ -142,16 +141,6 @@ def ab(request: SidesRequest, sink: Following) -> Check:
     return as_shown_check(api.ab(request, sink))
 
 
-@asks(SelftestRequest, follows=True)
-def selftest(request: SelftestRequest, sink: Following) -> Answer:
-    """How often ffnbench is wrong on this machine, by runs whose true ratios are known.
-
-    >>> ffnbench.selftest(repeats=4)
-    """
-    api.selftest(request, sink)
-    return answer_of(sink, "selftest")
-
-
 @asks(CompareRequest, hidden=HIDDEN, in_worker=True)
 def build(request: CompareRequest, sink: Following, device: str | torch.device | None = None) -> nn.Module:
     """The nn.Module of one variant, in this process: maps (..., d_model) to (..., d_model).
@@ -182,7 +171,6 @@ def answer_of(sink: Following, name: str) -> Answer:
 PUBLIC = {
     function.__name__: function
     for function in (
-        compare, cost, train, block, activations, time_activations, plot_activations, check, ab,
-        selftest, load, build,
+        compare, cost, train, block, activations, time_activations, plot_activations, check, ab, load, build,
     )
 }  # fmt: skip

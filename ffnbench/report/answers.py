@@ -102,7 +102,7 @@ class Shows:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Answer(Shows):
-    """What a command without a report of its own answers: facts, a model's layers, a selftest."""
+    """What a command without a report of its own answers: facts, or a model's layers."""
 
     shown: View
     name: str = "answer"

@@ -90,7 +90,15 @@ class OneOfSeveral(NullSink):
         self._whole, self._number, self._of, self._what = whole, number, of, what
         self.began = time.monotonic()
         self.checkpoints, self.left = whole.checkpoints, of - number
-        self.waits, self.tells, self.tell, self.journal = whole.waits, whole.tells, whole.tell, whole.journal  # type: ignore[method-assign]
+        self.waits, self.tells = whole.waits, whole.tells
+
+    def tell(self, text: str) -> None:
+        """As the whole does."""
+        self._whole.tell(text)
+
+    def journal(self, start: Report) -> Finder:
+        """That of the whole."""
+        return self._whole.journal(start)
 
     @contextmanager
     def progress(self) -> Iterator[Listener]:

@@ -10,23 +10,45 @@ from pathlib import Path
 from ffnbench.api.checks import ab, environment_here
 from ffnbench.api.preparing import NULL_SINK, with_threads
 from ffnbench.errors import EXIT_USAGE, FfnbenchError, Unfinished
+from ffnbench.extras.bisect.commits import BisectRepository, Commit
+from ffnbench.extras.bisect.probes import Bisected, CommitProbe, Memory
+from ffnbench.extras.bisect.request import BisectRequest
+from ffnbench.extras.bisect.table import bisect_view, probe_text
 from ffnbench.gate.baseline import policy_of_sides
-from ffnbench.gate.bisected import Bisected, Memory, Probed
-from ffnbench.gate.checkouts import Commit, Repository
 from ffnbench.gate.decision import OUTPUT, Checked, Status
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.planning.sides import BASE, HEAD, sides_asked, variant_of_sides
-from ffnbench.report.output import NullSink
-from ffnbench.report.tables.bisect import bisect_view, probe_text
-from ffnbench.request import DEFAULT_BUDGET_S, BisectRequest, SidesRequest, command_line
+from ffnbench.report.output import Finder, NullSink, OneOfSeveral
+from ffnbench.request import DEFAULT_BUDGET_S, SidesRequest, command_line
+from ffnbench.result import Report
 from ffnbench.units import counted
 
 SHARED = {one.name for one in fields(BisectRequest)} & {one.name for one in fields(SidesRequest)}
 
 
-def bisect(request: BisectRequest, sink: NullSink = NULL_SINK) -> Bisected:
+class ProbeSink(OneOfSeveral):
+    """Shows the progress of one probe as a part of all of them.
+
+    Probes are alike, so only the first says how it is measured. No journal holds its samples: its result is stored in
+    git's own folder.
+    """
+
+    def __init__(self, whole: NullSink, number: int, of: int) -> None:
+        super().__init__(whole, number, of, "probe")
+        self.tells = whole.tells and number == 1
+
+    def tell(self, text: str) -> None:
+        """As a line on all probes."""
+        self._whole.tell(f"each probe: {text}")
+
+    def journal(self, start: Report) -> Finder:
+        """Nothing is kept."""
+        return NULL_SINK.journal(start)
+
+
+def search(request: BisectRequest, sink: NullSink = NULL_SINK) -> Bisected:
     """Probe commits until the first slow one is known, or there is none, or the probes or the time are spent."""
     if not request.good:
         raise FfnbenchError("--good is not given: a revision that was fast enough", "for example --good v1.0")
@@ -35,26 +57,26 @@ def bisect(request: BisectRequest, sink: NullSink = NULL_SINK) -> Bisected:
     asked = with_threads(SidesRequest(**{name: getattr(request, name) for name in SHARED}, allow_mismatch=True))
     variant = variant_of_sides(asked)
     limit = policy_of_sides(asked, variant.label).of(variant.label, LATENCY)
-    with Repository(Path.cwd()) as repository:
-        commits = tuple(repository.commits(request.good, request.bad))
+    with BisectRepository(Path.cwd()) as repository:
+        commits = tuple(repository.commits_between(request.good, request.bad))
         asked = replace(asked, base_rev=repository.commit(request.good), head_rev=commits[-1].name)
         sides_asked(asked, variant)
         if repository.dirty:
             sink.tell("note: changes that are not committed are in no commit, and are not measured")
-        folder = repository.own_folder
+        folder = repository.git_folder
     flags = replace(asked, base_rev=None, head_rev=None, fail_above=None, budget=DEFAULT_BUDGET_S)
     memory = Memory(
         folder, target=variant.text, flags=command_line(flags), good=asked.base_rev,
         machine=environment_here(request.device).fingerprint, method=METHOD,
     )  # fmt: skip
     found = Bisected(variant=variant.text, good=request.good, bad=request.bad, limit=limit, commits=commits)
-    found = found.with_(*memory.known(commits))
+    found = found.with_probes(*memory.stored(commits))
     if found.probed:
         sink.tell(f"{counted(len(found.probed), 'probe')} of earlier bisects: {memory.path}")
     try:
-        for after in _search(found, asked, request, sink):
+        for after in _each_probe(found, asked, request, sink):
             found = after
-            memory.keep(found.probed[-1])
+            memory.store(found.probed[-1])
     except KeyboardInterrupt:
         if not found.probed:
             raise
@@ -63,19 +85,16 @@ def bisect(request: BisectRequest, sink: NullSink = NULL_SINK) -> Bisected:
     return found
 
 
-def _search(found: Bisected, asked: SidesRequest, request: BisectRequest, sink: NullSink) -> Iterator[Bisected]:
+def _each_probe(found: Bisected, asked: SidesRequest, request: BisectRequest, sink: NullSink) -> Iterator[Bisected]:
     """What is known after each probe."""
     end = time.monotonic() + request.budget
     for number in range(1, request.probes + 1):
         left = end - time.monotonic()
         if found.done or (number > 1 and left < LEAST_BUDGET_S):
             break
-        belief = found.belief
-        commit, tolerance = found.commits[belief.next - 1], belief.tolerance(found.limit)
-        turn = sink.within(number, request.probes, "probe")
-        turn.journal = NULL_SINK.journal  # type: ignore[method-assign]  # probes are kept elsewhere
-        turn.tells = sink.tells and number == 1
-        turn.tell = lambda text: sink.tell(f"each probe: {text}")  # type: ignore[method-assign]
+        posterior = found.posterior
+        commit, tolerance = found.commits[posterior.next - 1], posterior.tolerance(found.limit)
+        turn = ProbeSink(sink, number, request.probes)
         probe = replace(
             asked, head_rev=commit.name, fail_above=f"{100 * tolerance:.4g}%",
             budget=max(LEAST_BUDGET_S, min(DEFAULT_BUDGET_S, left)),
@@ -84,19 +103,20 @@ def _search(found: Bisected, asked: SidesRequest, request: BisectRequest, sink: 
         try:
             probed = _probe(probe, commit, turn)
         except FfnbenchError as problem:
-            near = f"{problem.hint} or " * problem.hint.startswith("did you mean")
+            if problem.hint.startswith("did you mean"):
+                near = f"{problem.hint} or "
             probed = _not_probed(problem, probe, request)
-        if probed.skipped and commit is found.commits[-1] and belief.at_end() is None:
+        if probed.skipped and commit is found.commits[-1] and posterior.at_end() is None:
             told = f"{request.bad} can't be measured: {probed.skipped}"
             if probed.passing:
                 raise Unfinished(told, "the same command again, when it is quiet")
             raise FfnbenchError(told, f"{near}name an earlier one as --bad")
-        found = found.with_(probed)
+        found = found.with_probes(probed)
         sink.tell(f"probe {number} of at most {request.probes}: {probe_text(found, commit, probed)}")
         yield found
 
 
-def _probe(asked: SidesRequest, commit: Commit, sink: NullSink) -> Probed:
+def _probe(asked: SidesRequest, commit: Commit, sink: NullSink) -> CommitProbe:
     """One commit beside the good one. Raises KeyboardInterrupt where that was ended by hand, and FfnbenchError where
     one of the two can't be measured.
     """
@@ -108,7 +128,7 @@ def _probe(asked: SidesRequest, commit: Commit, sink: NullSink) -> Probed:
     return _read(found, commit)
 
 
-def _not_probed(problem: FfnbenchError, asked: SidesRequest, request: BisectRequest) -> Probed:
+def _not_probed(problem: FfnbenchError, asked: SidesRequest, request: BisectRequest) -> CommitProbe:
     """A commit that `ab` can't have. Raises FfnbenchError where that is the good one."""
     base, head = str(asked.base_rev), str(asked.head_rev)
     if problem.message.startswith((BASE, base[:10])):
@@ -117,10 +137,10 @@ def _not_probed(problem: FfnbenchError, asked: SidesRequest, request: BisectRequ
     if problem.exit_code != EXIT_USAGE or not problem.message.startswith((HEAD, head[:10])):
         raise problem
     why, built = problem.message.removeprefix(f"{HEAD}: "), problem.message.startswith(HEAD)
-    return Probed(commit=head, skipped=why, passing=not built)
+    return CommitProbe(commit=head, skipped=why, passing=not built)
 
 
-def _read(found: Checked, commit: Commit) -> Probed:
+def _read(found: Checked, commit: Commit) -> CommitProbe:
     """What a run says of a commit."""
     rows = {finding.metric: finding for finding in found.findings}
     latency, output = rows[LATENCY], rows.get(OUTPUT)
@@ -128,7 +148,7 @@ def _read(found: Checked, commit: Commit) -> Probed:
         raise Unfinished(f"the good commit can't be measured: {failure.message}", "name another one as --good")
     told, allowed, _ = output.reason.partition("; allowed") if output else ("", "", "")
     differs = told.replace("head's", "its").replace("base's", "the good one's") if allowed else ""
-    seen = Probed(commit=commit.name, differs=differs)
+    seen = CommitProbe(commit=commit.name, differs=differs)
     if latency.change is None or not latency.change.low:
         return replace(seen, skipped=latency.reason, passing=latency.status is Status.UNCLEAR)
     return replace(seen, low=latency.change.low, high=latency.change.high)

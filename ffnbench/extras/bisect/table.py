@@ -1,4 +1,4 @@
-"""What a bisect has found: a row for every look at a commit, and below them the commit, the change, and how sure."""
+"""What a bisect has found: a row for every probe of a commit, and below them the commit, the change, and how sure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
-from ffnbench.gate.bisected import Bisected, Probed
-from ffnbench.gate.checkouts import Commit
+from ffnbench.extras.bisect.commits import Commit
+from ffnbench.extras.bisect.probes import Bisected, CommitProbe
 from ffnbench.jsonable import text_of
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record, table_of
@@ -18,7 +18,7 @@ from ffnbench.units import counted, percent
 
 UNLIKELY = 0.01  # what is left out
 FOUND, NONE, OPEN = "found", "none", "open"
-Look = tuple[Commit, Probed]
+ProbeOfCommit = tuple[Commit, CommitProbe]
 
 
 def bisect_view(found: Bisected) -> View:
@@ -32,34 +32,38 @@ def bisect_view(found: Bisected) -> View:
     return view
 
 
-def probe_text(found: Bisected, commit: Commit, probed: Probed) -> str:
-    """What one look has found, and how many commits are left."""
-    belief = found.belief
+def probe_text(found: Bisected, commit: Commit, probed: CommitProbe) -> str:
+    """What one probe has found, and how many commits are left."""
+    posterior = found.posterior
     told = f"skipped: {probed.skipped}" if probed.skipped else change_text(_change(probed))
-    left = f"{counted(len(belief.left), 'commit')} of {len(found.commits)} left"
-    step = f"; no step: {percent(belief.chances[0])}" * (belief.chances[0] >= UNLIKELY)
-    return f"{commit.short} {told}{f'; {probed.differs}' * bool(probed.differs)}; {left}{step}"
+    left = f"{counted(len(posterior.left), 'commit')} of {len(found.commits)} left"
+    no_step = posterior.probabilities[0]
+    step = f"; no step: {percent(no_step)}" if no_step >= UNLIKELY else ""
+    differs = f"; {probed.differs}" if probed.differs else ""
+    return f"{commit.short} {told}{differs}; {left}{step}"
 
 
 def _state(found: Bisected) -> str:
-    belief = found.belief
-    return NONE if belief.without_step(found.limit) else FOUND if belief.found() else OPEN
+    if found.posterior.without_step(found.limit):
+        return NONE
+    return FOUND if found.posterior.found() else OPEN
 
 
-def _change(probed: Probed) -> Estimate:
+def _change(probed: CommitProbe) -> Estimate:
     low, high = probed.low or math.nan, probed.high or math.nan
     return Estimate(value=math.sqrt(low * high), low=low, high=high)
 
 
 def _suspects(found: Bisected) -> tuple[Commit, ...]:
     """The commits that may be the first slow one: one, or those that are left."""
-    belief, state = found.belief, _state(found)
-    commits = belief.found() if state == FOUND else belief.left if state == OPEN else None
-    return found.commits[commits.start - 1 : commits.stop - 1] if commits else ()
+    if _state(found) == NONE:
+        return ()
+    commits = found.posterior.found() or found.posterior.left
+    return found.commits[commits.start - 1 : commits.stop - 1]
 
 
-def _looks(found: Bisected) -> list[Look]:
-    """Every look, in the order of the commits."""
+def _probes(found: Bisected) -> list[ProbeOfCommit]:
+    """Every probe, in the order of the commits."""
     return [(commit, one) for commit in found.commits for one in found.probed if one.commit == commit.name]
 
 
@@ -69,7 +73,7 @@ def _table(found: Bisected) -> TextTable:
             "commit": commit.short, f"change {CERTAIN}": "skipped" if one.skipped else change_text(_change(one)),
             "subject": commit.subject, "note": one.skipped or one.differs,
         }
-        for commit, one in _looks(found)
+        for commit, one in _probes(found)
     ]  # fmt: skip
     header = f"{found.variant}, {counted(len(found.commits), 'commit')} after {found.good} up to {found.bad}"
     table = table_of(rows, _says(found), prose=("subject", "note"))
@@ -77,22 +81,23 @@ def _table(found: Bisected) -> TextTable:
 
 
 def _says(found: Bisected) -> list[str]:
-    belief, state, suspects = found.belief, _state(found), _suspects(found)
-    end = belief.at_end()
+    posterior, state, suspects = found.posterior, _state(found), _suspects(found)
+    end = posterior.at_end()
     if state == NONE and end:
         change = f"{found.bad} is not slower than {found.good} by more than {percent(found.limit)}: {change_text(end)}"
         return [change, f"where {found.bad} is slow, {found.good} is too: name an older one as --good"]
     first, last = suspects[0], suspects[-1]
     if state == OPEN:
-        none = f"; that there is none, {percent(belief.chances[0])}" * (belief.chances[0] >= UNLIKELY)
-        best, chance = found.commits[belief.likeliest[-1] - 1], percent(belief.within(belief.likeliest))
+        no_step, group = posterior.probabilities[0], posterior.likeliest
+        none = f"; that there is none, {percent(no_step)}" if no_step >= UNLIKELY else ""
+        best, chance = found.commits[group[-1] - 1], percent(posterior.probability_of(group))
         return [
             f"the first slow commit is one of {len(suspects)}: {first.short} to {last.short} (95%){none}",
             f"the likeliest is {best.short} {best.subject} ({chance})",
         ]
-    group = belief.likeliest
-    share = percent(min(belief.within(group), 1 - UNLIKELY))
-    sure = f"{change_text(belief.step(group[-1]))} by all probes together, {share} sure"
+    group = posterior.likeliest
+    share = percent(min(posterior.probability_of(group), 1 - UNLIKELY))
+    sure = f"{change_text(posterior.step(group[-1]))} by all probes together, {share} sure"
     lines = [f"first slow commit: {last.short} {last.subject} ({last.author}, {last.date}): {sure}"]
     if len(suspects) > 1:
         lines = [f"the first slow commit is one of {len(suspects)}, {first.short} to {last.short}: {sure}"]
@@ -104,24 +109,26 @@ def _says(found: Bisected) -> list[str]:
 
 
 def _records(found: Bisected) -> list[Record]:
-    """One flat record a look."""
-    chances = {commit.name: chance for commit, chance in zip(found.commits, found.belief.chances[1:], strict=True)}
+    """One flat record a probe."""
+    named = zip(found.commits, found.posterior.probabilities[1:], strict=True)
+    probabilities = {commit.name: probability for commit, probability in named}
     return [
         {
             "commit": commit.name, "date": commit.date, "author": commit.author, "subject": commit.subject,
             "change_low": one.low, "change_high": one.high, "skipped": one.skipped, "differs": one.differs,
-            "known": one.known, "first_slow": chances[commit.name],
+            "known": one.known, "first_slow": probabilities[commit.name],
         }
-        for commit, one in _looks(found)
+        for commit, one in _probes(found)
     ]  # fmt: skip
 
 
 def _answer(found: Bisected) -> Record:
-    """All of it: the commits that are left, and every look."""
-    belief = found.belief
-    change = belief.step(belief.likeliest[-1]) if _state(found) == FOUND else belief.at_end()
+    """All of it: the commits that are left, and every probe."""
+    posterior = found.posterior
+    change = posterior.step(posterior.likeliest[-1]) if _state(found) == FOUND else posterior.at_end()
     return {
         "answer": _state(found), "commits": [commit.name for commit in _suspects(found)],
         "change": change and change.value, "change_low": change and change.low, "change_high": change and change.high,
-        "sure": belief.within(belief.likeliest), "no_step": belief.chances[0], "probes": _records(found),
+        "sure": posterior.probability_of(posterior.likeliest), "no_step": posterior.probabilities[0],
+        "probes": _records(found),
     }  # fmt: skip

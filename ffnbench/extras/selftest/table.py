@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from ffnbench.errors import Interrupted, Unfinished
-from ffnbench.exam import COVERAGE, FALSE_AT_MOST, SLOWER, Rate, Rates, Told, failures, rates_of
+from ffnbench.extras.selftest.exam import COVERAGE, FALSE_AT_MOST, SLOWER, Rate, Rates, Told, failures, rates_of
 from ffnbench.report.formats import NOT_ALL, View, view_of
 from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable
 from ffnbench.result import Verdict

@@ -1,4 +1,4 @@
-"""`ffnbench bisect`: the belief against brute force, and real repositories whose timing alone is scripted."""
+"""`ffnbench bisect`: the posterior against brute force, and real repositories whose timing alone is scripted."""
 
 from __future__ import annotations
 
@@ -12,71 +12,74 @@ from pathlib import Path
 
 import gate_world
 import pytest
-from conftest import FakeLaunch, KnownProber
+from conftest import ROOT, FakeLaunch, KnownProber
 from test_ab import MODULE, TARGET, git
 
+from ffnbench.cli.commands import FILES, described
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.checkouts import Repository
+from ffnbench.extras.bisect import posterior as rules
+from ffnbench.extras.bisect.commits import BisectRepository
+from ffnbench.extras.bisect.posterior import NO_STEP, STEP_SD, ProbeResult, posterior_of, result_of
 from ffnbench.plan import OWN, Arm, Case
 from ffnbench.result import Agreement
-from ffnbench.stats.bisection import NO_STEP, STEP_SD, Sounding, believe, sounding_of
 
 SMALL = ("--d-model", "16", "--seq-len", "32", "--threads", "1")
 
 
-def by_brute_force(count: int, probes: list[Sounding]) -> list[float]:
-    """The belief by the plain rule of Bayes: every commit, and every size of the step on a fine grid."""
+def by_brute_force(count: int, probes: list[ProbeResult]) -> list[float]:
+    """The posterior by the plain rule of Bayes: every commit, and every size of the step on a fine grid."""
     grid = [STEP_SD * (place - 1500) / 250 for place in range(3001)]
 
     def likelihood(first: int, step: float) -> float:
         return math.prod(math.exp(-(((p.log - step * (p.commit >= first)) / p.error) ** 2) / 2) for p in probes)
 
     weights = [math.exp(-((step / STEP_SD) ** 2) / 2) for step in grid]
-    chances = [NO_STEP * likelihood(count + 1, 0.0)]
+    probabilities = [NO_STEP * likelihood(count + 1, 0.0)]
     for first in range(1, count + 1):
         mean = math.fsum(w * likelihood(first, s) for w, s in zip(weights, grid, strict=True)) / math.fsum(weights)
-        chances.append((1 - NO_STEP) / count * mean)
-    return [chance / math.fsum(chances) for chance in chances]
+        probabilities.append((1 - NO_STEP) / count * mean)
+    return [chance / math.fsum(probabilities) for chance in probabilities]
 
 
-def test_the_belief_is_that_of_bayes() -> None:
-    probes = [Sounding(6, 0.05, 0.012), Sounding(3, 0.01, 0.02), Sounding(5, 0.045, 0.01), Sounding(3, -0.004, 0.015)]
+def test_the_posterior_is_that_of_bayes() -> None:
+    measured = ((6, 0.05, 0.012), (3, 0.01, 0.02), (5, 0.045, 0.01), (3, -0.004, 0.015))
+    probes = [ProbeResult(*one) for one in measured]
     for known in (probes[:1], probes):
-        assert believe(6, known).chances == pytest.approx(by_brute_force(6, known), rel=1e-6)
+        assert posterior_of(6, known).probabilities == pytest.approx(by_brute_force(6, known), rel=1e-6)
 
 
 def test_the_next_commit_is_the_one_that_tells_most() -> None:
     """Held against the entropy that is to be expected after a probe, by a thousand simulated answers a commit."""
-    known, dice = [Sounding(12, 0.05, 0.008), Sounding(6, 0.012, 0.015)], random.Random(1)
-    belief = believe(12, known)
+    known, dice = [ProbeResult(12, 0.05, 0.008), ProbeResult(6, 0.012, 0.015)], random.Random(1)
+    posterior = posterior_of(12, known)
 
     def entropy(commit: int) -> float:
         found = 0.0
         for _ in range(300):
-            first = dice.choices(range(13), belief.chances)[0] or 13
+            first = dice.choices(range(13), posterior.probabilities)[0] or 13
             log = dice.gauss(0.05 * (commit >= first), 0.01)
-            after = believe(12, [*known, Sounding(commit, log, 0.01)]).chances
+            after = posterior_of(12, [*known, ProbeResult(commit, log, 0.01)]).probabilities
             found -= math.fsum(chance * math.log(chance) for chance in after if chance)
         return found / 300
 
     expected = [entropy(commit) for commit in range(1, 13)]
-    assert expected[belief.next - 1] < min(expected) + 0.05
-    assert believe(12, []).next == 12
+    assert expected[posterior.next - 1] < min(expected) + 0.05
+    assert posterior_of(12, []).next == 12
 
 
 def simulated(dice: random.Random, step: float, worst: float) -> str:
     """A bisect of 64 commits by probes whose errors are drawn, within 10 of them."""
     truth = dice.randint(1, 64) if step else 65
-    probes: list[Sounding] = []
+    probes: list[ProbeResult] = []
     for _ in range(10):
-        commit = believe(64, probes).next
+        commit = posterior_of(64, probes).next
         error = math.exp(dice.uniform(math.log(0.005), math.log(worst)))
         log = math.log1p(step) * (commit >= truth) + dice.gauss(0, error) + dice.gauss(0, 0.0045)
-        probes.append(sounding_of(commit, math.exp(log - 2 * error), math.exp(log + 2 * error)))
-        belief = believe(64, probes)
-        if belief.without_step(0.03):
+        probes.append(result_of(commit, math.exp(log - 2 * error), math.exp(log + 2 * error)))
+        posterior = posterior_of(64, probes)
+        if posterior.without_step(0.03):
             return "none"
-        if found := belief.found():
+        if found := posterior.found():
             return "found" if truth in found else "wrong"
     return "open"
 
@@ -88,11 +91,26 @@ def test_a_step_is_found_in_nineteen_of_twenty(step: float, answer: str) -> None
 
 
 def test_a_commit_that_can_not_be_probed_stays_with_the_next_one() -> None:
-    known = [Sounding(8, 0.05, 0.003), Sounding(3, 0.0, 0.003), Sounding(5, 0.05, 0.003)]
-    belief = believe(8, known, skipped={4, 7})
-    assert belief.groups[3:] == (range(4, 6), range(6, 7), range(7, 9))
-    assert belief.found() == range(4, 6)
-    assert believe(8, known[:2]).left.stop - 1 == 8
+    known = [ProbeResult(8, 0.05, 0.003), ProbeResult(3, 0.0, 0.003), ProbeResult(5, 0.05, 0.003)]
+    posterior = posterior_of(8, known, skipped={4, 7})
+    assert posterior.groups[3:] == (range(4, 6), range(6, 7), range(7, 9))
+    assert posterior.found() == range(4, 6)
+    assert posterior_of(8, known[:2]).left.stop - 1 == 8
+
+
+def test_its_page_has_the_constants() -> None:
+    text = (ROOT / "docs" / "bisect.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `extras/bisect/posterior.py: (\w+)` \| ([\d.]+) \|", text, re.MULTILINE)
+    own = re.findall(r"^([A-Z_]+) = [\d.]+", Path(rules.__file__).read_text(encoding="utf-8"), re.MULTILINE)
+    assert [name for name, _ in rows] == own
+    assert [float(value) for _, value in rows] == [getattr(rules, name) for name in own]
+
+
+def test_no_step_is_said_only_where_the_whole_interval_is_below_the_limit() -> None:
+    """+2 % with a standard error of 1 % may well be +3 %; with one of 0.2 % it is not."""
+    unsure, sure = (posterior_of(4, [ProbeResult(4, 0.02, error)]) for error in (0.01, 0.002))
+    assert not unsure.without_step(0.03)
+    assert sure.without_step(0.03)
 
 
 class Revisions(FakeLaunch):
@@ -187,6 +205,31 @@ def test_the_commit_is_found_and_kept(call, made: Path) -> None:
     assert not re.search("of earlier", call("--good c1 --bad c2 --fail-above 3%", launch=Revisions())[2])
 
 
+def test_no_samples_of_a_probe_are_kept_beside_the_answer(call, tmp_path: Path) -> None:
+    """A journal, were the command killed, would show the samples of one probe as if they were the answer."""
+    beside: set[str] = set()
+
+    class Looking(Revisions):
+        def __call__(self, arm: Arm = OWN) -> object:
+            beside.update(path.name for path in tmp_path.iterdir())
+            return super().__call__(arm)
+
+    call("--good v1.0 --fail-above 3% --probes 1 -o", tmp_path / "found.json", launch=Looking())
+    assert beside <= {"found.json"}
+    assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
+
+
+def test_how_a_probe_is_measured_is_said_once(call) -> None:
+    _, _, err = call("--good v1.0 --fail-above 3% --probes 3", launch=Revisions())
+    assert err.count("each probe: measuring takes at most") == 1
+
+
+def test_a_file_may_set_its_flags() -> None:
+    """None of them runs, writes or trusts anything that a command line did not name."""
+    of_core = {name for one in FILES for name in described(one).named}
+    assert set(described("bisect").named) - of_core == {"good", "bad", "probes"}
+
+
 def test_a_range_without_a_step_is_called_so(call) -> None:
     code, out, err = call("--good v1.0 --bad c10 --fail-above 3%", launch=Revisions())
     assert code == 0, err
@@ -279,8 +322,8 @@ def test_any_name_of_an_author_is_a_name(made: Path, name: str, monkeypatch: pyt
         capture_output=True, check=True,
     )  # fmt: skip
     git(made, "checkout", "-q", "main")
-    with Repository(made) as repository:
-        found = repository.commits("c1", made_by.stdout.decode().strip())
+    with BisectRepository(made) as repository:
+        found = repository.commits_between("c1", made_by.stdout.decode().strip())
     assert [one.author for one in found] == [name.replace("\r", "\n")]
     assert len(found[0].name) == 40
 

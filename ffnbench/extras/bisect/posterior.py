@@ -25,7 +25,7 @@ NORMAL = 1.96  # standard errors in half a 95 % interval
 
 
 @dataclass(frozen=True, slots=True)
-class Sounding:
+class ProbeResult:
     """The log of a commit's time over the good one's, and its error, with what moves between runs."""
 
     commit: int
@@ -33,35 +33,36 @@ class Sounding:
     error: float
 
 
-def sounding_of(commit: int, low: float, high: float) -> Sounding:
+def result_of(commit: int, low: float, high: float) -> ProbeResult:
     """What the 95 % interval of a run's ratio tells."""
     ends = math.log(low), math.log(high)
-    return Sounding(commit, sum(ends) / 2, math.hypot((ends[1] - ends[0]) / 2 / NORMAL, BETWEEN_RUNS))
+    return ProbeResult(commit, sum(ends) / 2, math.hypot((ends[1] - ends[0]) / 2 / NORMAL, BETWEEN_RUNS))
 
 
 @dataclass(frozen=True, slots=True)
-class Belief:
-    """How likely each commit is the first slow one: `chances[0]` is that none is. `groups` are commits that no probe
-    can tell apart: one that can be probed, and those right before it that can't.
+class Posterior:
+    """How likely each commit is the first slow one; `probabilities[0]` is that of none.
+
+    `groups` are commits that no probe can tell apart: one that can be probed, and those right before it that can't.
     """
 
-    chances: tuple[float, ...]
-    soundings: tuple[Sounding, ...]
+    probabilities: tuple[float, ...]
+    results: tuple[ProbeResult, ...]
     groups: tuple[range, ...]
 
-    def within(self, commits: range) -> float:
+    def probability_of(self, commits: range) -> float:
         """The probability that the first slow commit is one of these."""
-        return math.fsum(self.chances[commits.start : commits.stop])
+        return math.fsum(self.probabilities[commits.start : commits.stop])
 
     @property
     def likeliest(self) -> range:
         """The group that is most likely to hold the first slow commit."""
-        return max(self.groups, key=self.within)
+        return max(self.groups, key=self.probability_of)
 
     @property
     def left(self) -> range:
         """The shortest range of commits that holds the first slow one with 95 %, where there is one."""
-        sums = [0.0, *accumulate(map(self.within, self.groups))]
+        sums = [0.0, *accumulate(map(self.probability_of, self.groups))]
         part = CONFIDENCE * sums[-1]
         ends = ((i, bisect_left(sums, min(sums[-1], below + part))) for i, below in enumerate(sums[:-1]))
         ranges = [range(self.groups[i].start, self.groups[j - 1].stop) for i, j in ends if sums[j] - sums[i] >= part]
@@ -72,24 +73,26 @@ class Belief:
         """The commit whose probe leaves the least entropy to expect. Of probes with one error it is the one that is as
         likely slow as not; the first of all is the last commit, which tells whether there is a step.
         """
-        sums = list(accumulate(self.chances[1:]))
-        known = bool(self.soundings)
-        return min((group[-1] for group in self.groups), key=lambda one: (abs(sums[one - 1] - 0.5) * known, -one))
+        ends = [group[-1] for group in self.groups]
+        if not self.results:
+            return ends[-1]
+        slow = list(accumulate(self.probabilities[1:]))  # of each commit, how likely it is slow
+        return min(ends, key=lambda commit: (abs(slow[commit - 1] - 0.5), -commit))
 
     def step(self, first: int) -> Estimate:
         """How much slower commits are from that one on, were it the first slow one: a ratio."""
-        weight, pull = _weighed(self.soundings, first)
+        weight, pull = _weighed(self.results, first)
         return _ratio(weight + STEP_SD**-2, pull)
 
     def found(self) -> range | None:
         """The group that holds the first slow commit with 95 %."""
         best = self.likeliest
-        return best if self.within(best) >= CONFIDENCE else None
+        return best if self.probability_of(best) >= CONFIDENCE else None
 
     def at_end(self) -> Estimate | None:
         """How much slower the last commit is than the good one, by its own probes alone; None without any."""
-        last = len(self.chances) - 1
-        weight, pull = _weighed(self.soundings, last)
+        last = len(self.probabilities) - 1
+        weight, pull = _weighed(self.results, last)
         return _ratio(weight, pull) if weight else None
 
     def without_step(self, limit: float) -> bool:
@@ -101,14 +104,14 @@ class Belief:
         """The share that the next probe is to decide at: the limit itself at the last commit, elsewhere half of the
         step, that far from both answers.
         """
-        if self.next == len(self.chances) - 1:
+        if self.next == len(self.probabilities) - 1:
             return limit
         return max(limit, self.step(self.likeliest[-1]).value - 1) / 2
 
 
-def believe(count: int, soundings: Iterable[Sounding], skipped: Collection[int] = ()) -> Belief:
-    """What soundings say of so many commits, of which some can't be probed; the last one can."""
-    known = tuple(soundings)
+def posterior_of(count: int, results: Iterable[ProbeResult], skipped: Collection[int] = ()) -> Posterior:
+    """What results say of so many commits, of which some can't be probed; the last one can."""
+    known = tuple(results)
     logs = [math.log(NO_STEP)]
     for first in range(1, count + 1):
         weight, pull = _weighed(known, first)
@@ -119,12 +122,12 @@ def believe(count: int, soundings: Iterable[Sounding], skipped: Collection[int] 
     total = math.fsum(weights)
     ends = [commit for commit in range(1, count + 1) if commit not in skipped or commit == count]
     groups = tuple(range(before + 1, end + 1) for before, end in zip([0, *ends], ends, strict=False))
-    return Belief(tuple(weight / total for weight in weights), known, groups)
+    return Posterior(tuple(weight / total for weight in weights), known, groups)
 
 
-def _weighed(soundings: Sequence[Sounding], first: int) -> tuple[float, float]:
-    """Of the soundings from a commit on, the sum of weights and of weighted logs."""
-    of = [one for one in soundings if one.commit >= first]
+def _weighed(results: Sequence[ProbeResult], first: int) -> tuple[float, float]:
+    """Of the results from a commit on, the sum of weights and of weighted logs."""
+    of = [one for one in results if one.commit >= first]
     return math.fsum(one.error**-2 for one in of), math.fsum(one.log * one.error**-2 for one in of)
 
 

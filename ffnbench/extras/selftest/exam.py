@@ -9,10 +9,11 @@ from math import sqrt
 
 from ffnbench.device.environment import usable_cpus
 from ffnbench.errors import Interrupted, Unfinished
+from ffnbench.extras.selftest.request import SelftestRequest
 from ffnbench.ffn.spec import require_positive
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest, SelftestRequest
+from ffnbench.request import CompareRequest
 from ffnbench.result import Progress, Run, Verdict
 from ffnbench.run.runner import run
 from ffnbench.stats.interval import CONFIDENCE

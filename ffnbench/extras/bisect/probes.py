@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from ffnbench import jsonable
+from ffnbench.extras.bisect.commits import Commit
+from ffnbench.extras.bisect.posterior import Posterior, ProbeResult, posterior_of, result_of
 from ffnbench.files import content_of
-from ffnbench.gate.checkouts import Commit
-from ffnbench.stats.bisection import Belief, Sounding, believe, sounding_of
 
 FILE = Path("ffnbench", "bisect.jsonl")
 MOST = 1e6  # times as slow as the good commit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probed:
-    """One look at a commit: the 95 % interval of its time over the good one's.
+class CommitProbe:
+    """One probe of a commit: the 95 % interval of its time over the good one's.
 
     `skipped` says why there is none: it can't be built, or the machine was busy just then (`passing`). `differs` says
-    how its output differs from the good one's, `known` that an earlier bisect has looked.
+    how its output differs from the good one's, `known` that an earlier bisect has measured it.
     """
 
     commit: str
@@ -43,52 +43,52 @@ class Bisected:
     bad: str
     limit: float
     commits: tuple[Commit, ...]
-    probed: tuple[Probed, ...] = ()
+    probed: tuple[CommitProbe, ...] = ()
     interrupted: bool = False
 
     @property
-    def belief(self) -> Belief:
+    def posterior(self) -> Posterior:
         """What all of it says of every commit."""
         place = {commit.name: number for number, commit in enumerate(self.commits, start=1)}
         of = [(place[one.commit], one) for one in self.probed]
-        soundings: list[Sounding] = [
-            sounding_of(number, one.low, one.high) for number, one in of if one.low and one.high
+        results: list[ProbeResult] = [
+            result_of(number, one.low, one.high) for number, one in of if one.low and one.high
         ]
-        return believe(len(place), soundings, {number for number, one in of if one.skipped and not one.passing})
+        return posterior_of(len(place), results, {number for number, one in of if one.skipped and not one.passing})
 
     @property
     def done(self) -> bool:
         """Whether the commit is found, or there is no step."""
-        belief = self.belief
-        return belief.without_step(self.limit) or belief.found() is not None
+        posterior = self.posterior
+        return posterior.without_step(self.limit) or posterior.found() is not None
 
-    def with_(self, *probed: Probed) -> Bisected:
-        """With further looks."""
+    def with_probes(self, *probed: CommitProbe) -> Bisected:
+        """With further probes."""
         return replace(self, probed=(*self.probed, *probed))
 
 
 class Memory:
-    """The looks that are kept of what was asked in the same way: one line of JSON each."""
+    """The stored probes of what was asked in the same way: one line of JSON each."""
 
     def __init__(self, folder: Path, **asked: Any) -> None:
         self.path, self._asked = folder / FILE, asked
 
-    def known(self, commits: tuple[Commit, ...]) -> list[Probed]:
+    def stored(self, commits: tuple[Commit, ...]) -> list[CommitProbe]:
         """What is known of these commits; a line that can't be read is none."""
-        names, found, keys = {one.name for one in commits}, [], [one.name for one in fields(Probed)]
+        names, found, keys = {one.name for one in commits}, [], [one.name for one in fields(CommitProbe)]
         lines = content_of(self.path).split(b"\n") if self.path.is_file() else []
         for line in lines:
             with suppress(ValueError, KeyError, TypeError):
                 told = jsonable.parse(line)
                 if told["commit"] in names and all(told[key] == value for key, value in self._asked.items()):
-                    probed = jsonable.decode(Probed, {key: told[key] for key in keys} | {"known": True})
+                    probed = jsonable.decode(CommitProbe, {key: told[key] for key in keys} | {"known": True})
                     measured = 1 / MOST < (probed.low or 0.0) <= (probed.high or 0.0) < MOST
                     if measured != bool(probed.skipped):
                         found.append(probed)
         return found
 
-    def keep(self, probed: Probed) -> None:
-        """Add a look; one that is of the moment is not kept, and none where nothing may be written."""
+    def store(self, probed: CommitProbe) -> None:
+        """Store a probe, where that may be written. One that was skipped because the machine was busy is not stored."""
         if probed.passing:
             return
         told = {**self._asked, **asdict(probed)}

@@ -12,10 +12,11 @@ import pytest
 from exam.machine import Machine, World
 from test_cli import call  # noqa: F401 - a fixture
 
-from ffnbench import exam
-from ffnbench.exam import SLOWER, Rate, Told, rates_of
+from ffnbench.cli.commands import FILES, described
+from ffnbench.extras.selftest import exam
+from ffnbench.extras.selftest.exam import SLOWER, Rate, Told, rates_of
+from ffnbench.extras.selftest.request import SelftestRequest
 from ffnbench.plan import Plan
-from ffnbench.request import SelftestRequest
 from ffnbench.result import Run
 
 CALM = World(name="calm", layout=0.001, starter=0.0, sample=0.01)
@@ -112,3 +113,9 @@ def test_mistakes(call, arguments, error, hint) -> None:  # noqa: F811
     assert (code, out) == (2, "")
     assert error in err.splitlines()[0]
     assert hint in err.splitlines()[1]
+
+
+def test_a_file_may_set_its_flags() -> None:
+    """None of them runs, writes or trusts anything that a command line did not name."""
+    of_core = {name for one in FILES for name in described(one).named}
+    assert set(described("selftest").named) - of_core == {"repeats"}
