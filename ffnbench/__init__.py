@@ -11,6 +11,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+from ffnbench.python import CALLS
+
 __version__ = "0.2.0"
 _HOMES = {
     "Answer": ("report.answers", "Answer"),
@@ -20,17 +22,13 @@ _HOMES = {
     "Report": ("report.shown_report", "ShownReport"),
     "activation": ("activations.user_activation", "activation"),
 }
-_CALLS = (
-    "ab", "activations", "block", "build", "check", "compare", "cost", "load", "plot_activations",
-    "time_activations", "train",
-)  # fmt: skip
 
 
 class _Window(ModuleType):
     """Some functions have the name of a room: importing the room must not put it in the function's place."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _CALLS and isinstance(value, ModuleType)):
+        if not (name in CALLS and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 
 
@@ -39,8 +37,8 @@ sys.modules[__name__].__class__ = _Window
 
 def __getattr__(name: str) -> Any:
     """Load a public name on first use (PEP 562)."""
-    if name in _CALLS:
-        return import_module("ffnbench.python.calls").PUBLIC[name]
+    if name in CALLS:
+        return getattr(import_module(f"ffnbench.{CALLS[name]}"), name)
     if name in _HOMES:
         home, there = _HOMES[name]
         return getattr(import_module(f"ffnbench.{home}"), there)
@@ -54,4 +52,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(["__version__", *_HOMES, *_CALLS, *import_module("ffnbench.features").calls()])
+    return sorted(["__version__", *_HOMES, *CALLS, *import_module("ffnbench.features").calls()])

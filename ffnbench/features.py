@@ -41,6 +41,12 @@ class Feature:
         return import_module(f"ffnbench.extras.{self.name}.{name}")
 
 
+def function_of(name: str) -> Any:
+    """A function of this package by `file:name`, imported now: one of a room that the caller must not know."""
+    file, _, function = name.partition(":")
+    return getattr(import_module(f"ffnbench.{file}"), function)
+
+
 @cache
 def features() -> tuple[Feature, ...]:
     """Every feature whose folder is there, in the order of their names."""

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from functools import cache
+from itertools import permutations
 
 import pytest
 from conftest import ROOT
@@ -22,15 +23,17 @@ TORCH_FILES = {
     "device/accelerator.py",
     "worker/peak_memory.py", "worker/precision.py", "worker/training.py", "training/decoder_module.py",
 }  # fmt: skip
-PICTURES = "report/pictures/"  # the files in which matplotlib and numpy are at home
+PICTURES = ("report/pictures/", "block/picture.py")  # where matplotlib and numpy are at home
+QUESTIONS = ("block",)  # rooms that stand side by side: each is one question, from its plan to its command
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
-    "__main__", "extras", "cli", "python", "api", "report", "gate", "run", "worker", "backends", "device",
+    "__main__", "extras", *QUESTIONS, "cli", "python", "api", "report", "gate", "run", "worker", "backends", "device",
     "stats", "planning", "result", "plan", "metrics", "request", "models", "training", "ffn", "activations", "targets",
     "features", "files", "git", "names", "units", "errors", "jsonable", "streams",
 )  # fmt: skip
 INHERITED = {"parse_args", "collect_usage_pieces", "get_command", "format_options"}  # of a command of Typer's
 APART = {("report", room) for room in ("run", "worker", "backends", "device")}  # neither knows the other
+APART |= set(permutations(QUESTIONS, 2))
 
 
 def part_of(name: str) -> str:
@@ -127,6 +130,14 @@ def test_heavy_imports_stand_only_where_they_may() -> None:
         here = str(path.relative_to(PACKAGE))
         allowed = {"torch"} if here in TORCH_FILES else {"matplotlib", "numpy"} if here.startswith(PICTURES) else set()
         assert at_top <= allowed, here
+
+
+def test_pictures_load_matplotlib_away_from_the_current_folder() -> None:
+    """`report/pictures/__init__.py` does so: elsewhere its import stands before theirs."""
+    for path in FILES:
+        if str(path.relative_to(PACKAGE)).startswith(PICTURES[1:]):
+            own = [name for name in imports(path, module_level=True) if name.split(".")[0] in {"ffnbench", *HEAVY}]
+            assert own[0].startswith("ffnbench.report.pictures."), path
 
 
 def public(body: list[ast.stmt]) -> list[ast.stmt]:

@@ -14,15 +14,15 @@ from conftest import FakeLaunch, KnownProber
 
 import ffnbench
 from ffnbench import api
+from ffnbench.block.plan import lengths_of, plan_block
+from ffnbench.block.rows import block_records
+from ffnbench.block.table import block_tables
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
 from ffnbench.planning.activations import plan_timing
-from ffnbench.planning.block import lengths_of, plan_block
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.lists import several
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.tables.block import block_tables
-from ffnbench.report.tables.block_records import block_records
 from ffnbench.report.tables.text import plain
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
 from ffnbench.run.what_fits import memory_needed, too_large

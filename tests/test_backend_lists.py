@@ -14,13 +14,13 @@ from conftest import FakeLaunch, FakeWorker, KnownProber, csv_of
 from rich.cells import cell_len
 
 from ffnbench import api
+from ffnbench.block.plan import plan_block
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.gate.decision import Policy, Status, exact_findings
 from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
 from ffnbench.plan import Backend, Plan, Workload, values_of
-from ffnbench.planning.block import plan_block
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import lacks
 from ffnbench.report.tables.compare import compare_table

@@ -51,6 +51,14 @@ def test_a_picture_needs_no_configuration_of_matplotlibs(folder: Path, where: st
     assert (folder / "m.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize("command", ["block --cost-only"])
+def test_a_question_draws_without_configuration_too(folder: Path, command: str) -> None:
+    (folder / "matplotlibrc").write_bytes(b"figure.dpi: \xff\xfe")
+    done = ffnbench(*command.split(), "-o", "m.png", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "m.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_in_python_matplotlib_stays_the_users(folder: Path) -> None:
     """Loaded already, or by ffnbench: its settings are those that the user has, before and after a picture."""
     (folder / "matplotlibrc").write_bytes(b"figure.dpi: \xff")

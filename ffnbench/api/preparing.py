@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib import import_module
 from typing import TypeVar
 
 from ffnbench import __version__
 from ffnbench.api import world
 from ffnbench.device.environment import usable_cpus
 from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.features import function_of
 from ffnbench.ffn.cost import uncounted
 from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
 from ffnbench.planning.effort import check_timeout, pause_of, repeated, shard_of
@@ -36,11 +36,11 @@ from ffnbench.stats.cells import shard
 A = TypeVar("A", bound=AnyRequest)
 NULL_SINK = NullSink()
 PLANS = {
-    CompareRequest: ("compare", "plan_compare"),
-    BlockRequest: ("block", "plan_block"),
-    TimingRequest: ("activations", "plan_timing"),
-    TrainRequest: ("training", "plan_train"),
-}  # files of planning/, each loaded when a request of its kind comes, and the function (request, probe) -> Plan
+    CompareRequest: "planning.compare:plan_compare",
+    BlockRequest: "block.plan:plan_block",
+    TimingRequest: "planning.activations:plan_timing",
+    TrainRequest: "planning.training:plan_train",
+}  # functions (request, probe) -> Plan, each as `file:name`, loaded when a request of its kind comes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +103,7 @@ def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
 
 def _plan(request: AnyRequest, probe: Probe) -> Plan:
     """The plan of a request; mistakes in its flags are found before code of the user's is loaded."""
-    file, function = PLANS[type(request)]
-    planned = getattr(import_module(f"ffnbench.planning.{file}"), function)
+    planned = function_of(PLANS[type(request)])
     if isinstance(request, CompareRequest) and ":" in request.variants and "routing" not in request.metrics:
         planned(replace(request, variants="swiglu", reference=None), NoProbe())
     plan: Plan = planned(request, probe)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from ffnbench.report.output import OutputSink
 
 FILES = {  # of each command, in the order of the help; a file is loaded when a command of it is typed
-    "compare": "compare", "cost": "compare", "report": "compare", "block": "compare",
-    "train": "compare",
-    "check": "check", "ab": "check", "history": "compare",
-    "plot-activations": "activations", "activations": "activations", "list": "tools", "env": "tools",
+    "compare": "cli.compare", "cost": "cli.compare", "report": "cli.compare", "block": "block.command",
+    "train": "cli.compare",
+    "check": "cli.check", "ab": "cli.check", "history": "cli.compare",
+    "plot-activations": "cli.activations", "activations": "cli.activations", "list": "cli.tools", "env": "cli.tools",
 }  # fmt: skip
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 ALL = "help_all"
@@ -101,7 +101,7 @@ def is_command(name: str) -> bool:
 def described(name: str) -> Described:
     """What a command is."""
     if name in FILES:
-        import_module(f"ffnbench.cli.{FILES[name]}")
+        import_module(f"ffnbench.{FILES[name]}")
     else:
         commands()[name].file("command")
     return _REGISTERED[name]

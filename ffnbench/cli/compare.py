@@ -1,4 +1,4 @@
-"""The commands that answer which FFN: measured, counted, shown again, and set beside attention."""
+"""The commands that answer which FFN: measured, counted, and shown again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from ffnbench.report.flags import Followed, MeasuredOutput, Reported
 from ffnbench.request import (
     ARGUMENTS,
     CURVES,
-    BlockRequest,
     CompareRequest,
     CostRequest,
     TrainRequest,
@@ -130,20 +129,4 @@ def history(asked: Followable, output: Followed) -> int:
         if asked.metric:
             one_of("--metric", asked.metric, list(FOLLOWED))
         api.history(asked.paths, sink, metric=FOLLOWED.get(asked.metric, ""))
-    return sink.code
-
-
-@command(
-    "block",
-    "ffnbench block --preset bert-base --cost-only",
-    "ffnbench block llama3-8b --seq-len 128,1Ki,8Ki --cost-only",
-    "ffnbench block --d-model 512 --quick",
-    docs="docs/block.md#what-is-counted",
-)
-def block(request: BlockRequest, output: MeasuredOutput) -> int:
-    """Set an FFN beside the attention of its block: parameters, FLOPs, KV bytes, latency, and the share of each."""
-    from ffnbench import api
-
-    with sink_of(output, "block", *vars(request).values(), pictures=True) as sink:
-        api.block(request, sink)
     return sink.code

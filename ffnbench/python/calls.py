@@ -16,7 +16,6 @@ from ffnbench.report.shown_check import ShownCheck as Check
 from ffnbench.report.shown_check import as_shown_check
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.request import (
-    BlockRequest,
     CheckRequest,
     CompareRequest,
     CostRequest,
@@ -60,17 +59,6 @@ def cost(request: CostRequest, sink: Following) -> Report:
     >>> ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()[["label", "d_ff", "params", "flops_forward"]]
     """
     return api.cost(CompareRequest(**vars(request)), sink)
-
-
-@asks(BlockRequest, follows=True)
-def block(request: BlockRequest, sink: Following) -> Report:
-    """An FFN beside the attention of its block, by length of the sequence: parameters, FLOPs, latency, shares.
-
-    `cost_only=True` counts and measures nothing.
-
-    >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
-    """
-    return api.block(request, sink)
 
 
 @asks(TrainRequest, follows=True)
@@ -166,11 +154,3 @@ def answer_of(sink: Following, name: str) -> Answer:
     assert sink.view is not None
     shown: View = sink.view()
     return Answer(shown=shown, name=name)
-
-
-PUBLIC = {
-    function.__name__: function
-    for function in (
-        compare, cost, train, block, activations, time_activations, plot_activations, check, ab, load, build,
-    )
-}  # fmt: skip

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import ffnbench
 from ffnbench.features import calls
+from ffnbench.python import CALLS
 from ffnbench.python.arguments import CHOICES, choice_name
-from ffnbench.python.calls import PUBLIC
 
 STUB = Path(__file__).parents[1] / "__init__.pyi"
 HEAD = '''"""Generated from the bundles of flags by `python -m ffnbench.python.stub`."""
@@ -47,7 +47,7 @@ def stub_text() -> str:
     """The whole file, as the formatter would have it."""
     names = "\n".join(f'    "{name}",' for name in sorted(ffnbench.__all__))
     choices = (f"{choice_name(name)} = Literal[{', '.join(map(_literal, known))}]" for name, known in CHOICES.items())
-    functions = (_function(name) for name in sorted([*PUBLIC, *calls()]))
+    functions = (_function(name) for name in sorted([*CALLS, *calls()]))
     return "\n".join([HEAD + "\n".join(choices), f"\n__all__ = [\n{names}\n]\n", *functions])
 
 

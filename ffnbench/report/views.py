@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ffnbench.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
+from ffnbench.features import function_of
 from ffnbench.gate.timeline import Timeline
 from ffnbench.plan import Kind
 from ffnbench.report.arrangement import Arrangement, arranged, key_of
@@ -37,41 +37,36 @@ class Reading:
 
     def table(self, report: Report) -> TextTable:
         """The table or tables for people."""
-        found: TextTable = _named(self.tables)(report)
+        found: TextTable = function_of(self.tables)(report)
         return found
 
     def records(self, report: Report) -> list[Record]:
         """The rows for programs."""
-        found: list[Record] = _named(self.rows)(report)
+        found: list[Record] = function_of(self.rows)(report)
         return found
 
 
-RATIOS, OF_ROOFLINE = "pictures.ratios:ratio_figure", "pictures.roofline:roofline_figure"
-OVER_TIME = "pictures.timeline:history_figure"
-OF_SWEEP = "pictures.sweeps:sweep_figure"
-OF_CASES = Reading(tables="tables.compare:compare_table", rows="csv_columns:case_records", picture=RATIOS)
+RATIOS, OF_ROOFLINE = "report.pictures.ratios:ratio_figure", "report.pictures.roofline:roofline_figure"
+OVER_TIME = "report.pictures.timeline:history_figure"
+OF_SWEEP = "report.pictures.sweeps:sweep_figure"
+OF_CASES = Reading(tables="report.tables.compare:compare_table", rows="report.csv_columns:case_records", picture=RATIOS)
 VIEWS = {
     Kind.COMPARE: OF_CASES,
     Kind.SIDES: OF_CASES,
     Kind.BLOCK: Reading(
-        tables="tables.block:block_tables",
-        rows="tables.block_records:block_records",
-        picture="pictures.block:block_figure",
+        tables="block.table:block_tables",
+        rows="block.rows:block_records",
+        picture="block.picture:block_figure",
     ),
     Kind.ACTIVATIONS: Reading(
-        tables="tables.activations:timing_table", rows="tables.activations:timing_records", picture=RATIOS
+        tables="report.tables.activations:timing_table", rows="report.tables.activations:timing_records", picture=RATIOS
     ),
     Kind.TRAIN: Reading(
-        tables="tables.training:training_table",
-        rows="tables.training:training_records",
-        picture="pictures.training:training_figure",
+        tables="report.tables.training:training_table",
+        rows="report.tables.training:training_records",
+        picture="report.pictures.training:training_figure",
     ),
 }
-
-
-def _named(function: str) -> Any:
-    file, _, name = function.partition(":")
-    return getattr(import_module(f"ffnbench.report.{file}"), name)
 
 
 def reading_of(report: Report) -> Reading:
@@ -84,7 +79,7 @@ def figure_of(report: Report, *, roofline: bool = False) -> Figure:
     picture = OF_ROOFLINE if roofline else reading_of(report).picture
     if picture == RATIOS and report.comparisons and axes_of(report.plan):
         picture = OF_SWEEP
-    figure: Figure = _named(picture)(report)
+    figure: Figure = function_of(picture)(report)
     return figure
 
 
@@ -105,7 +100,7 @@ def history_view(found: Timeline) -> View:
     def picture(suffix: str) -> bytes:
         from ffnbench.report.pictures.canvas import render
 
-        return render(_named(OVER_TIME)(found), suffix, texts=True)
+        return render(function_of(OVER_TIME)(found), suffix, texts=True)
 
     title = f"history: {', '.join(dict.fromkeys(row.case.label for row in found.rows))}"
     view = view_of(table, lambda: history_records(found), pictures={"": picture}, title=title, every=False)

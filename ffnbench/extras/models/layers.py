@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 
+from ffnbench.block.plan import attention_of, uncounted
+from ffnbench.block.rows import sees
+from ffnbench.block.table import overtaking_text
 from ffnbench.extras.models.request import InspectRequest
 from ffnbench.extras.models.table import parts_table
 from ffnbench.ffn.attention import AttentionSpec, attention_flops, kept_tokens, kv_bytes, overtakes_at
@@ -16,11 +19,8 @@ from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.spec import read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, WholeModel, crosses, whole_model
 from ffnbench.models.presets import model_of
-from ffnbench.planning.block import attention_of, uncounted
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
-from ffnbench.report.tables.block import overtaking_text
-from ffnbench.report.tables.block_records import sees
 from ffnbench.report.tables.table import (
     EXTRA,
     Column,

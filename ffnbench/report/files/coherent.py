@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
+from ffnbench.features import function_of
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
 from ffnbench.metrics import METRICS, ROOF
 from ffnbench.plan import Kind, Plan
-from ffnbench.planning.block import lengths_of
 from ffnbench.result import Report
 from ffnbench.training.decoder import DecoderSpec
 
@@ -24,6 +24,7 @@ MEASURES = {
     Kind.BLOCK: (*NETWORKS, AttentionSpec),
     Kind.TRAIN: (DecoderSpec,),
 }
+PROBLEMS = {Kind.BLOCK: "block.plan:problems"}  # what else its plan may lack: functions (plan) -> texts, as `file:name`
 SHORTEST_S, MOST = 1e-15, 1e18  # of a sample
 
 
@@ -40,15 +41,11 @@ def _of_plan(plan: Plan) -> Iterator[str]:
     if len(labels) < len(plan.cases):
         yield "two cases have one label"
     yield from _strangers("the reference", (plan.reference, *(c.against for c in plan.cases if c.against)), labels)
-    kinds = MEASURES[Kind(plan.kind)]
+    kind = Kind(plan.kind)
+    kinds = MEASURES[kind]
     yield from (f"{c.label!r} is nothing that {plan.kind} measures" for c in plan.cases if not isinstance(c.ffn, kinds))
-    if plan.kind == Kind.BLOCK.value:
-        if any(plan.is_reference(case.label) != isinstance(case.ffn, NETWORKS) for case in plan.shown):
-            raise ValueError("a case is not held against an FFN")
-        try:
-            list(lengths_of(plan))
-        except KeyError:
-            yield "a length has no attention"
+    if kind in PROBLEMS:
+        yield from function_of(PROBLEMS[kind])(plan)
 
 
 def _of_answer(report: Report) -> Iterator[str]:

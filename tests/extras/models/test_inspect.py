@@ -12,13 +12,13 @@ from test_configs import BERT, LLAMA
 
 import ffnbench
 from ffnbench.api import world
+from ffnbench.block.plan import plan_block
 from ffnbench.cli import run
 from ffnbench.cli.commands import described
 from ffnbench.cli.completing import names_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.extras.models.inspecting import inspect
 from ffnbench.models.family_reader import Unanswered
-from ffnbench.planning.block import plan_block
 from ffnbench.request import BlockRequest
 
 

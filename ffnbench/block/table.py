@@ -5,13 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ffnbench.ffn.cost import bias_params, matrix_params
-from ffnbench.ffn.spec import FFNSpec
-from ffnbench.metrics import LATENCY, PEAK
-from ffnbench.plan import MACHINE, value_of
-from ffnbench.planning.block import ATTENTION, FFN, Length, lengths_of
-from ffnbench.report.records import Record
-from ffnbench.report.tables.block_records import (
+from ffnbench.block.plan import ATTENTION, FFN, Length, lengths_of
+from ffnbench.block.rows import (
     block_records,
     blocks_of,
     crossing,
@@ -21,6 +16,11 @@ from ffnbench.report.tables.block_records import (
     sees,
     spec_of,
 )
+from ffnbench.ffn.cost import bias_params, matrix_params
+from ffnbench.ffn.spec import FFNSpec
+from ffnbench.metrics import LATENCY, PEAK
+from ffnbench.plan import MACHINE, value_of
+from ffnbench.report.records import Record
 from ffnbench.report.tables.ceilings import share_text
 from ffnbench.report.tables.conditions import in_title, machines_line
 from ffnbench.report.tables.details import details

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import groupby
 
+from ffnbench.block.plan import ATTENTION, FFN, TEXTBOOK, Length, lengths_of, parts_of
 from ffnbench.ffn.attention import (
     AttentionSpec,
     attention_flops,
@@ -22,7 +23,6 @@ from ffnbench.ffn.attention import (
 )
 from ffnbench.metrics import PEAK
 from ffnbench.plan import Case, Mode
-from ffnbench.planning.block import ATTENTION, FFN, TEXTBOOK, Length, lengths_of, parts_of
 from ffnbench.report.csv_columns import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_records
 from ffnbench.report.records import Record
 from ffnbench.report.tables.words import sizing_text

@@ -12,14 +12,14 @@ import pytest
 from conftest import FakeLaunch, ffnbench
 
 from ffnbench import api, cli
+from ffnbench.block.picture import block_figure
+from ffnbench.block.plan import attention_of, lengths_of, plan_block
+from ffnbench.block.rows import block_records
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.attention_module import build_attention
 from ffnbench.models.presets import PRESETS
-from ffnbench.planning.block import attention_of, lengths_of, plan_block
-from ffnbench.report.pictures.block import block_figure
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.report.tables.block_records import block_records
 from ffnbench.request import BlockRequest
 from ffnbench.result import Verdict
 from ffnbench.run.what_fits import check_fits, fit_into, memory_needed

@@ -195,6 +195,16 @@ def lengths_of(plan: Plan) -> Iterator[Length]:
             )
 
 
+def problems(plan: Plan) -> Iterator[str]:
+    """What is wrong with a saved plan of a block, each as a sentence."""
+    if any(plan.is_reference(case.label) == isinstance(case.ffn, AttentionSpec) for case in plan.shown):
+        yield "a case is not held against an FFN"
+    try:
+        list(lengths_of(plan))
+    except KeyError:
+        yield "a length has no attention"
+
+
 def parts_of(plan: Plan) -> list[Plan]:
     """The plan of a sweep cut into those of one block each, at several lengths: cells that differ in nothing else."""
     found: dict[object, list[Case]] = {}

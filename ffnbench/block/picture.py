@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+# first, as it loads matplotlib away from the current folder
+from ffnbench.report.pictures.canvas import BLACK, COLOURS, DPI, drawing, ended, literal, shortened
+
+# isort: split
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
 
-from ffnbench.ffn.attention import projection_flops
-from ffnbench.plan import typed_as
-from ffnbench.planning.block import Length, lengths_of
-from ffnbench.report.pictures.canvas import BLACK, COLOURS, DPI, drawing, ended, literal, shortened
-from ffnbench.report.tables.block_records import (
+from ffnbench.block.plan import Length, lengths_of
+from ffnbench.block.rows import (
     PRODUCTS,
     blocks_of,
     crossing,
@@ -24,6 +25,8 @@ from ffnbench.report.tables.block_records import (
     sees,
     spec_of,
 )
+from ffnbench.ffn.attention import projection_flops
+from ffnbench.plan import typed_as
 from ffnbench.report.tables.words import sizing_text, verdict_text
 from ffnbench.result import Report
 from ffnbench.units import SI, scale

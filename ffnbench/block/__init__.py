@@ -1,0 +1,1 @@
+"""What is an FFN beside the attention of its block?"""
