@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ffnbench import jsonable
 from ffnbench.activations.facts import FILE, Facts
-from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.worker.functions import Function, value_and_slope
 from ffnbench.worker.probe_jobs import function_of

@@ -20,7 +20,7 @@ _HOMES = {
     "Error": ("errors", "FfnbenchError"),
     "FFNSpec": ("ffn.spec", "FFNSpec"),
     "Report": ("report.shown_report", "ShownReport"),
-    "activation": ("activations.user_activation", "activation"),
+    "activation": ("ffn.user_activation", "activation"),
 }
 
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 
-from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, attention_cost
 from ffnbench.ffn.cost import Cost, activation_cost, cost
 from ffnbench.ffn.dtypes import DTYPES, tolerance
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
+from ffnbench.ffn.user_activation import OwnActivation
 from ffnbench.jsonable import LATER, STATED, among, least
 from ffnbench.training.decoder import DecoderSpec, decoder_cost
 from ffnbench.training.text import Training

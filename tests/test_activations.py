@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.modules import build_module
 from ffnbench.ffn.spec import FFNSpec, Gate, Init
 from ffnbench.ffn.variants import GATED

@@ -23,12 +23,13 @@ TORCH_FILES = {
     "device/accelerator.py",
     "worker/peak_memory.py", "worker/precision.py", "worker/training.py", "training/decoder_module.py",
 }  # fmt: skip
-PICTURES = ("report/pictures/", "block/picture.py")  # where matplotlib and numpy are at home
-QUESTIONS = ("block",)  # rooms that stand side by side: each is one question, from its plan to its command
+# where matplotlib and numpy are at home
+PICTURES = ("report/pictures/", "block/picture.py", "activations/curves.py", "activations/surfaces.py")
+QUESTIONS = ("block", "activations")  # rooms side by side: each has one question, from its plan to its command
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
     "__main__", "extras", *QUESTIONS, "cli", "python", "api", "report", "gate", "run", "worker", "backends", "device",
-    "stats", "planning", "result", "plan", "metrics", "request", "models", "training", "ffn", "activations", "targets",
+    "stats", "planning", "result", "plan", "metrics", "request", "models", "training", "ffn", "targets",
     "features", "files", "git", "names", "units", "errors", "jsonable", "streams",
 )  # fmt: skip
 INHERITED = {"parse_args", "collect_usage_pieces", "get_command", "format_options"}  # of a command of Typer's

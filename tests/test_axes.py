@@ -14,12 +14,12 @@ from conftest import FakeLaunch, KnownProber
 
 import ffnbench
 from ffnbench import api
+from ffnbench.activations.plan import plan_timing
 from ffnbench.block.plan import lengths_of, plan_block
 from ffnbench.block.rows import block_records
 from ffnbench.block.table import block_tables
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
-from ffnbench.planning.activations import plan_timing
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.lists import several
 from ffnbench.report.files.store import load, report_text

@@ -19,8 +19,8 @@ import pytest
 from conftest import ROOT, FakeLaunch, csv_of, ffnbench, listen
 
 from ffnbench import __version__, api
-from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.api import preparing
+from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.variants import GATED
 from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest

@@ -18,13 +18,13 @@ from conftest import KnownProber
 from torch import Tensor, nn
 
 from ffnbench import jsonable
-from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.cli import run
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.like import as_form
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, NetworkSpec
+from ffnbench.ffn.user_activation import OwnActivation
 from ffnbench.plan import Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import lacks

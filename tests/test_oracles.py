@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import cost, flops_elementwise, matrix_params
 from ffnbench.ffn.modules import build_module, reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate

@@ -5,10 +5,10 @@ import math
 import pytest
 
 import ffnbench
-from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.ffn.user_activation import OwnActivation
 from ffnbench.plan import NoProbe, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.tables.groups import misses

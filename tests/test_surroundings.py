@@ -51,7 +51,7 @@ def test_a_picture_needs_no_configuration_of_matplotlibs(folder: Path, where: st
     assert (folder / "m.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("command", ["block --cost-only"])
+@pytest.mark.parametrize("command", ["block --cost-only", "plot-activations", "plot-activations --gated"])
 def test_a_question_draws_without_configuration_too(folder: Path, command: str) -> None:
     (folder / "matplotlibrc").write_bytes(b"figure.dpi: \xff\xfe")
     done = ffnbench(*command.split(), "-o", "m.png", cwd=folder)

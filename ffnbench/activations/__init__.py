@@ -1,1 +1,1 @@
-"""What is true of an activation?"""
+"""What is true of activations, and what do their operations take?"""

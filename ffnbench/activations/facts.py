@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from ffnbench import jsonable
-from ffnbench.activations.table import Activation
+from ffnbench.ffn.activations import Activation
 
 FILE = Path(__file__).with_name("facts.json")
 

@@ -17,7 +17,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ffnbench.api.activations import draw_activations, facts, plot_activations
     from ffnbench.api.checks import ab, check
     from ffnbench.api.measuring import measure, measured_once
     from ffnbench.api.preparing import Prepared, prepare
@@ -26,13 +25,11 @@ if TYPE_CHECKING:
     from ffnbench.api.variants import block, build, compare, cost, time_activations, train
 
 __all__ = [
-    "Prepared", "ab", "backends", "block", "build", "check", "compare", "cost", "draw_activations", "environment",
-    "facts", "history", "load", "measure", "measured_once", "plot_activations", "prepare", "report", "reports",
-    "time_activations", "train",
+    "Prepared", "ab", "backends", "block", "build", "check", "compare", "cost", "environment", "history", "load",
+    "measure", "measured_once", "prepare", "report", "reports", "time_activations", "train",
 ]  # fmt: skip
 _ELSEWHERE = {
     "checks": ("ab", "check"),
-    "activations": ("draw_activations", "facts", "plot_activations"),
     "measuring": ("measure", "measured_once"),
     "preparing": ("Prepared", "prepare"),
     "saved": ("history", "load", "report", "reports"),

@@ -38,7 +38,7 @@ NULL_SINK = NullSink()
 PLANS = {
     CompareRequest: "planning.compare:plan_compare",
     BlockRequest: "block.plan:plan_block",
-    TimingRequest: "planning.activations:plan_timing",
+    TimingRequest: "activations.plan:plan_timing",
     TrainRequest: "planning.training:plan_train",
 }  # functions (request, probe) -> Plan, each as `file:name`, loaded when a request of its kind comes
 

@@ -33,7 +33,8 @@ FILES = {  # of each command, in the order of the help; a file is loaded when a 
     "compare": "cli.compare", "cost": "cli.compare", "report": "cli.compare", "block": "block.command",
     "train": "cli.compare",
     "check": "cli.check", "ab": "cli.check", "history": "cli.compare",
-    "plot-activations": "cli.activations", "activations": "cli.activations", "list": "cli.tools", "env": "cli.tools",
+    "plot-activations": "activations.command", "activations": "activations.command",
+    "list": "cli.tools", "env": "cli.tools",
 }  # fmt: skip
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 ALL = "help_all"

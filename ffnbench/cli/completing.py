@@ -23,7 +23,7 @@ def completer(field: Field[Any]) -> Callable[[str], list[str]]:
 
 def names_of(field: str) -> Iterable[str]:
     """The names that there are for a field. All is loaded at TAB only."""
-    from ffnbench.activations.table import ACTIVATIONS
+    from ffnbench.ffn.activations import ACTIVATIONS
     from ffnbench.ffn.variants import GATED
     from ffnbench.ffn.width_rules import RULES
     from ffnbench.gate.decision import CHECKED

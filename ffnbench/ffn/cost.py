@@ -2,7 +2,7 @@
 
 Conventions: 1 MAC = 2 FLOPs. Matmul and element-wise FLOPs are separate numbers, both per token. Backward is
 the gradient of the input and of every weight (x requires grad). The element-wise convention is declared in
-activations/table.py. Source of the formulas: Shazeer 2020 for the gated forms; counted again by torch in the tests.
+ffn/activations.py. Source of the formulas: Shazeer 2020 for the gated forms; counted again by torch in the tests.
 
 Bytes at the peak, and saved for backward, are of one eager call. A form is written as the list of kernels that it runs
 (`tape`); playing the list forward, and for training backward again, gives every allocation and every release in the

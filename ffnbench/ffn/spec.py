@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import isfinite
 
-from ffnbench.activations.table import ACTIVATIONS, Activation
-from ffnbench.activations.user_activation import OwnActivation, row_of_own
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.activations import ACTIVATIONS, Activation
 from ffnbench.ffn.moe import MoESpec
+from ffnbench.ffn.user_activation import OwnActivation, row_of_own
 from ffnbench.ffn.variants import CLAMPED, GATED_BY_ACTIVATION
 from ffnbench.jsonable import LATER
 from ffnbench.units import read_count
@@ -50,7 +50,7 @@ class FFNSpec:
     """A feed-forward network of ffnbench's own forms.
 
     d_ff is the final width per branch: what multiplies d_model in one matrix. `activation` is the canonical
-    name of a row of activations/table.py, or with `own` the target of a function of the user's; `beta` is set exactly
+    name of a row of ffn/activations.py, or with `own` the target of a function of the user's; `beta` is set exactly
     where that row has one. With `moe` this is one expert, and d_ff its width.
 
     `limit` and `up_offset` are those of clamped gates: with g, u = W_gate x, W_up x the hidden state is
@@ -154,7 +154,7 @@ class ImportedSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivationSpec:
-    """One activation by itself, a row of activations/table.py or the user's own, applied to `elements` numbers."""
+    """One activation by itself, a row of ffn/activations.py or the user's own, applied to `elements` numbers."""
 
     activation: str
     beta: float | None = None

@@ -1,4 +1,4 @@
-"""The names of the gated forms: one row each, no behaviour. Their activations stand in activations/table.py."""
+"""The names of the gated forms: one row each, no behaviour. Their activations stand in ffn/activations.py."""
 
 from __future__ import annotations
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.ffn.user_activation import OwnActivation
 from ffnbench.plan import Arm, Plan
 
 

@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import LARGEST, FFNSpec, Gate

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ffnbench.activations.table import ACTIVATIONS
-from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import LIKE, FFNSpec, Gate, ImportedSpec, Scalar
+from ffnbench.ffn.user_activation import OwnActivation
 from ffnbench.ffn.variants import GATED
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import PRESETS, as_text, variant_keys

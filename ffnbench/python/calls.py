@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import fields
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ffnbench import api
 from ffnbench.python.following import Following
 from ffnbench.python.public import asks
-from ffnbench.report.answers import Answer, as_displayed, written_to
+from ffnbench.report.answers import Answer
 from ffnbench.report.formats import View
 from ffnbench.report.shown_check import ShownCheck as Check
 from ffnbench.report.shown_check import as_shown_check
@@ -19,16 +18,12 @@ from ffnbench.request import (
     CheckRequest,
     CompareRequest,
     CostRequest,
-    FactsRequest,
-    PictureRequest,
     SidesRequest,
-    TimingRequest,
     TrainRequest,
 )
 
 if TYPE_CHECKING:
     import torch
-    from matplotlib.figure import Figure
     from torch import nn
 
 BUILDS = {
@@ -68,43 +63,6 @@ def train(request: TrainRequest, sink: Following) -> Report:
     >>> ffnbench.train(["relu", "swiglu"], steps=200).frame()[["variant", "loss", "difference", "verdict"]]
     """
     return api.train(request, sink)
-
-
-@asks(FactsRequest, follows=True)
-def activations(request: FactsRequest, sink: Following) -> Answer:
-    """What is true of activations: minimum, range, kinks, moments, what torch and others call them.
-
-    >>> ffnbench.activations(["gelu", "silu"]).frame()[["activation", "formula", "minimum"]]
-    """
-    api.facts(request, sink)
-    return answer_of(sink, "activations")
-
-
-@asks(TimingRequest, follows=True)
-def time_activations(request: TimingRequest, sink: Following) -> Report:
-    """The operations of activations, forward and backward, each against relu's.
-
-    >>> ffnbench.time_activations(["relu", "gelu"], elements=65536, quick=True)
-    """
-    return api.time_activations(request, sink)
-
-
-@asks(PictureRequest)
-def plot_activations(
-    request: PictureRequest, sink: Following, path: str | os.PathLike[str] | None = None
-) -> Figure | Path:
-    """Activations with their derivatives, or the surfaces of gated forms (`gated=True`), as a picture.
-
-    Gives a matplotlib Figure; with `path` it writes a file and gives its path.
-
-    >>> figure = ffnbench.plot_activations(["relu", "gelu", "silu"])
-    """
-    figure: Figure
-    figure, files = api.draw_activations(request)
-    if path is None:
-        as_displayed(figure)
-        return figure
-    return written_to(path, files, "activations")
 
 
 @asks(CheckRequest, follows=True)

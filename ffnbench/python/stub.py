@@ -27,7 +27,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import nn
 
-from ffnbench.activations.user_activation import activation as activation
+from ffnbench.ffn.user_activation import activation as activation
 from ffnbench.errors import FfnbenchError as Error
 from ffnbench.ffn.spec import FFNSpec as FFNSpec
 from ffnbench.report.answers import Answer as Answer

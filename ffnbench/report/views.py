@@ -59,7 +59,7 @@ VIEWS = {
         picture="block.picture:block_figure",
     ),
     Kind.ACTIVATIONS: Reading(
-        tables="report.tables.activations:timing_table", rows="report.tables.activations:timing_records", picture=RATIOS
+        tables="activations.table:timing_table", rows="activations.rows:timing_records", picture=RATIOS
     ),
     Kind.TRAIN: Reading(
         tables="report.tables.training:training_table",

@@ -13,13 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ffnbench import jsonable
-from ffnbench.activations.user_activation import OwnActivation, as_activation
 from ffnbench.backends.backend import unavailable
 from ffnbench.device.environment import about_device, usable_cpus
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
+from ffnbench.ffn.user_activation import OwnActivation, as_activation
 from ffnbench.plan import Arm, Backend, Probe, Workload
 from ffnbench.result import Roof
 from ffnbench.targets import origin_of, resolve

@@ -16,7 +16,7 @@ from zlib import crc32
 import matplotlib
 from matplotlib.figure import Figure
 
-from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.result import Report
 from ffnbench.streams import visible
 

@@ -12,9 +12,10 @@ from conftest import FakeLaunch, ffnbench
 from rich.cells import cell_len
 
 from ffnbench import api
+from ffnbench.activations.plan import plan_timing
+from ffnbench.activations.rows import timing_records
+from ffnbench.activations.table import timing_table
 from ffnbench.errors import FfnbenchError
-from ffnbench.planning.activations import plan_timing
-from ffnbench.report.tables.activations import timing_records, timing_table
 from ffnbench.report.tables.text import plain
 from ffnbench.request import TimingRequest
 from ffnbench.result import Report

@@ -7,12 +7,15 @@ import textwrap
 from statistics import median_high
 from typing import Any
 
+# first, as it loads matplotlib away from the current folder
+from ffnbench.report.pictures.canvas import DPI, drawing, literal, shortened
+
+# isort: split
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.pictures.canvas import DPI, drawing, literal, shortened
 from ffnbench.result import Curve
 
 PANEL, BESIDE, ABOVE = 3.1, 1.7, 0.5  # inches: a panel, and what colour bar and axis labels take

@@ -8,12 +8,15 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
+# first, as it loads matplotlib away from the current folder
+from ffnbench.report.pictures.canvas import BLACK, DPI, drawing, literal, pens
+
+# isort: split
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ffnbench.activations.facts import Facts
-from ffnbench.report.pictures.canvas import BLACK, DPI, drawing, literal, pens
 from ffnbench.result import Curve
 
 HEIGHT, LEGEND_ROW = 4.3, 0.2  # inches: the axes with their titles, and a row of the legend

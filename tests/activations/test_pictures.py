@@ -11,12 +11,12 @@ import pytest
 from matplotlib.figure import Figure
 from scipy.special import ndtr
 
+from ffnbench.activations.curves import curves_figure
 from ffnbench.activations.facts import Facts
-from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.activations.surfaces import gated_figure
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.report.pictures.canvas import pens, render
-from ffnbench.report.pictures.curves import curves_figure
-from ffnbench.report.pictures.surfaces import gated_figure
 from ffnbench.result import Curve
 
 FACTS = Facts(

@@ -19,11 +19,11 @@ from ffnbench.request import MEASURING, FactsRequest, PictureRequest, TimingRequ
 )
 def plot_activations(request: PictureRequest, output: Written) -> int:
     """Draw activations with their derivatives, or the surfaces of gated forms, to png, svg, pdf or csv."""
-    from ffnbench import api
+    from ffnbench.activations import describing
     from ffnbench.report.formats import PICTURE_SUFFIXES
 
     with sink_of(output, "activations", request.activations, suffixes=PICTURE_SUFFIXES) as sink:
-        api.plot_activations(request, sink)
+        describing.plot_activations(request, sink)
     return 0
 
 
@@ -44,6 +44,7 @@ class Timing:
 def activations(request: TimingRequest, timing: Timing, output: FactsOutput) -> int:
     """Show the facts of activations, or with --time what their operations cost."""
     from ffnbench import api
+    from ffnbench.activations import describing
     from ffnbench.ffn.dtypes import DTYPES
     from ffnbench.planning.workload import device_of
 
@@ -53,5 +54,5 @@ def activations(request: TimingRequest, timing: Timing, output: FactsOutput) -> 
         if timing.time:
             api.time_activations(request, sink)
         else:
-            api.facts(FactsRequest(activations=request.activations, timeout=request.timeout), sink)
+            describing.facts(FactsRequest(activations=request.activations, timeout=request.timeout), sink)
     return sink.code

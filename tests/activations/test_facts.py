@@ -13,8 +13,8 @@ from scipy.stats import norm
 from test_activations import ORACLE, sigmoid
 
 from ffnbench.activations.facts import Facts, facts_of
-from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.worker.functions import checked
 from ffnbench.worker.probe_jobs import function_of

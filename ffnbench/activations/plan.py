@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-from ffnbench.activations.table import ACTIVATIONS
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import ActivationSpec, Gate
 from ffnbench.ffn.variants import GATED
 from ffnbench.names import hint_for

@@ -1,18 +1,18 @@
-"""The commands about activations: what they are, without timing."""
+"""What is told and drawn of activations without timing."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ffnbench.activations.facts import Facts, facts_of
+from ffnbench.activations.plan import CHOSEN, every_activation, every_gated_form, parse_range, select
+from ffnbench.activations.table import facts_view
 from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.planning.activations import CHOSEN, every_activation, every_gated_form, parse_range, select
 from ffnbench.planning.effort import check_timeout
 from ffnbench.report.formats import Write
 from ffnbench.report.output import NullSink, OutputSink
-from ffnbench.report.tables.activations import facts_view
 from ffnbench.request import FactsRequest, PictureRequest
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def plot_activations(request: PictureRequest, sink: OutputSink) -> None:
 
 def draw_activations(request: PictureRequest) -> tuple[Figure, dict[str, Write]]:
     """The figure of activations, and what writes it by suffix."""
-    from ffnbench.report.pictures.activations import picture
+    from ffnbench.activations.picture import picture
 
     low, high = parse_range(request.range_)
     with world.MACHINE.prober(check_timeout(request.timeout)) as prober:

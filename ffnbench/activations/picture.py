@@ -7,13 +7,13 @@ from functools import partial
 from math import isnan
 from typing import TYPE_CHECKING
 
+from ffnbench.activations.curves import curves_figure
 from ffnbench.activations.facts import Facts
+from ffnbench.activations.surfaces import gated_figure
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.ffn.variants import GATED_BY_ACTIVATION
 from ffnbench.report.formats import PICTURES, Write
 from ffnbench.report.pictures.canvas import render
-from ffnbench.report.pictures.curves import curves_figure
-from ffnbench.report.pictures.surfaces import gated_figure
 from ffnbench.report.records import csv_text
 from ffnbench.request import PictureRequest
 from ffnbench.result import Curve

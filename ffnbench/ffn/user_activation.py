@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-from ffnbench.activations.table import Activation
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.activations import Activation
 
 F = TypeVar("F", bound=Callable[..., Any])
 MARK = "__ffnbench_activation__"
@@ -29,7 +29,7 @@ MARK = "__ffnbench_activation__"
 class OwnActivation:
     """A function of the user's, by `file.py:function` or `package.module:function`, and what it declares.
 
-    FLOPs are per element, by the convention of activations/table.py; None is "not declared".
+    FLOPs are per element, by the convention of ffn/activations.py; None is "not declared".
     """
 
     target: str

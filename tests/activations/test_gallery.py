@@ -11,16 +11,18 @@ import pytest
 from conftest import ProberHere, ffnbench
 from rich.cells import cell_len
 
-from ffnbench import api, cli
+from ffnbench import cli
+from ffnbench.activations.describing import plot_activations
 from ffnbench.activations.facts import facts_of
-from ffnbench.activations.table import ACTIVATIONS
+from ffnbench.activations.picture import points, titles
+from ffnbench.activations.plan import every_activation, select
+from ffnbench.activations.rows import facts_records
+from ffnbench.activations.table import facts_table, facts_view
+from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.plan import Probe
-from ffnbench.planning.activations import every_activation, select
 from ffnbench.report.flags import Written
 from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.report.output import OutputSink
-from ffnbench.report.pictures.activations import points, titles
-from ffnbench.report.tables.activations import facts_records, facts_table, facts_view
 from ffnbench.report.tables.text import plain
 from ffnbench.request import PictureRequest
 from ffnbench.result import Curve
@@ -66,7 +68,7 @@ def test_the_default_writes_one_picture_and_says_where(folder: Path, in_process)
 
 def draw(*, out: list[str], **flags) -> None:
     with OutputSink(Written(out=tuple(out)), "activations", suffixes=PICTURE_SUFFIXES) as sink:
-        api.plot_activations(PictureRequest(**({"timeout": 60.0} | flags)), sink)
+        plot_activations(PictureRequest(**({"timeout": 60.0} | flags)), sink)
 
 
 def test_every_format(folder: Path) -> None:
