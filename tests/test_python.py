@@ -88,14 +88,11 @@ def test_every_public_name_loads_and_stands_in_the_stub() -> None:
     assert issubclass(ffnbench.Error, Exception)
 
 
-def test_a_room_of_the_same_name_does_not_hide_a_function() -> None:
-    code = (
-        "import ffnbench.activations.facts\n"
-        "from ffnbench import activations\n"
-        "print(activations.__name__, callable(ffnbench.activations))"
-    )
+@pytest.mark.parametrize(("file", "name"), [("activations.facts", "activations"), ("block.plan", "block")])
+def test_a_room_of_the_same_name_does_not_hide_a_function(file: str, name: str) -> None:
+    code = f"import ffnbench.{file}\nfrom ffnbench import {name}\nprint({name}.__name__, callable(ffnbench.{name}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
-    assert done.stdout.split() == ["activations", "True"], done.stderr
+    assert done.stdout.split() == [name, "True"], done.stderr
 
 
 RIGHT = """

@@ -27,9 +27,9 @@ import torch
 from matplotlib.figure import Figure
 from torch import nn
 
-from ffnbench.ffn.user_activation import activation as activation
 from ffnbench.errors import FfnbenchError as Error
 from ffnbench.ffn.spec import FFNSpec as FFNSpec
+from ffnbench.ffn.user_activation import activation as activation
 from ffnbench.report.answers import Answer as Answer
 from ffnbench.report.shown_check import ShownCheck as Check
 from ffnbench.report.shown_report import ShownReport as Report
