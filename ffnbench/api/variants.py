@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ffnbench.api.preparing import NULL_SINK, prepare
@@ -43,8 +44,7 @@ def train(request: TrainRequest, sink: NullSink = NULL_SINK) -> ShownReport:
 
 def _measured(request: AnyRequest, sink: NullSink) -> ShownReport:
     if isinstance(sink, OutputSink) and sink.place:
-        from ffnbench.api import jobs
-
+        jobs = import_module("ffnbench.extras.cluster.jobs")
         return _shown(jobs.measure(prepare(request, sink), sink), sink)
     from ffnbench.api.measuring import measure
 
