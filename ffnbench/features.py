@@ -23,7 +23,9 @@ class Feature:
 
     `commands` are registered by importing its `command.py`; `calls` are public functions in its `python.py`;
     `listings` are topics of `ffnbench list`, in LISTINGS of its `listing.py`: (sink) -> None. `completes` are flags
-    whose values a shell offers, in COMPLETIONS of the same file: () -> words.
+    whose values a shell offers, in COMPLETIONS of the same file: () -> words. One that `measures` has MEASURER in its
+    `flags.py`, a bundle of flags for every command that measures groups: its `measures()` gives what does so in place
+    of the core, (prepared, sink) -> report, or None.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Feature:
     calls: tuple[str, ...] = ()
     listings: tuple[str, ...] = ()
     completes: tuple[str, ...] = ()
+    measures: bool = False
 
     def file(self, name: str) -> Any:
         """A module of this feature's folder, imported now."""
@@ -57,6 +60,11 @@ def calls() -> dict[str, Feature]:
 def listings() -> dict[str, Feature]:
     """The topics of `ffnbench list` that features add, each with the feature that has it."""
     return {name: feature for feature in features() for name in feature.listings}
+
+
+def measurers() -> tuple[type[Any], ...]:
+    """The bundles of flags by which features measure in place of the core."""
+    return tuple(feature.file("flags").MEASURER for feature in features() if feature.measures)
 
 
 def completer_of(flag: str) -> Callable[[], Any] | None:

@@ -126,7 +126,7 @@ def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa
         "time", "cache", "matmul_precision", "reduced_reductions", "timer", "ceilings", "hardware", "tensor_parallel",
         "steps", "seeds", "layers", "context", "lr", "text",
     }  # fmt: skip
-    assert {name for one in command_names() for name in described(one).named} == may | NEVER
+    assert {name for one in command_names() for name in described(one).settable} == may | NEVER
     for name in NEVER:
         project(f"{name} = 'x'")
         code, _, err = call("list")

@@ -131,7 +131,7 @@ def test_the_command_line_of_a_request_makes_that_request(command: str, monkeypa
     """What is typed arrives as it was meant: every flag leads to the field of its name, and back."""
     heard = []
     name = {"activations": "time_activations"}.get(command, command)
-    monkeypatch.setattr(api, name, lambda request, sink: heard.append(request))
+    monkeypatch.setattr(api, name, lambda request, sink, measure=None: heard.append(request))
     _, *words = shlex.split(command_line(ASKED[command]))
     assert run(words) == 0
     assert heard == [ASKED[command]]

@@ -33,7 +33,7 @@ def compare(request: CompareRequest, output: MeasuredOutput) -> int:
     from ffnbench import api
 
     with sink_of(output, "compare", *vars(request).values(), pictures=True) as sink:
-        api.compare(request, sink)
+        api.compare(request, sink, output.measure)
     return sink.code
 
 
@@ -49,7 +49,7 @@ def train(request: TrainRequest, output: MeasuredOutput) -> int:
     from ffnbench import api
 
     with sink_of(output, "train", *vars(request).values(), pictures=True) as sink:
-        api.train(request, sink)
+        api.train(request, sink, output.measure)
     return sink.code
 
 
@@ -175,5 +175,8 @@ def block(request: BlockRequest, output: MeasuredOutput) -> int:
 
     whole = request.whole_model
     with sink_of(output, "model" if whole else "block", *vars(request).values(), pictures=not whole) as sink:
-        (api.whole_model if whole else api.block)(request, sink)
+        if whole:
+            api.whole_model(request, sink)
+        else:
+            api.block(request, sink, output.measure)
     return sink.code

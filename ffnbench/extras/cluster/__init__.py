@@ -2,4 +2,5 @@
 
 from ffnbench.features import Feature
 
-FEATURE = Feature(name="cluster")
+LOCAL, SLURM = "local", "slurm"  # where jobs run
+FEATURE = Feature(name="cluster", measures=True)
