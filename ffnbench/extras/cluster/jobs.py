@@ -19,7 +19,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -33,6 +33,7 @@ from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep, refuse_short
 from ffnbench.errors import FfnbenchError, termination_as_interruption
 from ffnbench.extras.cluster import LOCAL, SLURM
+from ffnbench.extras.cluster.machines import FilesBeside, by_machine
 from ffnbench.files import is_own, locked, own_folder
 from ffnbench.names import hint_for
 from ffnbench.plan import Plan
@@ -41,8 +42,7 @@ from ffnbench.report.files.store import report_text
 from ffnbench.report.output import NullSink, OutputSink, say
 from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.result import Failure, FailureKind, Progress, Report
-from ffnbench.stats.cells import cells_of
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.cells import cells_of, is_part, whole
 from ffnbench.units import counted
 
 POLL_S = {LOCAL: 0.2, SLURM: 5.0}
@@ -134,10 +134,12 @@ def measure(prepared: Prepared, sink: OutputSink, *, on: str, slurm: tuple[str, 
         _make(folder)
     with _held(folder):
         cluster.executor(folder)  # what it does not know is told before anything is submitted
-        found = SweepOfJobs(prepared, sink, None, sink.before(), cluster=cluster, folder=folder).measure()
+        files = FilesBeside(beside)
+        sweep = SweepOfJobs(prepared, sink, None, sink.before(), cluster=cluster, folder=folder, files=files)
+        found = sweep.measure()
     if not found.interrupted and not found.stopped:
         sink.when_written(partial(shutil.rmtree, folder, ignore_errors=True))
-    return with_figures(found)
+    return found
 
 
 def _token_of(folder: Path) -> Path:
@@ -308,12 +310,13 @@ class SweepOfJobs(Sweep):
 
     cluster: Cluster = field(kw_only=True)
     folder: Path = field(kw_only=True)
+    files: FilesBeside = field(kw_only=True)
     jobs: dict[Path, Any] = field(default_factory=dict)  # submitted, and not gathered yet, by their folders
     gone: dict[Path, float] = field(default_factory=dict)  # since when a job is neither alive nor done
 
     def measure(self) -> ShownReport:
-        """Submit what is not known yet, and gather all of it."""
-        cells = cells_of(self.prepared.plan)
+        """Submit what is not known yet, and gather all of it; gives what the first kind of machine has measured."""
+        cells, interrupted, lost = cells_of(self.prepared.plan), False, 0
         known = self.known(cells)
         left = {self._folder(cell): cell for cell in cells if cell.reference not in known}
         if self.before:
@@ -330,12 +333,28 @@ class SweepOfJobs(Sweep):
             self._tell_how_to_go_on()
             if not self.parts:
                 raise
-            self.parts[-1] = replace(self.parts[-1], interrupted=True)
-            return self.found
+            interrupted = True
+        stopped = next((part.stopped for part in self.parts if part.stopped), "")
         if lost:
             told = f"{lost} of {counted(len(cells), 'group')} were lost, and what they wrote is in {self.folder}"
-            self.parts[-1] = replace(self.parts[-1], stopped=f"{told}: --resume measures them again")
-        return self.found
+            stopped = f"{told}: --resume measures them again"
+        found = self.files.write(self._by_machine())
+        return replace(found, interrupted=interrupted, stopped=stopped)
+
+    def _by_machine(self) -> list[ShownReport]:
+        plan = self.prepared.plan
+        found = by_machine(self.parts, replace(plan, protocol=replace(plan.protocol, looks=self.looks)))
+        return [replace(one, costs=self.prepared.costs_of(one.plan)) for one in found]
+
+    def known(self, cells: Sequence[Plan]) -> set[str]:
+        """The cases that were measured before, on any machine."""
+        known = Sweep.known(self, cells)
+        for other in self.files.take_up(self.before) if self.before else ():
+            if is_part(other, self.prepared.plan):
+                part = whole(other, [cell for cell in cells if cell.reference not in known])
+                self.parts.append(as_shown(part))
+                known |= {case.label for case in part.plan.cases}
+        return known
 
     def _folder(self, cell: Plan) -> Path:
         """Of a cell, whatever its budget is, and who asked for it."""
