@@ -26,7 +26,9 @@ class Feature:
     whose values a shell offers, in COMPLETIONS of the same file: () -> words.
 
     `suffixes` are of files of `-o`, written by WRITERS of its `files.py`: (table, pictures, reports, title) -> text.
-    `report/formats.py: view_of` says what these four are.
+    `report/formats.py: view_of` says what these four are. One that `measures` has MEASURER in its `flags.py`, a bundle
+    of flags for every command that measures groups: its `measures()` gives what does so in place of the core,
+    (prepared, sink) -> report, or None.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Feature:
     listings: tuple[str, ...] = ()
     completes: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
+    measures: bool = False
 
     def file(self, name: str) -> Any:
         """A module of this feature's folder, imported now."""
@@ -66,6 +69,11 @@ def listings() -> dict[str, Feature]:
 def suffixes() -> dict[str, Feature]:
     """The suffixes of `-o` that features add, each with the feature that has it."""
     return {suffix: feature for feature in features() for suffix in feature.suffixes}
+
+
+def measurers() -> tuple[type[Any], ...]:
+    """The bundles of flags by which features measure in place of the core."""
+    return tuple(feature.file("flags").MEASURER for feature in features() if feature.measures)
 
 
 def completer_of(flag: str) -> Callable[[], Any] | None:

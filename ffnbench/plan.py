@@ -304,12 +304,9 @@ def value_of(case: Case, key: str) -> Value:
     return found
 
 
-MACHINE = "machine"  # the axis of what was measured on several kinds: it is no key, and in no label
-
-
 def group_suffix(values: Mapping[str, Value]) -> str:
     """The end of the labels of a group: `@dtype=bfloat16@seq_len=128`; empty where there is one group."""
-    return "".join(f"@{key}={typed_as(value)}" for key, value in values.items() if key != MACHINE)
+    return "".join(f"@{key}={typed_as(value)}" for key, value in values.items())
 
 
 def typed_as(value: Value) -> str:

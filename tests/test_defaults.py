@@ -127,7 +127,7 @@ def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa
         "quiet", "wait", "on_unclear", "time", "cache", "matmul_precision", "reduced_reductions", "timer", "ceilings",
         "steps", "seeds", "layers", "context", "lr", "text",
     }  # fmt: skip
-    assert {name for one in FILES for name in described(one).named} == may | NEVER
+    assert {name for one in FILES for name in described(one).settable} == may | NEVER
     for name in NEVER:
         project(f"{name} = 'x'")
         code, _, err = call("list")

@@ -43,7 +43,7 @@ CALLS = {  # command -> function; flags of the terminal alone, or of another fun
     "plot-activations": ("plot_activations", set()), "activations": ("time_activations", {"time"}),
     "train": ("train", set()),
 }  # fmt: skip
-TERMINAL = {"format", "json", "verbose", "sort", "columns", "out", "on_unclear", "resume", "on", "slurm"}
+TERMINAL = {"format", "json", "verbose", "sort", "columns", "out", "on_unclear", "resume"}
 
 
 class Plain(nn.Module):
@@ -65,7 +65,7 @@ def of_module(d_model: int, d_ff: int) -> nn.Module:
 def test_the_arguments_are_the_flags_of_the_command() -> None:
     of_features: dict[str, tuple[str, set[str]]] = {name: (name, set()) for name in calls()}
     for command, (name, others) in (CALLS | of_features).items():
-        flags = {one.rstrip("_") for one in described(command).fields} - TERMINAL - others
+        flags = {one.rstrip("_") for one in described(command).own} - TERMINAL - others
         assert flags == set(inspect.signature(getattr(ffnbench, name)).parameters) - {"path"}, command
     parameters = inspect.signature(ffnbench.compare).parameters
     assert [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD] == ["variants"]

@@ -72,17 +72,19 @@ class Prepared:
         )
 
 
-def prepare(request: AnyRequest, sink: NullSink = NULL_SINK, *, counts: bool = False) -> Prepared:
+def prepare(
+    request: AnyRequest, sink: NullSink = NULL_SINK, *, counts: bool = False, elsewhere: bool = False
+) -> Prepared:
     """Plan a request and price it; raises FfnbenchError for every mistake that can be found before measuring.
 
-    `counts` says that nothing will be measured, so that no GPU need be here.
+    `counts` says that nothing will be measured, and `elsewhere` that it is not here: no GPU need be here then.
     """
     asked = with_threads(request)
     if counts and asked.device == "auto":
         asked = replace(asked, device="cpu")
     if isinstance(request, Apart):
         pause_of(request.runs, request.pause)
-        if not counts and not sink.elsewhere:
+        if not counts and not elsewhere:
             for device in request.device.split(","):
                 refuse_device(device)
     with world.MACHINE.prober(check_timeout(request.timeout)) as prober:

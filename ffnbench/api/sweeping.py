@@ -128,8 +128,6 @@ class Sweep:
 
     def _again(self, cells: Sequence[Plan], budget_s: float, *, looks: int) -> None:
         """What time is left goes to the cells that are not decided, which may be so many looks more."""
-        if self.found.further:  # nobody knows which of them this is
-            return
         left = max(0.0, min(self.whole.left_s, budget_s - sum(part.wall_s or 0.0 for part in self.parts)))
         unclear = undecided(with_figures(self.found), cells)[: int(left / LEAST_BUDGET_S)]
         if unclear:
@@ -140,11 +138,11 @@ class Sweep:
         """Raise FfnbenchError, before anything is measured, on another machine than that of the file."""
         if not isinstance(found, Environment) or self.before is None or self.before.environment is None:
             return
-        if found.fingerprint not in {one.fingerprint for _, one in self.before.machines}:
+        if found.fingerprint != self.before.environment.fingerprint:
             there = self.before.environment
             raise FfnbenchError(
                 f"--resume: what stands there was measured on another machine ({there.cpu}, torch {there.torch})",
-                "give -o another file, or --on local: its rows are then apart",
+                "give -o another file, or leave --resume out",
             )
 
 

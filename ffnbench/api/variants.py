@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.api.preparing import NULL_SINK, prepare
+from ffnbench.api.preparing import NULL_SINK, Prepared, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import OWN
-from ffnbench.report.output import NullSink, OutputSink
+from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.views import report_view
 from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, TimingRequest, TrainRequest
@@ -15,10 +16,12 @@ from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, TimingReq
 if TYPE_CHECKING:
     from torch import nn
 
+Measure = Callable[[Prepared, Any], ShownReport]  # of a feature's, in place of the core's; the sink is the command's
 
-def compare(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
+
+def compare(request: CompareRequest, sink: NullSink = NULL_SINK, measure: Measure | None = None) -> ShownReport:
     """Measure variants side by side."""
-    return _measured(request, sink)
+    return _measured(request, sink, measure)
 
 
 def cost(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
@@ -26,29 +29,27 @@ def cost(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
     return _counted(request, sink)
 
 
-def block(request: BlockRequest, sink: NullSink = NULL_SINK) -> ShownReport:
+def block(request: BlockRequest, sink: NullSink = NULL_SINK, measure: Measure | None = None) -> ShownReport:
     """An FFN beside the attention of its block, by length of the sequence."""
-    return _counted(request, sink) if request.cost_only else _measured(request, sink)
+    return _counted(request, sink) if request.cost_only else _measured(request, sink, measure)
 
 
-def time_activations(request: TimingRequest, sink: NullSink = NULL_SINK) -> ShownReport:
+def time_activations(request: TimingRequest, sink: NullSink = NULL_SINK, measure: Measure | None = None) -> ShownReport:
     """The operations of activations, forward and backward, each against relu's."""
-    return _measured(request, sink)
+    return _measured(request, sink, measure)
 
 
-def train(request: TrainRequest, sink: NullSink = NULL_SINK) -> ShownReport:
+def train(request: TrainRequest, sink: NullSink = NULL_SINK, measure: Measure | None = None) -> ShownReport:
     """What a small model learns with each variant, beside what a step takes."""
-    return _measured(request, sink)
+    return _measured(request, sink, measure)
 
 
-def _measured(request: AnyRequest, sink: NullSink) -> ShownReport:
-    if isinstance(sink, OutputSink) and sink.place:
-        from ffnbench.api import jobs
+def _measured(request: AnyRequest, sink: NullSink, measure: Measure | None) -> ShownReport:
+    if measure is None:
+        from ffnbench.api import measuring
 
-        return _shown(jobs.measure(prepare(request, sink), sink), sink)
-    from ffnbench.api.measuring import measure
-
-    return _shown(measure(prepare(request, sink), sink), sink)
+        return _shown(measuring.measure(prepare(request, sink), sink), sink)
+    return _shown(measure(prepare(request, sink, elsewhere=True), sink), sink)
 
 
 def _counted(request: AnyRequest, sink: NullSink) -> ShownReport:

@@ -33,7 +33,7 @@ def compare(request: CompareRequest, output: MeasuredOutput) -> int:
     from ffnbench import api
 
     with sink_of(output, "compare", *vars(request).values(), pictures=True) as sink:
-        api.compare(request, sink)
+        api.compare(request, sink, output.measure)
     return sink.code
 
 
@@ -49,7 +49,7 @@ def train(request: TrainRequest, output: MeasuredOutput) -> int:
     from ffnbench import api
 
     with sink_of(output, "train", *vars(request).values(), pictures=True) as sink:
-        api.train(request, sink)
+        api.train(request, sink, output.measure)
     return sink.code
 
 
@@ -145,5 +145,5 @@ def block(request: BlockRequest, output: MeasuredOutput) -> int:
     from ffnbench import api
 
     with sink_of(output, "block", *vars(request).values(), pictures=True) as sink:
-        api.block(request, sink)
+        api.block(request, sink, output.measure)
     return sink.code

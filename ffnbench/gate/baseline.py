@@ -21,7 +21,6 @@ BETTER = {"workers": 2 * FEWEST_WORKERS, "rounds": None, "quick": False, "precis
 
 def policy_for(before: Report, request: CheckRequest) -> Policy:
     """The policy of a check; raises FfnbenchError for what is no usable baseline, or no usable policy for it."""
-    refuse_several_machines(request.baseline, before)
     if before.plan.kind == Kind.TRAIN.value:
         told = f"{request.baseline!r} says what is learnt, and a check is of time and counts"
         raise FfnbenchError(told, "a baseline is a file of compare: -o baseline.json")
@@ -39,13 +38,6 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
     )
     check_budget(request.budget)
     return policy
-
-
-def refuse_several_machines(path: str, run: Report) -> None:
-    """A check is of one kind of machine."""
-    if run.further:
-        told = f"{path!r} has rows of {len(run.machines)} kinds of machine, and a check is of one"
-        raise FfnbenchError(told, f"measure it on one: {command_of(run)} -o one.json")
 
 
 def policy_of_sides(request: SidesRequest, label: str) -> Policy:

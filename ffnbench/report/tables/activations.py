@@ -13,7 +13,6 @@ from ffnbench.planning.activations import REFERENCE
 from ffnbench.report.csv_columns import LATENCY_KEYS, RATIO_KEYS, case_records
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
-from ffnbench.report.tables.conditions import machines_line
 from ffnbench.report.tables.details import details
 from ffnbench.report.tables.groups import placed
 from ffnbench.report.tables.lines_below import answer
@@ -202,7 +201,7 @@ def timing_table(report: Report) -> TextTable:
             *timed_fields(report, lambda case: case.label, REFERENCE),
         ],
         rows,
-        header=[f"the operation itself, {device_text(rows[0].workload)}", *machines_line(report)],
+        header=[f"the operation itself, {device_text(rows[0].workload)}"],
         summary=answer(report, groups[:1]),
         details=details(report),
     )

@@ -19,10 +19,10 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ from ffnbench.api.measuring import measured_once
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep, refuse_short
 from ffnbench.errors import FfnbenchError, termination_as_interruption
+from ffnbench.extras.cluster import LOCAL, SLURM
+from ffnbench.extras.cluster.machines import FilesBeside, by_machine
 from ffnbench.files import is_own, locked, own_folder
 from ffnbench.names import hint_for
 from ffnbench.plan import Plan
@@ -40,11 +42,9 @@ from ffnbench.report.files.store import report_text
 from ffnbench.report.output import NullSink, OutputSink, say
 from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.result import Failure, FailureKind, Progress, Report
-from ffnbench.stats.cells import cells_of
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.cells import cells_of, is_part, whole
 from ffnbench.units import counted
 
-LOCAL, SLURM = "local", "slurm"
 POLL_S = {LOCAL: 0.2, SLURM: 5.0}
 GONE_S = {LOCAL: 0.0, SLURM: 15.0}  # a result may come so long after its job has ended, where folders are shared
 UNLIMITED_MIN, UNKNOWN_MIN, STARTS_MIN = 100_000, 60, 5  # of a job: here; without a budget; beside twice its budget
@@ -109,31 +109,37 @@ def _report(text: str) -> Report:
     return found
 
 
-def measure(prepared: Prepared, sink: OutputSink) -> ShownReport:
+def measure(prepared: Prepared, sink: OutputSink, *, on: str, slurm: tuple[str, ...]) -> ShownReport:
     """Measure each cell of what was prepared as a job; raises FfnbenchError for what can be no job, or is refused."""
-    plan, place = prepared.plan, sink.place
-    assert place is not None
-    if place.on == LOCAL:
+    plan, beside = prepared.plan, sink.saved
+    if beside is None:
+        told = f"--on {on} keeps its jobs beside the file of -o that holds the run, and none is named"
+        raise FfnbenchError(told, "add -o sweep.json")
+    folder = beside.absolute().with_name(f"{beside.name}.jobs")
+    sink.journals = False  # jobs keep what they have found
+    if on == LOCAL:
         refuse_at_once(plan)
     refuse_short(plan)
     if plan.protocol.runs > 1:
         raise FfnbenchError("--runs is of one machine, and jobs may have several", "leave --runs out")
-    cluster = Cluster(place.on, fields_of(place.fields), plan)
-    before = os.path.lexists(place.folder)
-    if before and not _is_of_this_user(place.folder):
-        told = f"{str(place.folder)!r} is where jobs would stand, and no run of yours has made it"
+    cluster = Cluster(on, fields_of(slurm), plan)
+    before = os.path.lexists(folder)
+    if before and not _is_of_this_user(folder):
+        told = f"{str(folder)!r} is where jobs would stand, and no run of yours has made it"
         raise FfnbenchError(told, "move it away, or give -o another file; what others have made is not taken up")
     if before and not sink.resumes:
-        hint = f"add --resume: it takes them up; or forget them: rm -r {shlex.quote(str(place.folder))}"
-        raise FfnbenchError(f"{str(place.folder)!r} holds jobs of a run that has not ended", hint)
+        hint = f"add --resume: it takes them up; or forget them: rm -r {shlex.quote(str(folder))}"
+        raise FfnbenchError(f"{str(folder)!r} holds jobs of a run that has not ended", hint)
     if not before:
-        _make(place.folder)
-    with _held(place.folder):
-        cluster.executor(place.folder)  # what it does not know is told before anything is submitted
-        found = SweepOfJobs(prepared, sink, None, sink.before(), cluster=cluster, folder=place.folder).measure()
+        _make(folder)
+    with _held(folder):
+        cluster.executor(folder)  # what it does not know is told before anything is submitted
+        files = FilesBeside(beside)
+        sweep = SweepOfJobs(prepared, sink, None, sink.before(), cluster=cluster, folder=folder, files=files)
+        found = sweep.measure()
     if not found.interrupted and not found.stopped:
-        sink.spent(place.folder)
-    return with_figures(found)
+        sink.when_written(partial(shutil.rmtree, folder, ignore_errors=True))
+    return found
 
 
 def _token_of(folder: Path) -> Path:
@@ -304,12 +310,13 @@ class SweepOfJobs(Sweep):
 
     cluster: Cluster = field(kw_only=True)
     folder: Path = field(kw_only=True)
+    files: FilesBeside = field(kw_only=True)
     jobs: dict[Path, Any] = field(default_factory=dict)  # submitted, and not gathered yet, by their folders
     gone: dict[Path, float] = field(default_factory=dict)  # since when a job is neither alive nor done
 
     def measure(self) -> ShownReport:
-        """Submit what is not known yet, and gather all of it."""
-        cells = cells_of(self.prepared.plan)
+        """Submit what is not known yet, and gather all of it; gives what the first kind of machine has measured."""
+        cells, interrupted, lost = cells_of(self.prepared.plan), False, 0
         known = self.known(cells)
         left = {self._folder(cell): cell for cell in cells if cell.reference not in known}
         if self.before:
@@ -326,12 +333,28 @@ class SweepOfJobs(Sweep):
             self._tell_how_to_go_on()
             if not self.parts:
                 raise
-            self.parts[-1] = replace(self.parts[-1], interrupted=True)
-            return self.found
+            interrupted = True
+        stopped = next((part.stopped for part in self.parts if part.stopped), "")
         if lost:
             told = f"{lost} of {counted(len(cells), 'group')} were lost, and what they wrote is in {self.folder}"
-            self.parts[-1] = replace(self.parts[-1], stopped=f"{told}: --resume measures them again")
-        return self.found
+            stopped = f"{told}: --resume measures them again"
+        found = self.files.write(self._by_machine())
+        return replace(found, interrupted=interrupted, stopped=stopped)
+
+    def _by_machine(self) -> list[ShownReport]:
+        plan = self.prepared.plan
+        found = by_machine(self.parts, replace(plan, protocol=replace(plan.protocol, looks=self.looks)))
+        return [replace(one, costs=self.prepared.costs_of(one.plan)) for one in found]
+
+    def known(self, cells: Sequence[Plan]) -> set[str]:
+        """The cases that were measured before, on any machine."""
+        known = Sweep.known(self, cells)
+        for other in self.files.take_up(self.before) if self.before else ():
+            if is_part(other, self.prepared.plan):
+                part = whole(other, [cell for cell in cells if cell.reference not in known])
+                self.parts.append(as_shown(part))
+                known |= {case.label for case in part.plan.cases}
+        return known
 
     def _folder(self, cell: Plan) -> Path:
         """Of a cell, whatever its budget is, and who asked for it."""

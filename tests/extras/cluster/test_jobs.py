@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, FakeLaunch
 
-from ffnbench.api import jobs
+from ffnbench.extras.cluster import jobs
 from ffnbench.metrics import METRICS
 from ffnbench.report.files.store import load
 from ffnbench.result import FailureKind, Report
