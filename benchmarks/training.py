@@ -13,9 +13,9 @@ from time import perf_counter
 import torch
 import torch.nn.functional as F
 
+from ffnbench.extras.train.planning import plan_train
+from ffnbench.extras.train.request import TrainRequest
 from ffnbench.plan import NoProbe
-from ffnbench.planning.training import plan_train
-from ffnbench.request import TrainRequest
 from ffnbench.worker.training import Trainee
 
 SOME = 5  # steps at a time

@@ -21,7 +21,7 @@ _HOMES = {
 }
 _CALLS = (
     "ab", "activations", "block", "build", "check", "compare", "cost", "inspect", "load",
-    "plot_activations", "selftest", "time_activations", "train",
+    "plot_activations", "selftest", "time_activations",
 )  # fmt: skip
 
 

@@ -23,7 +23,8 @@ class Feature:
 
     `commands` are registered by importing its `command.py`; `calls` are public functions in its `python.py`;
     `listings` are topics of `ffnbench list`, in LISTINGS of its `listing.py`: (sink) -> None. `completes` are flags
-    whose values a shell offers, in COMPLETIONS of the same file: () -> words.
+    whose values a shell offers, in COMPLETIONS of the same file: () -> words. `kinds` are kinds of plans, in KINDS of
+    its `kind.py`, each an AddedKind of plan.py.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Feature:
     calls: tuple[str, ...] = ()
     listings: tuple[str, ...] = ()
     completes: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
 
     def file(self, name: str) -> Any:
         """A module of this feature's folder, imported now."""
@@ -57,6 +59,11 @@ def calls() -> dict[str, Feature]:
 def listings() -> dict[str, Feature]:
     """The topics of `ffnbench list` that features add, each with the feature that has it."""
     return {name: feature for feature in features() for name in feature.listings}
+
+
+def kinds() -> dict[str, Feature]:
+    """The kinds of plans that features add, each with the feature that has it."""
+    return {name: feature for feature in features() for name in feature.kinds}
 
 
 def completer_of(flag: str) -> Callable[[], Any] | None:

@@ -12,6 +12,7 @@ from functools import cached_property
 
 from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
+from ffnbench.features import kinds
 from ffnbench.ffn.attention import AttentionSpec, attention_cost
 from ffnbench.ffn.cost import Cost, activation_cost, cost
 from ffnbench.ffn.dtypes import DTYPES, tolerance
@@ -97,14 +98,39 @@ class MatmulPrecision(Enum):
 
 class Kind(Enum):
     """What a plan asks, and so how its answer reads: variants; an FFN beside attention, by length; operations by size;
-    two sides of one variant; what a model learns with each of several.
+    two sides of one variant. Features add others, each an AddedKind.
     """
 
     COMPARE = "compare"
     BLOCK = "block"
     ACTIVATIONS = "activations"
     SIDES = "sides"
-    TRAIN = "train"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedKind:
+    """A kind of plan that a feature adds. `tables`, `rows` and `picture` are functions of a report, as
+    `package.module:name`. `says` is what its reports say in place of times and counts.
+    """
+
+    tables: str
+    rows: str
+    picture: str
+    says: str
+
+
+def added_kind(name: str) -> AddedKind | None:
+    """A kind that a feature adds; None for one of the core's."""
+    feature = None if name in values_of(Kind) else kinds().get(name)
+    if feature is None:
+        return None
+    found: AddedKind = feature.file("kind").KINDS[name]
+    return found
+
+
+def kind_names() -> list[str]:
+    """Every kind, those of the core first."""
+    return [*values_of(Kind), *kinds()]
 
 
 CONTROL = "(control)"  # no variant can have this label by accident: the grammar's labels are names
@@ -347,7 +373,7 @@ class Plan:
     match: str = "none"
     multiple_of: int = 1
     notes: tuple[Note, ...] = ()
-    kind: str = field(default=Kind.COMPARE.value, metadata=LATER | among(lambda: values_of(Kind)))
+    kind: str = field(default=Kind.COMPARE.value, metadata=LATER | among(kind_names))
     command: str = field(default="", metadata=LATER)  # what asks the same again: `ffnbench compare --variants ...`
     shard: str = field(default="", metadata=LATER)  # which part of the groups these are, as 2/8; empty for all
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ffnbench.api.preparing import Prepared, prepare
     from ffnbench.api.saved import history, load, plot, report, reports
     from ffnbench.api.this_machine import backends, environment, selftest
-    from ffnbench.api.variants import block, build, compare, cost, time_activations, train, whole_model
+    from ffnbench.api.variants import block, build, compare, cost, time_activations, whole_model
 
 __all__ = [
     "Prepared", "ab", "backends", "bisect", "block", "build", "check", "compare", "cost", "draw_activations",

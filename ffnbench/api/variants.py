@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.api.preparing import NULL_SINK, prepare
+from ffnbench.api.preparing import NULL_SINK, Planned, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import OWN
 from ffnbench.report.output import NullSink, OutputSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.views import report_view
-from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, TimingRequest, TrainRequest
+from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, TimingRequest
 
 if TYPE_CHECKING:
     from torch import nn
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def compare(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
     """Measure variants side by side."""
-    return _measured(request, sink)
+    return measured(request, sink)
 
 
 def cost(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
@@ -28,27 +28,23 @@ def cost(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
 
 def block(request: BlockRequest, sink: NullSink = NULL_SINK) -> ShownReport:
     """An FFN beside the attention of its block, by length of the sequence."""
-    return _counted(request, sink) if request.cost_only else _measured(request, sink)
+    return _counted(request, sink) if request.cost_only else measured(request, sink)
 
 
 def time_activations(request: TimingRequest, sink: NullSink = NULL_SINK) -> ShownReport:
     """The operations of activations, forward and backward, each against relu's."""
-    return _measured(request, sink)
+    return measured(request, sink)
 
 
-def train(request: TrainRequest, sink: NullSink = NULL_SINK) -> ShownReport:
-    """What a small model learns with each variant, beside what a step takes."""
-    return _measured(request, sink)
-
-
-def _measured(request: AnyRequest, sink: NullSink) -> ShownReport:
+def measured(request: AnyRequest, sink: NullSink = NULL_SINK, planned: Planned | None = None) -> ShownReport:
+    """Plan a request, by `planned` where that is a feature's, measure that and show what was found."""
     if isinstance(sink, OutputSink) and sink.place:
         from ffnbench.api import jobs
 
-        return _shown(jobs.measure(prepare(request, sink), sink), sink)
+        return _shown(jobs.measure(prepare(request, sink, planned), sink), sink)
     from ffnbench.api.measuring import measure
 
-    return _shown(measure(prepare(request, sink), sink), sink)
+    return _shown(measure(prepare(request, sink, planned), sink), sink)
 
 
 def _counted(request: AnyRequest, sink: NullSink) -> ShownReport:

@@ -11,7 +11,7 @@ from itertools import chain
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
 from ffnbench.metrics import METRICS, ROOF
-from ffnbench.plan import Kind, Plan
+from ffnbench.plan import Kind, Plan, added_kind
 from ffnbench.planning.block import lengths_of
 from ffnbench.result import Report
 from ffnbench.training.decoder import DecoderSpec
@@ -22,7 +22,6 @@ MEASURES = {
     Kind.SIDES: NETWORKS,
     Kind.ACTIVATIONS: (ActivationSpec,),
     Kind.BLOCK: (*NETWORKS, AttentionSpec),
-    Kind.TRAIN: (DecoderSpec,),
 }
 SHORTEST_S, MOST = 1e-15, 1e18  # of a sample
 
@@ -40,7 +39,7 @@ def _of_plan(plan: Plan) -> Iterator[str]:
     if len(labels) < len(plan.cases):
         yield "two cases have one label"
     yield from _strangers("the reference", (plan.reference, *(c.against for c in plan.cases if c.against)), labels)
-    kinds = MEASURES[Kind(plan.kind)]
+    kinds = (DecoderSpec,) if added_kind(plan.kind) else MEASURES[Kind(plan.kind)]
     yield from (f"{c.label!r} is nothing that {plan.kind} measures" for c in plan.cases if not isinstance(c.ffn, kinds))
     if plan.kind == Kind.BLOCK.value:
         if any(plan.is_reference(case.label) != isinstance(case.ffn, NETWORKS) for case in plan.shown):

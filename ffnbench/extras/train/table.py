@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from ffnbench.extras.train.losses import (
+    CITED,
+    SAME_NATS,
+    Learns,
+    Learnt,
+    agreement,
+    learnt,
+    pairs_of_losses,
+    pareto_front,
+    resolves,
+    runs_of,
+)
+from ffnbench.extras.train.planning import OF, STEP, TOKEN
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import group_suffix
-from ffnbench.planning.training import OF, STEP, TOKEN
 from ffnbench.report.records import Record
 from ffnbench.report.tables.details import MATCHED
 from ffnbench.report.tables.lines_below import general_line, machine_line
@@ -29,18 +41,6 @@ from ffnbench.report.tables.table import (
 from ffnbench.report.tables.words import CERTAIN, INTERVALS, device_text, listed
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.interval import CONFIDENCE, Mean
-from ffnbench.stats.training import (
-    CITED,
-    SAME_NATS,
-    Learns,
-    Learnt,
-    agreement,
-    learnt,
-    pairs_of_losses,
-    pareto_front,
-    resolves,
-    runs_of,
-)
 from ffnbench.training.text import Training
 from ffnbench.units import IEC, SI, TIME, counted, digits, quantity, scale
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.train.kind import TRAIN
+from ffnbench.extras.train.request import TrainRequest
 from ffnbench.ffn.spec import read_positive
-from ffnbench.plan import OWN, Case, Kind, Mode, Note, NoteKind, Plan, Point, Probe, Protocol, group_suffix
+from ffnbench.plan import OWN, Case, Mode, Note, NoteKind, Plan, Point, Probe, Protocol, group_suffix
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_budget
 from ffnbench.planning.lists import cut
-from ffnbench.request import TrainRequest
 from ffnbench.training.decoder import DecoderSpec
 from ffnbench.training.text import LEAST_BATCHES, Parts, Text, Training, read_text
 from ffnbench.units import counted, percent
@@ -56,7 +57,7 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
         found,
         cases=tuple(cases),
         reference=first_run[found.reference],
-        kind=Kind.TRAIN.value,
+        kind=TRAIN,
         protocol=Protocol(
             workers=WORKERS, rounds=ROUNDS, seed=request.seed, timeout_s=request.timeout, budget_s=request.budget
         ),

@@ -17,9 +17,9 @@ from itertools import combinations
 from statistics import correlation, fmean, median
 from typing import TypeVar
 
+from ffnbench.extras.train.planning import OF
 from ffnbench.metrics import CHOOSING, CURVE, HELD_OUT, LOSS
 from ffnbench.plan import Case, Plan
-from ffnbench.planning.training import OF
 from ffnbench.result import Report
 from ffnbench.stats.cells import restricted
 from ffnbench.stats.interval import CONFIDENCE, Mean, Part, Value, mean_of

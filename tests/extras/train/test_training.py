@@ -13,29 +13,29 @@ import numpy
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import FakeLaunch
+from conftest import ROOT, FakeLaunch
 from scipy import stats
 from torch.utils.flop_counter import FlopCounterMode
 
-from ffnbench import api
 from ffnbench.api import training as lessons
 from ffnbench.api import world
 from ffnbench.backends.building import build
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.train import losses as learning
+from ffnbench.extras.train.losses import Learns, learnt, paired, scatter_of, verdicts
+from ffnbench.extras.train.picture import training_figure
+from ffnbench.extras.train.planning import plan_train
+from ffnbench.extras.train.request import TrainRequest
+from ffnbench.extras.train.table import training_records, training_table
+from ffnbench.extras.train.training import train
 from ffnbench.plan import NoProbe, cost_of
-from ffnbench.planning.training import plan_train
 from ffnbench.report.files.store import load
-from ffnbench.report.pictures.training import training_figure
 from ffnbench.report.tables.text import plain
-from ffnbench.report.tables.training import training_records, training_table
-from ffnbench.request import TrainRequest
 from ffnbench.result import Sample, Verdict
 from ffnbench.run.runner import run
 from ffnbench.run.what_fits import memory_needed
-from ffnbench.stats import training as learning
 from ffnbench.stats.cells import cells_of
 from ffnbench.stats.pairs import Pair
-from ffnbench.stats.training import Learns, learnt, paired, scatter_of, verdicts
 from ffnbench.training.decoder_module import RotaryAttention
 from ffnbench.training.text import read_text
 from ffnbench.worker.training import Trainee
@@ -269,7 +269,7 @@ def test_what_memory_does_not_hold_fails_before_anything_is_built(text: str, on_
     launch = FakeLaunch()
     on_machine(launch)
     monkeypatch.setattr(world, "MACHINE", replace(world.MACHINE, memory=lambda: 10**10))
-    report = api.train(replace(ASKED, text=text, layers=layers))
+    report = train(replace(ASKED, text=text, layers=layers))
     assert all("of memory, and 9.31 GiB are available" in row["failure"] for row in report.rows())
     assert not [do for _, do, _ in launch.log if do in ("open", "train")]
 
@@ -435,7 +435,7 @@ def trained(text: str, on_machine, tmp_path: Path, trouble: dict | None = None, 
     }
     launch = FakeLaunch(trouble=answers | (trouble or {}))
     on_machine(launch)
-    return api.train(replace(ASKED, text=text, **asked)), launch
+    return train(replace(ASKED, text=text, **asked)), launch
 
 
 def test_the_journey_gives_a_row_a_variant_and_reads_back(text: str, on_machine, tmp_path: Path) -> None:
@@ -463,7 +463,7 @@ def test_seconds_are_steps_by_the_paired_time_of_a_step(text: str, on_machine) -
     plan = planned(text)
     answers = {("train", case.label): learning_of(1.9) for case in plan.cases if case.training}
     on_machine(FakeLaunch(seconds, answers))
-    report = api.train(replace(ASKED, text=text))
+    report = train(replace(ASKED, text=text))
     relu, swiglu = report.rows()
     assert relu["training_s"] == pytest.approx(6 * relu["step_s"])
     assert swiglu["training_s"] == pytest.approx(2 * relu["training_s"])
@@ -506,7 +506,7 @@ def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str, on_mac
     launch = FakeLaunch(trouble={("train", case.label): chunk for case in plan.cases if case.training})
     on_machine(launch)
     monkeypatch.setattr(lessons, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    report = api.train(replace(ASKED, text=text, budget=20.0))
+    report = train(replace(ASKED, text=text, budget=20.0))
     asked = [do for _, do, _ in launch.log if do in ("train", "sample")]
     trained = asked.count("train")
     assert 4 <= trained <= 6
@@ -533,7 +533,7 @@ def test_a_budget_cuts_what_is_timed_to_what_gives_a_time(text: str, budget, wor
 
 
 def test_the_committed_run_of_an_earlier_version_agrees_with_itself() -> None:
-    report = load(Path(__file__).parent.parent / "results/amd-epyc-2cpu/training/six-forms.json")
+    report = load(ROOT / "results/amd-epyc-2cpu/training/six-forms.json")
     rows = training_records(report)
     for row in rows:
         assert row["training_s"] == pytest.approx(800 * rows[0]["step_s"] * row["step_ratio"])
