@@ -15,8 +15,8 @@ import torch.nn.functional as F
 
 from ffnbench.extras.train.planning import plan_train
 from ffnbench.extras.train.request import TrainRequest
+from ffnbench.extras.train.worker import Trainee
 from ffnbench.plan import NoProbe
-from ffnbench.worker.training import Trainee
 
 SOME = 5  # steps at a time
 

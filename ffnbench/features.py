@@ -24,7 +24,8 @@ class Feature:
     `commands` are registered by importing its `command.py`; `calls` are public functions in its `python.py`;
     `listings` are topics of `ffnbench list`, in LISTINGS of its `listing.py`: (sink) -> None. `completes` are flags
     whose values a shell offers, in COMPLETIONS of the same file: () -> words. `kinds` are kinds of plans, in KINDS of
-    its `kind.py`, each an AddedKind of plan.py.
+    its `kind.py`, each an AddedKind of plan.py. `verbs` are what a worker is asked, in VERBS of its `worker.py`:
+    (jobs, **what else was asked) -> answer.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Feature:
     listings: tuple[str, ...] = ()
     completes: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ()
 
     def file(self, name: str) -> Any:
         """A module of this feature's folder, imported now."""
@@ -64,6 +66,15 @@ def listings() -> dict[str, Feature]:
 def kinds() -> dict[str, Feature]:
     """The kinds of plans that features add, each with the feature that has it."""
     return {name: feature for feature in features() for name in feature.kinds}
+
+
+def verb(name: str) -> Callable[..., Any]:
+    """What a worker does that is asked for this; raises LookupError where no feature has it."""
+    for feature in features():
+        if name in feature.verbs:
+            job: Callable[..., Any] = feature.file("worker").VERBS[name]
+            return job
+    raise LookupError(name)
 
 
 def completer_of(flag: str) -> Callable[[], Any] | None:

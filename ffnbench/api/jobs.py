@@ -29,7 +29,7 @@ from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.api.measuring import measured_once
-from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
+from ffnbench.api.preparing import Measure, Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep, refuse_short
 from ffnbench.errors import FfnbenchError, termination_as_interruption
 from ffnbench.files import is_own, locked, own_folder
@@ -81,6 +81,7 @@ class CellJob:
     asked: str
     gpus: str | None
     checkpoints: str
+    measure: Measure
 
     def __call__(self) -> str:
         here = os.environ.get(EXECUTOR) == LOCAL
@@ -90,7 +91,7 @@ class CellJob:
         if os.environ.get(SAFE_PATH) == OF_SUBMITIT:
             del os.environ[SAFE_PATH]
         asked = _report(self.asked)
-        found = measured_once(Prepared(plan=asked.plan, costs=asked.costs), InTurn(self.checkpoints))
+        found = self.measure(Prepared(plan=asked.plan, costs=asked.costs), InTurn(self.checkpoints))
         while found.interrupted and not here:  # SLURM either ends this process now, or has submitit begin anew
             signal.pause()
         if found.interrupted:
@@ -109,8 +110,10 @@ def _report(text: str) -> Report:
     return found
 
 
-def measure(prepared: Prepared, sink: OutputSink) -> ShownReport:
-    """Measure each cell of what was prepared as a job; raises FfnbenchError for what can be no job, or is refused."""
+def measure(prepared: Prepared, sink: OutputSink, one: Measure = measured_once) -> ShownReport:
+    """Measure each cell of what was prepared as a job, which does `one`; raises FfnbenchError for what can be no job,
+    or is refused.
+    """
     plan, place = prepared.plan, sink.place
     assert place is not None
     if place.on == LOCAL:
@@ -130,7 +133,9 @@ def measure(prepared: Prepared, sink: OutputSink) -> ShownReport:
         _make(place.folder)
     with _held(place.folder):
         cluster.executor(place.folder)  # what it does not know is told before anything is submitted
-        found = SweepOfJobs(prepared, sink, None, sink.before(), cluster=cluster, folder=place.folder).measure()
+        found = SweepOfJobs(
+            prepared, sink, None, sink.before(), cluster=cluster, folder=place.folder, one=one
+        ).measure()
     if not found.interrupted and not found.stopped:
         sink.spent(place.folder)
     return with_figures(found)
@@ -304,6 +309,7 @@ class SweepOfJobs(Sweep):
 
     cluster: Cluster = field(kw_only=True)
     folder: Path = field(kw_only=True)
+    one: Measure = field(kw_only=True)
     jobs: dict[Path, Any] = field(default_factory=dict)  # submitted, and not gathered yet, by their folders
     gone: dict[Path, float] = field(default_factory=dict)  # since when a job is neither alive nor done
 
@@ -373,7 +379,7 @@ class SweepOfJobs(Sweep):
         if cell.protocol.budget_s is not None:
             cell = replace(cell, protocol=replace(cell.protocol, budget_s=self.cluster.share_s))
         asked = report_text(new_report(cell, self.prepared.costs_of(cell)))
-        return CellJob(asked, os.environ.get(GPUS), str(self.folder / "checkpoints"))
+        return CellJob(asked, os.environ.get(GPUS), str(self.folder / "checkpoints"), self.one)
 
     def _found(self, folder: Path, job: Any, cell: Plan, *, alive: bool) -> ShownReport | None:
         """What a job has found, or that it is lost; None while it may still come."""

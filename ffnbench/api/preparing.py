@@ -72,6 +72,9 @@ class Prepared:
         )
 
 
+Measure = Callable[[Prepared, NullSink], ShownReport]
+
+
 def prepare(
     request: AnyRequest, sink: NullSink = NULL_SINK, planned: Planned | None = None, *, counts: bool = False
 ) -> Prepared:

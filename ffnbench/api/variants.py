@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.api.preparing import NULL_SINK, Planned, prepare
+from ffnbench.api.preparing import NULL_SINK, Measure, Prepared, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import OWN
 from ffnbench.report.output import NullSink, OutputSink
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def compare(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
     """Measure variants side by side."""
-    return measured(request, sink)
+    return _measured(request, sink)
 
 
 def cost(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
@@ -28,23 +28,29 @@ def cost(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
 
 def block(request: BlockRequest, sink: NullSink = NULL_SINK) -> ShownReport:
     """An FFN beside the attention of its block, by length of the sequence."""
-    return _counted(request, sink) if request.cost_only else measured(request, sink)
+    return _counted(request, sink) if request.cost_only else _measured(request, sink)
 
 
 def time_activations(request: TimingRequest, sink: NullSink = NULL_SINK) -> ShownReport:
     """The operations of activations, forward and backward, each against relu's."""
-    return measured(request, sink)
+    return _measured(request, sink)
 
 
-def measured(request: AnyRequest, sink: NullSink = NULL_SINK, planned: Planned | None = None) -> ShownReport:
-    """Plan a request, by `planned` where that is a feature's, measure that and show what was found."""
+def _measured(request: AnyRequest, sink: NullSink) -> ShownReport:
+    return measured(prepare(request, sink), sink)
+
+
+def measured(prepared: Prepared, sink: NullSink = NULL_SINK, own: Measure | None = None) -> ShownReport:
+    """Measure what was prepared, here or as jobs, and show what was found; `own` is how a feature does it, the whole
+    of a plan or one cell.
+    """
+    from ffnbench.api.measuring import measure, measured_once
+
     if isinstance(sink, OutputSink) and sink.place:
         from ffnbench.api import jobs
 
-        return _shown(jobs.measure(prepare(request, sink, planned), sink), sink)
-    from ffnbench.api.measuring import measure
-
-    return _shown(measure(prepare(request, sink, planned), sink), sink)
+        return _shown(jobs.measure(prepared, sink, own or measured_once), sink)
+    return _shown((own or measure)(prepared, sink), sink)
 
 
 def _counted(request: AnyRequest, sink: NullSink) -> ShownReport:

@@ -2,4 +2,4 @@
 
 from ffnbench.features import Feature
 
-FEATURE = Feature(name="train", commands=("train",), calls=("train",), kinds=("train",))
+FEATURE = Feature(name="train", commands=("train",), calls=("train",), kinds=("train",), verbs=("train",))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ffnbench.api.preparing import NULL_SINK
+from ffnbench.api.preparing import NULL_SINK, prepare
 from ffnbench.api.variants import measured
+from ffnbench.extras.train.measuring import measure
 from ffnbench.extras.train.planning import plan_train
 from ffnbench.extras.train.request import TrainRequest
 from ffnbench.report.output import NullSink
@@ -12,4 +13,4 @@ from ffnbench.report.shown_report import ShownReport
 
 def train(request: TrainRequest, sink: NullSink = NULL_SINK) -> ShownReport:
     """What a small model learns with each variant, beside what a step takes."""
-    return measured(request, sink, plan_train)
+    return measured(prepare(request, sink, plan_train), sink, measure)

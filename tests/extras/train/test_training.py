@@ -17,10 +17,10 @@ from conftest import ROOT, FakeLaunch
 from scipy import stats
 from torch.utils.flop_counter import FlopCounterMode
 
-from ffnbench.api import training as lessons
 from ffnbench.api import world
 from ffnbench.backends.building import build
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.train import lessons
 from ffnbench.extras.train import losses as learning
 from ffnbench.extras.train.losses import Learns, learnt, paired, scatter_of, verdicts
 from ffnbench.extras.train.picture import training_figure
@@ -28,6 +28,7 @@ from ffnbench.extras.train.planning import plan_train
 from ffnbench.extras.train.request import TrainRequest
 from ffnbench.extras.train.table import training_records, training_table
 from ffnbench.extras.train.training import train
+from ffnbench.extras.train.worker import Trainee
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.report.files.store import load
 from ffnbench.report.tables.text import plain
@@ -38,7 +39,6 @@ from ffnbench.stats.cells import cells_of
 from ffnbench.stats.pairs import Pair
 from ffnbench.training.decoder_module import RotaryAttention
 from ffnbench.training.text import read_text
-from ffnbench.worker.training import Trainee
 
 ASKED = TrainRequest(
     variants="relu,swiglu", d_model=32, layers=2, steps=6, context=16, batch=4, threads=1, device="cpu"

@@ -12,6 +12,7 @@ from typing import Any
 from ffnbench import jsonable
 from ffnbench.device.environment import describe
 from ffnbench.errors import termination_as_interruption
+from ffnbench.extras.train.kind import TRAIN
 from ffnbench.metrics import CHOOSING, LOSS
 from ffnbench.plan import Case, Plan
 from ffnbench.result import Environment, FailureKind, Progress, Run, Sample
@@ -86,7 +87,7 @@ def _steps(
     assert training is not None
     timeout_s = found.plan.protocol.timeout_s
     while (left_s := until - now()) > 0:
-        asked = {"do": "train", "label": case.label, "seconds": min(CHUNK_S, left_s), "checkpoint": checkpoint}
+        asked = {"do": TRAIN, "label": case.label, "seconds": min(CHUNK_S, left_s), "checkpoint": checkpoint}
         answer = worker.ask(asked, timeout_s)
         if "failure" in answer:
             found.fail(case.label, answer["failure"], answer["message"])

@@ -22,11 +22,13 @@ from torch import Tensor, nn
 from ffnbench.backends.building import build, seed_all
 from ffnbench.device.accelerator import place_of
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.train.kind import TRAIN
 from ffnbench.metrics import CURVE, HELD_OUT
 from ffnbench.plan import Case
 from ffnbench.training.decoder import VOCABULARY, DecoderSpec
 from ffnbench.training.decoder_module import LanguageModel
 from ffnbench.training.text import LEAST_BATCHES, Training, read_text
+from ffnbench.worker.jobs import Jobs
 
 WARM_UP, LAST = 0.05, 0.1  # of the steps, and of the rate
 POINTS = 40  # of a curve
@@ -34,6 +36,7 @@ EVALUATED, AT_ONCE = 200_000, 4096  # bytes, at most; of a batch
 TENTHS, ON_THE_WAY = 10, 50_000  # points of the held-out curve; bytes of each before the last, at most
 DIVERGED = 2 * math.log(VOCABULARY)  # nats: twice what guessing costs
 SAVING = 0.05  # of the time, at most
+TRAINEE = "trainee"
 
 
 @dataclass(slots=True)
@@ -207,6 +210,18 @@ class Trainee:
         self.step, self.elapsed, self.curve = state["step"], state["elapsed"], state["curve"]
         self._window = state["window"]
         return None
+
+
+def train(jobs: Jobs, label: str, seconds: float, checkpoint: str) -> dict[str, Any]:
+    """Train a case for so long, or to its end; what was found since it was asked the last time."""
+    case = jobs.settle(label)
+    if TRAINEE not in jobs.held:
+        jobs.held[TRAINEE] = Trainee(case, Path(checkpoint) if checkpoint else None)
+    trainee: Trainee = jobs.held[TRAINEE]
+    return trainee.go(seconds)
+
+
+VERBS = {TRAIN: train}
 
 
 def _by(values: list[int], size: int) -> Iterator[list[int]]:

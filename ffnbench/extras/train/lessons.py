@@ -8,12 +8,12 @@ import time
 from dataclasses import dataclass, field, replace
 
 from ffnbench import jsonable
+from ffnbench.extras.train.running import OVER, train
 from ffnbench.plan import Plan
 from ffnbench.report.output import NullSink
 from ffnbench.report.progress import duration
 from ffnbench.result import Progress, Run
 from ffnbench.run.log import Finder
-from ffnbench.run.training import OVER, train
 from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.units import counted
 
