@@ -5,10 +5,12 @@ The types only; how a request becomes a Plan is planning/, the answer is result.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from typing import Any, ClassVar
 
 from ffnbench.activations.user_activation import OwnActivation
 from ffnbench.errors import FfnbenchError
@@ -18,10 +20,9 @@ from ffnbench.ffn.cost import Cost, activation_cost, cost
 from ffnbench.ffn.dtypes import DTYPES, tolerance
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
-from ffnbench.jsonable import LATER, STATED, among, least
+from ffnbench.jsonable import LATER, STATED, among, least, typed
+from ffnbench.metrics import METRICS, Metric
 from ffnbench.models.model import OwnMLP
-from ffnbench.training.decoder import DecoderSpec, decoder_cost
-from ffnbench.training.text import Training
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
 # by which method seconds are measured and become ratios; whatever changes what a ratio means raises it
@@ -31,7 +32,37 @@ DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
 # 6: workers are blocks of rounds in forked processes, equal in weight; the heap keeps what is freed
 METHOD = 6
 
-AnySpec = NetworkSpec | ActivationSpec | AttentionSpec | DecoderSpec
+
+class AddedSpec(ABC):
+    """What a feature measures in place of a network: a dataclass."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    @abstractmethod
+    def d_model(self) -> int:
+        """Width of the model."""
+
+    @property
+    @abstractmethod
+    def d_ff(self) -> int | None:
+        """Width of its FFN; None where that is not known."""
+
+    @abstractmethod
+    def cost(self, case: Case, probe: Probe) -> Cost:
+        """What is known of a case of it without timing it."""
+
+    @abstractmethod
+    def bytes_held(self, case: Case) -> int:
+        """About the bytes that a worker takes to measure a case of it; code of the user's counts as nothing."""
+
+    @abstractmethod
+    def build(self, *, device: Any, dtype: Any) -> Any:
+        """The nn.Module, its weights drawn from torch's global generator. Called where torch is loaded."""
+
+
+AnySpec = NetworkSpec | ActivationSpec | AttentionSpec | AddedSpec
 
 
 def values_of(kind: type[Enum]) -> list[str]:
@@ -110,9 +141,12 @@ class Kind(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedKind:
     """A kind of plan that a feature adds. `tables`, `rows` and `picture` are functions of a report, as
-    `package.module:name`. `says` is what its reports say in place of times and counts.
+    `package.module:name`. `says` is what its reports say in place of times and counts. `case` is the type of its cases,
+    `metrics` are what can be known of them beside METRICS.
     """
 
+    case: type[Case]
+    metrics: tuple[Metric, ...] = ()
     tables: str
     rows: str
     picture: str
@@ -126,6 +160,19 @@ def added_kind(name: str) -> AddedKind | None:
         return None
     found: AddedKind = feature.file("kind").KINDS[name]
     return found
+
+
+def metrics_of(kind: str) -> tuple[Metric, ...]:
+    """What can be known of the cases of a kind of plan."""
+    added = added_kind(kind)
+    return (*METRICS, *added.metrics) if added else METRICS
+
+
+def cases_as(plan: Mapping[str, Any]) -> Any:
+    """The type of the cases of a plan, as it stands in a file."""
+    added = added_kind(plan["kind"]) if plan.get("kind") else None
+    case: Any = added.case if added else Case
+    return tuple[case, ...]
 
 
 def kind_names() -> list[str]:
@@ -252,7 +299,7 @@ class Case:
 
     `against` is the label of what it is compared with where that is not the plan's reference; its own for another one.
     `layers` are how many of a model's an attention stands for, where these have several. `point` is where its cell is
-    in a sweep: a value of each axis. With `training` it is trained so, and else timed.
+    in a sweep: a value of each axis. Kinds of features have cases that are more.
     """
 
     label: str
@@ -265,7 +312,11 @@ class Case:
     arm: Arm = field(default=OWN, metadata=LATER)
     layers: int | None = field(default=None, metadata=LATER)
     point: Point = field(default=(), metadata=LATER)
-    training: Training | None = field(default=None, metadata=LATER)
+
+    @property
+    def ends_with(self) -> str:
+        """The metric whose sample says that it is done; empty where it is done when enough workers have timed it."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -366,7 +417,7 @@ class Plan:
     A case with the label CONTROL is the reference a second time: what it differs from itself by is the machine's.
     """
 
-    cases: tuple[Case, ...]
+    cases: tuple[Case, ...] = field(metadata=typed(cases_as))
     reference: str
     protocol: Protocol
     metrics: tuple[str, ...]
@@ -502,9 +553,8 @@ def cost_of(case: Case, probe: Probe) -> Cost:
         return activation_cost(case.ffn)
     if isinstance(case.ffn, AttentionSpec):
         return attention_cost(case.ffn, seq_len=work.seq_len, dtype=work.dtype)
-    if isinstance(case.ffn, DecoderSpec):
-        inner = cost_of(replace(case, ffn=case.ffn.around), probe)
-        return decoder_cost(case.ffn, inner, seq_len=work.seq_len, dtype=work.dtype)
+    if isinstance(case.ffn, AddedSpec):
+        return case.ffn.cost(case, probe)
     device = work.device.partition(":")[0]
     found = cost(case.ffn, tokens=work.tokens, dtype=work.dtype, train=work.train, device=device)
     # what is fused is neither held nor saved: the closed forms are those of eager tensors

@@ -21,13 +21,13 @@ TORCH_FILES = {
     "backends/onednn.py", "worker/subject.py",
     "ffn/packed.py", "worker/padding.py", "models/own_mlp.py", "worker/inputs.py", "worker/evidence.py",
     "worker/output_judge.py", "worker/tampering.py", "device/accelerator.py",
-    "worker/peak_memory.py", "worker/precision.py", "training/decoder_module.py",
+    "worker/peak_memory.py", "worker/precision.py",
 }  # fmt: skip
 PICTURES = "report/pictures/"  # the files in which matplotlib and numpy are at home
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
     "__main__", "extras", "cli", "python", "api", "report", "exam", "gate", "run", "worker", "backends", "device",
-    "stats", "planning", "result", "plan", "metrics", "request", "models", "training", "ffn", "activations", "targets",
+    "stats", "planning", "result", "plan", "metrics", "request", "models", "ffn", "activations", "targets",
     "features", "files", "git", "names", "units", "errors", "jsonable", "streams",
 )  # fmt: skip
 INHERITED = {"parse_args", "collect_usage_pieces", "get_command", "format_options"}  # of a command of Typer's
@@ -139,7 +139,7 @@ def test_heavy_imports_stand_only_where_they_may() -> None:
         at_top = {name.split(".")[0] for name in imports(path, module_level=True)} & HEAVY
         here = str(path.relative_to(PACKAGE))
         draws = here.startswith(PICTURES) or (here.startswith("extras/") and path.stem == "picture")
-        runs = here in TORCH_FILES or (here.startswith("extras/") and path.stem == "worker")
+        runs = here in TORCH_FILES or (here.startswith("extras/") and path.stem in ("module", "worker"))
         allowed = {"torch"} if runs else {"matplotlib", "numpy"} if draws else set()
         assert at_top <= allowed, here
 

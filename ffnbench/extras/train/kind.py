@@ -1,7 +1,9 @@
-"""How reports of what is learnt read."""
+"""The kind of a plan of what is learnt: its cases, and how its reports read."""
 
 from __future__ import annotations
 
+from ffnbench.extras.train.decoder import TrainCase
+from ffnbench.extras.train.metrics import METRICS
 from ffnbench.plan import AddedKind
 
 TRAIN = "train"
@@ -12,5 +14,7 @@ KINDS = {
         rows=f"{HERE}.table:training_records",
         picture=f"{HERE}.picture:training_figure",
         says="what is learnt",
+        case=TrainCase,
+        metrics=METRICS,
     )
 }

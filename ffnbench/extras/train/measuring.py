@@ -11,6 +11,7 @@ from ffnbench.api import world
 from ffnbench.api.measuring import ended, measured_once, tell_wait, telling, visited
 from ffnbench.api.preparing import NULL_SINK, Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep
+from ffnbench.extras.train.decoder import trained_by
 from ffnbench.extras.train.lessons import Lessons
 from ffnbench.plan import Plan
 from ffnbench.report.output import NullSink
@@ -28,12 +29,7 @@ class RunsAndTimes(Sweep):
 
     def ends(self, found: ShownReport, cell: Plan) -> bool:
         """Where it was interrupted, or what is timed was stopped."""
-        return found.interrupted or (bool(found.stopped) and not trains(cell))
-
-
-def trains(cell: Plan) -> bool:
-    """Whether a cell is a run that is trained."""
-    return cell.cases[0].training is not None
+        return found.interrupted or (bool(found.stopped) and not trained_by(cell.cases[0]))
 
 
 def measure(prepared: Prepared, sink: NullSink = NULL_SINK) -> ShownReport:
@@ -43,7 +39,7 @@ def measure(prepared: Prepared, sink: NullSink = NULL_SINK) -> ShownReport:
     plan = prepared.plan
     refuse_at_once(plan)
     tell_wait(sink, plan)
-    if not any(case.training for case in plan.cases):
+    if not any(trained_by(case) for case in plan.cases):
         return measured_once(prepared, sink)  # a job that times one cell
     for note in plan.notes:
         if not note.label:
@@ -51,7 +47,7 @@ def measure(prepared: Prepared, sink: NullSink = NULL_SINK) -> ShownReport:
     lessons, pool = Lessons(plan), WorkerPool(plan, world.MACHINE.launch)
 
     def visit(cell: Plan, sink: NullSink, on_found: Finder) -> ShownReport:
-        if trains(cell):
+        if trained_by(cell.cases[0]):
             start = new_report(cell, prepared.costs_of(cell))
             return replace(start, **raw_of(lessons(cell, pool, sink, telling(start, sink, on_found))))
         cell = lessons.with_rest(cell, sink.left)

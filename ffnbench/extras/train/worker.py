@@ -19,15 +19,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.backends.building import build, seed_all
+from ffnbench.backends.building import seed_all
 from ffnbench.device.accelerator import place_of
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.train.decoder import TrainCase
 from ffnbench.extras.train.kind import TRAIN
-from ffnbench.metrics import CURVE, HELD_OUT
-from ffnbench.plan import Case
-from ffnbench.training.decoder import VOCABULARY, DecoderSpec
-from ffnbench.training.decoder_module import LanguageModel
-from ffnbench.training.text import LEAST_BATCHES, Training, read_text
+from ffnbench.extras.train.metrics import CURVE, HELD_OUT
+from ffnbench.extras.train.module import LanguageModel
+from ffnbench.extras.train.text import LEAST_BATCHES, VOCABULARY, Training, read_text
 from ffnbench.worker.jobs import Jobs
 
 WARM_UP, LAST = 0.05, 0.1  # of the steps, and of the rate
@@ -43,7 +42,7 @@ TRAINEE = "trainee"
 class Trainee:
     """One model of one case. `checkpoint` is where it is kept from time to time, None for nowhere."""
 
-    case: Case
+    case: TrainCase
     checkpoint: Path | None
     model: nn.Module = field(init=False)
     optimizer: torch.optim.Optimizer = field(init=False)
@@ -64,13 +63,12 @@ class Trainee:
 
     def __post_init__(self) -> None:
         training, work, spec = self.training, self.case.workload, self.case.ffn
-        assert isinstance(spec, DecoderSpec)
         told, self._text = read_text(training.text.path, LEAST_BATCHES * work.batch * (work.seq_len + 1))
         if told.sha256 != training.text.sha256:
             raise FfnbenchError(f"the text {told.path!r} is not the one that was planned", "--text: a copy of it")
         seed_all(training.seed, spec.around)
         where = {"device": place_of(work.device), "dtype": torch.float64 if work.dtype == "float64" else torch.float32}
-        self.model = LanguageModel(spec, partial(build, **where), **where).train()
+        self.model = LanguageModel(spec.d_model, partial(spec.build, **where), **where).train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.0)
         if self.checkpoint and self.checkpoint.is_file():
             self._load()
@@ -215,6 +213,7 @@ class Trainee:
 def train(jobs: Jobs, label: str, seconds: float, checkpoint: str) -> dict[str, Any]:
     """Train a case for so long, or to its end; what was found since it was asked the last time."""
     case = jobs.settle(label)
+    assert isinstance(case, TrainCase)
     if TRAINEE not in jobs.held:
         jobs.held[TRAINEE] = Trainee(case, Path(checkpoint) if checkpoint else None)
     trainee: Trainee = jobs.held[TRAINEE]

@@ -22,11 +22,14 @@ from ffnbench.backends.building import build
 from ffnbench.errors import FfnbenchError
 from ffnbench.extras.train import lessons
 from ffnbench.extras.train import losses as learning
+from ffnbench.extras.train.decoder import trained_by
 from ffnbench.extras.train.losses import Learns, learnt, paired, scatter_of, verdicts
+from ffnbench.extras.train.module import RotaryAttention
 from ffnbench.extras.train.picture import training_figure
 from ffnbench.extras.train.planning import plan_train
 from ffnbench.extras.train.request import TrainRequest
 from ffnbench.extras.train.table import training_records, training_table
+from ffnbench.extras.train.text import read_text
 from ffnbench.extras.train.training import train
 from ffnbench.extras.train.worker import Trainee
 from ffnbench.plan import NoProbe, cost_of
@@ -37,8 +40,6 @@ from ffnbench.run.runner import run
 from ffnbench.run.what_fits import memory_needed
 from ffnbench.stats.cells import cells_of
 from ffnbench.stats.pairs import Pair
-from ffnbench.training.decoder_module import RotaryAttention
-from ffnbench.training.text import read_text
 
 ASKED = TrainRequest(
     variants="relu,swiglu", d_model=32, layers=2, steps=6, context=16, batch=4, threads=1, device="cpu"
@@ -62,7 +63,7 @@ def planned(text: str, **asked):
 
 
 def runs(text: str, **asked):
-    return [case for case in planned(text, **asked).cases if case.training]
+    return [case for case in planned(text, **asked).cases if trained_by(case)]
 
 
 # the model
@@ -319,7 +320,7 @@ def report_of(text: str, losses: dict[tuple[str, int], float], choosing: dict | 
     plan = planned(text, **asked)
     samples = []
     for case in plan.cases:
-        if case.training:
+        if trained_by(case):
             name = plan.name_of(case.label)
             for metric, values in (("loss", losses), ("choosing_loss", choosing or {})):
                 value = values.get(
@@ -431,7 +432,7 @@ def trained(text: str, on_machine, tmp_path: Path, trouble: dict | None = None, 
     answers = {
         ("train", case.label): learning_of(1.9 + case.training.seed / 100 - 0.1 * case.label.startswith("swiglu"))
         for case in plan.cases
-        if case.training
+        if trained_by(case)
     }
     launch = FakeLaunch(trouble=answers | (trouble or {}))
     on_machine(launch)
@@ -461,7 +462,7 @@ def test_seconds_are_steps_by_the_paired_time_of_a_step(text: str, on_machine) -
         return pace * (0.02 if label == "swiglu@of=step" else 0.01)
 
     plan = planned(text)
-    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if case.training}
+    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
     on_machine(FakeLaunch(seconds, answers))
     report = train(replace(ASKED, text=text))
     relu, swiglu = report.rows()
@@ -503,7 +504,7 @@ def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str, on_mac
         return {"step": 1, "curve": [], "seconds": 3.0, "diverged": None, "saved": ""}
 
     plan = planned(text)
-    launch = FakeLaunch(trouble={("train", case.label): chunk for case in plan.cases if case.training})
+    launch = FakeLaunch(trouble={("train", case.label): chunk for case in plan.cases if trained_by(case)})
     on_machine(launch)
     monkeypatch.setattr(lessons, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     report = train(replace(ASKED, text=text, budget=20.0))
@@ -547,7 +548,7 @@ def test_the_committed_run_of_an_earlier_version_agrees_with_itself() -> None:
 
 def test_experts_are_trained_beside_a_dense_form(text: str, on_machine, tmp_path: Path) -> None:
     plan = planned(text, variants="relu,swiglu@moe=4x2")
-    assert len({case.workload for case in plan.cases if case.training}) == 1
+    assert len({case.workload for case in plan.cases if trained_by(case)}) == 1
 
 
 def test_each_rate_is_chosen_where_runs_are_jobs_of_one_case(text: str) -> None:
@@ -564,7 +565,7 @@ def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
     text, on_machine, in_process, tmp_path
 ) -> None:
     plan = planned(text)
-    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if case.training}
+    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
     journal = tmp_path / "run.json.journal"
     kept = []
 
@@ -600,7 +601,7 @@ def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
 
 def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_process, tmp_path: Path) -> None:
     plan = planned(text)
-    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if case.training}
+    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
     stop = {("train", "relu@of=run@lr=0.003@seed=1"): KeyboardInterrupt()}
     asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
              "--text", text, "--device", "cpu", "-o", tmp_path / "run.json", "-q")  # fmt: skip
@@ -625,7 +626,7 @@ def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_proc
 
 def test_a_journal_of_a_run_that_was_gone_on_with_and_killed_is_gone_on_with(text, on_machine, in_process, tmp_path):
     journal = tmp_path / "run.json.journal"
-    answers = {("train", case.label): learning_of(1.9) for case in planned(text).cases if case.training}
+    answers = {("train", case.label): learning_of(1.9) for case in planned(text).cases if trained_by(case)}
     asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
              "--text", text, "--device=cpu", "-o", tmp_path / "run.json", "-q")  # fmt: skip
 
