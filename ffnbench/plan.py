@@ -34,20 +34,21 @@ METHOD = 6
 
 
 class AddedSpec(ABC):
-    """What a feature measures in place of a network: a dataclass."""
+    """What a feature measures in place of a network, and `around` one: a dataclass."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Any]]
+    around: NetworkSpec
 
     @property
-    @abstractmethod
     def d_model(self) -> int:
         """Width of the model."""
+        return self.around.d_model
 
     @property
-    @abstractmethod
     def d_ff(self) -> int | None:
-        """Width of its FFN; None where that is not known."""
+        """Width of its network."""
+        return self.around.d_ff
 
     @abstractmethod
     def cost(self, case: Case, probe: Probe) -> Cost:

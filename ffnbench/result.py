@@ -39,7 +39,7 @@ class Verdict(Enum):
 
 class FailureKind(Enum):
     """Why a case has no numbers. SUSPECT: numbers that can't be true, or are another function's. LOST: the job that was
-    to measure it has ended without a result. DIVERGED: its loss grew beyond that of guessing while it was trained.
+    to measure it has ended without a result. DIVERGED: its numbers grew beyond what they can mean.
     """
 
     OOM = "oom"

@@ -3,7 +3,6 @@
     compare      show(measure(plan of the request))
     block        show(measure(plan of the request))
     time         show(measure(plan of the request))
-    train        show(measure(plan of the request))
     check        show(decide(the baseline's plan, measured again))
     ab           show(decide(both sides in one plan, measured))
     bisect       ab, commit after commit
@@ -31,7 +30,7 @@ __all__ = [
     "Prepared", "ab", "backends", "bisect", "block", "build", "check", "compare", "cost", "draw_activations",
     "environment", "facts", "history", "inspect", "inspect_whole", "load", "measure",
     "measured_once", "plot", "plot_activations", "prepare", "report", "reports", "selftest", "time_activations",
-    "train", "whole_model",
+    "whole_model",
 ]  # fmt: skip
 _ELSEWHERE = {
     "bisecting": ("bisect",),

@@ -39,16 +39,6 @@ class DecoderSpec(AddedSpec):
             raise FfnbenchError(told, f"give a multiple: --d-model {near}")
 
     @property
-    def d_model(self) -> int:
-        """Width of the model."""
-        return self.around.d_model
-
-    @property
-    def d_ff(self) -> int | None:
-        """Of its FFN."""
-        return self.around.d_ff
-
-    @property
     def attention(self) -> AttentionSpec:
         """That of each block."""
         heads = self.d_model // HEAD_DIM

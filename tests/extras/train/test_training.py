@@ -590,6 +590,18 @@ def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
         assert "says what is learnt" in err
 
 
+def test_checkpoints_of_an_earlier_run_go_and_what_is_the_users_stays(on_fakes, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept = tmp_path / "run.json.checkpoints"
+    kept.mkdir()
+    for name in ("notes.txt", "0123456789abcdef.pt"):
+        (kept / name).write_text("mine")
+    sizes = "--d-model 32 --threads 1 --steps 6 --seeds 1 --layers 1 --context 16 --batch 2"
+    code, _, err = on_fakes(f"train relu {sizes} -o run.json")
+    assert code == 0, err
+    assert [path.name for path in kept.iterdir()] == ["notes.txt"]
+
+
 def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
     diverged = {"step": 3, "curve": [], "seconds": 0.1, "diverged": 3, "saved": ""}
     trouble = {("train", f"swiglu@of=run@lr=0.003@seed={seed}"): diverged for seed in range(3)}
