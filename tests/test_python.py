@@ -40,7 +40,7 @@ CALLS = {  # command -> function; flags of the terminal alone, or of another fun
     "compare": ("compare", set()), "cost": ("cost", set()), "block": ("block", {"whole_model"}),
     "check": ("check", {"update", "append"}), "ab": ("ab", set()), "selftest": ("selftest", set()),
     "plot-activations": ("plot_activations", set()), "activations": ("time_activations", {"time"}),
-    "inspect": ("inspect", set()), "train": ("train", set()), "estimate": ("estimate", set()),
+    "inspect": ("inspect", set()), "estimate": ("estimate", set()),
 }  # fmt: skip
 TERMINAL = {"format", "json", "verbose", "sort", "columns", "out", "on_unclear", "resume", "on", "slurm"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import random
@@ -17,8 +18,10 @@ from conftest import ROOT, FakeLaunch
 from scipy import stats
 from torch.utils.flop_counter import FlopCounterMode
 
+import ffnbench
 from ffnbench.api import world
 from ffnbench.backends.building import build
+from ffnbench.cli.commands import described
 from ffnbench.errors import FfnbenchError
 from ffnbench.extras.train import lessons
 from ffnbench.extras.train import losses as learning
@@ -597,9 +600,17 @@ def test_checkpoints_of_an_earlier_run_go_and_what_is_the_users_stays(on_fakes, 
     for name in ("notes.txt", "0123456789abcdef.pt"):
         (kept / name).write_text("mine")
     sizes = "--d-model 32 --threads 1 --steps 6 --seeds 1 --layers 1 --context 16 --batch 2"
-    code, _, err = on_fakes(f"train relu {sizes} -o run.json")
+    launch = FakeLaunch()
+    launch.verbs["train"] = learning_of(1.9)
+    code, _, err = on_fakes(f"train relu {sizes} -o run.json", launch=launch)
     assert code == 0, err
     assert [path.name for path in kept.iterdir()] == ["notes.txt"]
+
+
+def test_the_arguments_are_the_flags_of_the_command() -> None:
+    of_terminal = {"format", "json", "verbose", "sort", "columns", "out", "resume", "on", "slurm"}
+    flags = {name.rstrip("_") for name in described("train").fields}
+    assert flags - of_terminal == set(inspect.signature(ffnbench.train).parameters)
 
 
 def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
