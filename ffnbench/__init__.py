@@ -21,8 +21,7 @@ _HOMES = {
     "activation": ("activations.user_activation", "activation"),
 }
 _CALLS = (
-    "ab", "activations", "block", "build", "check", "compare", "cost", "load", "plot_activations",
-    "time_activations", "train",
+    "ab", "activations", "block", "build", "check", "compare", "cost", "load", "plot_activations", "time_activations",
 )  # fmt: skip
 
 

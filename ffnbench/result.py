@@ -38,7 +38,7 @@ class Verdict(Enum):
 
 class FailureKind(Enum):
     """Why a case has no numbers. MISMATCH: its output or a gradient is not what it should be. LOST: what was to
-    measure it has ended without a result. DIVERGED: its loss grew beyond that of guessing while it was trained.
+    measure it has ended without a result. DIVERGED: its numbers grew beyond what they can mean.
     """
 
     OOM = "oom"

@@ -52,7 +52,7 @@ class FakeWorker:
         self.waited = launch.waited
         self.roofs, self.roof, self.told = launch.roofs, launch.roof, launch.told
         self.rounds: dict[str, int] = {}
-        self.facts, self.device = launch.facts, launch.device
+        self.facts, self.device, self.verbs = launch.facts, launch.device, launch.verbs
         self.closed = self.ended = False
 
     def greeting(self, timeout_s: float = 0.0) -> dict:
@@ -94,10 +94,8 @@ class FakeWorker:
             return {"found": [{"roof": roof, "seconds": 0.001, "disturbed": False} for roof in request["roofs"]]}
         if request["do"] == "roof":
             return self.roof(request["roof"], self.index)
-        if request["do"] == "train":
-            curve = [["training_loss", 3, 2.9], ["training_loss", 3, 1.9]]
-            return {"step": 6, "curve": curve, "seconds": 0.2, "diverged": None, "saved": "", "loss": 1.9,
-                    "choosing": 1.9}  # fmt: skip
+        if request["do"] in self.verbs:
+            return dict(self.verbs[request["do"]])
         if request["do"] == "memory":
             return {"peak_bytes": 4096, "saved_bytes": None}
         if request["do"] == "sparsity":
@@ -120,6 +118,7 @@ class FakeLaunch:
         self.roofs: Callable[[list], list] | None = None  # (candidates) -> what exploring finds
         self.roof: Callable[[dict, int], dict] = lambda roof, worker: {"value": 0.001, "waited": 0.0}
         self.told: Callable[[dict], dict] = lambda request: {}  # what a sample tells beside its seconds
+        self.verbs: dict[str, dict] = {}  # answers to what only features ask
         self.facts: dict[str, Any] = {}  # what its greeting says beside FACTS
         self.device: Callable[[str], dict] = lambda name: {}  # what it says of a device
         self.workers: list[FakeWorker] = []

@@ -41,7 +41,6 @@ CALLS = {  # command -> function; flags of the terminal alone, or of another fun
     "compare": ("compare", set()), "cost": ("cost", set()), "block": ("block", set()),
     "check": ("check", {"update", "append"}), "ab": ("ab", set()),
     "plot-activations": ("plot_activations", set()), "activations": ("time_activations", {"time"}),
-    "train": ("train", set()),
 }  # fmt: skip
 TERMINAL = {"format", "json", "verbose", "sort", "columns", "out", "on_unclear", "resume"}
 

@@ -3,7 +3,6 @@
     compare      show(measure(plan of the request))
     block        show(measure(plan of the request))
     time         show(measure(plan of the request))
-    train        show(measure(plan of the request))
     check        show(decide(the baseline's plan, measured again))
     ab           show(decide(both sides in one plan, measured))
 
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
     from ffnbench.api.preparing import Prepared, prepare
     from ffnbench.api.saved import history, load, report, reports
     from ffnbench.api.this_machine import backends, environment
-    from ffnbench.api.variants import block, build, compare, cost, time_activations, train
+    from ffnbench.api.variants import block, build, compare, cost, time_activations
 
 __all__ = [
     "Prepared", "ab", "backends", "block", "build", "check", "compare", "cost", "draw_activations", "environment",
     "facts", "history", "load", "measure", "measured_once", "plot_activations", "prepare", "report", "reports",
-    "time_activations", "train",
+    "time_activations",
 ]  # fmt: skip
 _ELSEWHERE = {
     "checks": ("ab", "check"),

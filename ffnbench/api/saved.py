@@ -13,7 +13,7 @@ from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.gate.baseline import made_anew
 from ffnbench.gate.side_by_side import apart, common_rows
 from ffnbench.gate.timeline import Timeline, timeline_of
-from ffnbench.plan import Kind
+from ffnbench.plan import added_kind
 from ffnbench.report.files.store import load as load_report
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
@@ -39,11 +39,11 @@ def report(path: str, sink: NullSink = NULL_SINK) -> tuple[ShownReport, str]:
     return fresh, difference(stored, fresh)
 
 
-def _refuse_learnt(path: str, report: Report) -> None:
-    """Raise FfnbenchError for a run of `train`, which has a table and a picture of its own alone."""
-    if report.plan.kind == Kind.TRAIN.value:
-        hint = f"ffnbench report {shlex.quote(path)} -o learnt.png"
-        raise FfnbenchError(f"{path!r} says what is learnt, and here times are shown", hint)
+def _refuse_added(path: str, report: Report) -> None:
+    """Raise FfnbenchError for a run of a kind that has a table and a picture of its own alone."""
+    if added := added_kind(report.plan.kind):
+        hint = f"ffnbench report {shlex.quote(path)} -o {report.plan.kind}.png"
+        raise FfnbenchError(f"{path!r} says {added.says}, and here times are shown", hint)
 
 
 def reports(paths: Sequence[str], sink: NullSink = NULL_SINK) -> list[ShownReport]:
@@ -54,7 +54,7 @@ def reports(paths: Sequence[str], sink: NullSink = NULL_SINK) -> list[ShownRepor
 
     found = [recompute(load(path)) for path in paths]
     for path, one in zip(paths, found, strict=True):
-        _refuse_learnt(path, one)
+        _refuse_added(path, one)
     if all(one.plan.shard for one in found):
         whole = recompute(of_shards(found))
         sink.show(lambda: report_view(whole).ending(0))

@@ -89,9 +89,7 @@ class Sweep:
         return {case.label for part in self.parts for case in part.plan.cases}
 
     def _visit(self, cells: Sequence[Plan], seconds: float) -> bool:
-        """Measure these cells one after another, for so long each, or as long as is left; whether all were. Cells that
-        are timed still are where the time for training is over.
-        """
+        """Measure these cells one after another, for so long each, or as long as is left; whether all were."""
         for number, cell in enumerate(cells, start=1):
             turn, budget_s = self.sink.within(number, len(cells), "group"), cell.protocol.budget_s
             if budget_s is not None:
@@ -104,11 +102,15 @@ class Sweep:
             assert self.visit is not None
             found = self.visit(planned, turn, self._same_machine)
             self.parts.append(found)
-            if found.interrupted or (found.stopped and not cell.cases[0].training):
+            if self.ends(found, cell):
                 return False
             if not found.stopped:
                 self.sink.journal(found)
         return True
+
+    def ends(self, found: ShownReport, cell: Plan) -> bool:
+        """Whether no other cell is measured after what was found of this one."""
+        return found.interrupted or bool(found.stopped)
 
     def _that_fit(self, cells: Sequence[Plan]) -> list[Plan]:
         """The cells without the rows that memory does not hold, which failed before anything is measured. What a GPU

@@ -5,23 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.api.preparing import NULL_SINK, Prepared, prepare
+from ffnbench.api.preparing import NULL_SINK, Measure, Prepared, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import OWN
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.views import report_view
-from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, TimingRequest, TrainRequest
+from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, TimingRequest
 
 if TYPE_CHECKING:
     from torch import nn
 
-Measure = Callable[[Prepared, Any], ShownReport]  # of a feature's, in place of the core's; the sink is the command's
+# what measures groups in place of this process: what was prepared, the sink of the command, how a group is measured
+Elsewhere = Callable[[Prepared, Any, Measure], ShownReport]
 
 
-def compare(request: CompareRequest, sink: NullSink = NULL_SINK, measure: Measure | None = None) -> ShownReport:
+def compare(request: CompareRequest, sink: NullSink = NULL_SINK, elsewhere: Elsewhere | None = None) -> ShownReport:
     """Measure variants side by side."""
-    return _measured(request, sink, measure)
+    return _measured(request, sink, elsewhere)
 
 
 def cost(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
@@ -29,27 +30,35 @@ def cost(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
     return _counted(request, sink)
 
 
-def block(request: BlockRequest, sink: NullSink = NULL_SINK, measure: Measure | None = None) -> ShownReport:
+def block(request: BlockRequest, sink: NullSink = NULL_SINK, elsewhere: Elsewhere | None = None) -> ShownReport:
     """An FFN beside the attention of its block, by length of the sequence."""
-    return _counted(request, sink) if request.cost_only else _measured(request, sink, measure)
+    return _counted(request, sink) if request.cost_only else _measured(request, sink, elsewhere)
 
 
-def time_activations(request: TimingRequest, sink: NullSink = NULL_SINK, measure: Measure | None = None) -> ShownReport:
+def time_activations(
+    request: TimingRequest, sink: NullSink = NULL_SINK, elsewhere: Elsewhere | None = None
+) -> ShownReport:
     """The operations of activations, forward and backward, each against relu's."""
-    return _measured(request, sink, measure)
+    return _measured(request, sink, elsewhere)
 
 
-def train(request: TrainRequest, sink: NullSink = NULL_SINK, measure: Measure | None = None) -> ShownReport:
-    """What a small model learns with each variant, beside what a step takes."""
-    return _measured(request, sink, measure)
+def _measured(request: AnyRequest, sink: NullSink, elsewhere: Elsewhere | None) -> ShownReport:
+    return measured(prepare(request, sink, elsewhere=elsewhere is not None), sink, elsewhere=elsewhere)
 
 
-def _measured(request: AnyRequest, sink: NullSink, measure: Measure | None) -> ShownReport:
-    if measure is None:
-        from ffnbench.api import measuring
+def measured(
+    prepared: Prepared, sink: NullSink = NULL_SINK, own: Measure | None = None, elsewhere: Elsewhere | None = None
+) -> ShownReport:
+    """Measure what was prepared, and show what was found.
 
-        return _shown(measuring.measure(prepare(request, sink), sink), sink)
-    return _shown(measure(prepare(request, sink, elsewhere=True), sink), sink)
+    `own` is how a feature does it, the whole of a plan or one cell. `elsewhere` has groups measured by other processes
+    than this one, each of which does `own`.
+    """
+    from ffnbench.api import measuring
+
+    if elsewhere is not None:
+        return _shown(elsewhere(prepared, sink, own or measuring.measured_once), sink)
+    return _shown((own or measuring.measure)(prepared, sink), sink)
 
 
 def _counted(request: AnyRequest, sink: NullSink) -> ShownReport:

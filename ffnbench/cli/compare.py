@@ -13,7 +13,6 @@ from ffnbench.request import (
     BlockRequest,
     CompareRequest,
     CostRequest,
-    TrainRequest,
     flag,
 )
 
@@ -34,22 +33,6 @@ def compare(request: CompareRequest, output: MeasuredOutput) -> int:
 
     with sink_of(output, "compare", *vars(request).values(), pictures=True) as sink:
         api.compare(request, sink, output.measure)
-    return sink.code
-
-
-@command(
-    "train",
-    "ffnbench train relu gelu swiglu relu2 -o learnt.json -o learnt.png",
-    "ffnbench train relu mine=mypkg.mlp:Mlp --steps 200 --text book.txt",
-    "ffnbench train relu swiglu --lr 1e-3,3e-3,6e-3 --budget 30m -o learnt.json",
-    docs="docs/training.md#what-is-told",
-)
-def train(request: TrainRequest, output: MeasuredOutput) -> int:
-    """Train a small language model with each variant: held-out loss, beside the time of a step and of a token."""
-    from ffnbench import api
-
-    with sink_of(output, "train", *vars(request).values(), pictures=True) as sink:
-        api.train(request, sink, output.measure)
     return sink.code
 
 

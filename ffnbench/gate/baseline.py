@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence, Set
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.decision import EXACT, IDENTITY, SECONDS, Policy, exact_value, parse_tolerances
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import METHOD, Kind, Plan, Value, value_of
+from ffnbench.plan import METHOD, Plan, Value, added_kind, value_of
 from ffnbench.planning.effort import check_budget
 from ffnbench.request import CheckRequest, SidesRequest, spelling
 from ffnbench.result import Environment, FailureKind, Report
@@ -21,8 +21,8 @@ BETTER = {"workers": 2 * FEWEST_WORKERS, "rounds": None, "quick": False, "precis
 
 def policy_for(before: Report, request: CheckRequest) -> Policy:
     """The policy of a check; raises FfnbenchError for what is no usable baseline, or no usable policy for it."""
-    if before.plan.kind == Kind.TRAIN.value:
-        told = f"{request.baseline!r} says what is learnt, and a check is of time and counts"
+    if added := added_kind(before.plan.kind):
+        told = f"{request.baseline!r} says {added.says}, and a check is of time and counts"
         raise FfnbenchError(told, "a baseline is a file of compare: -o baseline.json")
     for number, run in enumerate(before.runs, start=1):
         told = f"run {number} of {request.baseline!r}, of {run.created}," if before.repeats else repr(request.baseline)

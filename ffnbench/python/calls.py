@@ -24,7 +24,6 @@ from ffnbench.request import (
     PictureRequest,
     SidesRequest,
     TimingRequest,
-    TrainRequest,
 )
 
 if TYPE_CHECKING:
@@ -71,15 +70,6 @@ def block(request: BlockRequest, sink: Following) -> Report:
     >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
     """
     return api.block(request, sink)
-
-
-@asks(TrainRequest, follows=True)
-def train(request: TrainRequest, sink: Following) -> Report:
-    """Train a small language model of bytes with each variant: held-out loss beside the time of a step and of a token.
-
-    >>> ffnbench.train(["relu", "swiglu"], steps=200).frame()[["variant", "loss", "difference", "verdict"]]
-    """
-    return api.train(request, sink)
 
 
 @asks(FactsRequest, follows=True)
@@ -171,6 +161,6 @@ def answer_of(sink: Following, name: str) -> Answer:
 PUBLIC = {
     function.__name__: function
     for function in (
-        compare, cost, train, block, activations, time_activations, plot_activations, check, ab, load, build,
+        compare, cost, block, activations, time_activations, plot_activations, check, ab, load, build,
     )
 }  # fmt: skip

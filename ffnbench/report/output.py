@@ -34,7 +34,7 @@ Finder = Callable[[Found], None]
 STDOUT_OF_CI = 100  # columns
 SHORT_FORMATS = {"md": "markdown"}
 NO_UPDATE = Updating()
-CHECKPOINTS = "[0-9a-f]" * 16 + ".*"  # as api/training.py calls them
+CHECKPOINTS = "[0-9a-f]" * 16 + ".*"  # named by a hash
 
 
 class NullSink:
@@ -44,7 +44,7 @@ class NullSink:
 
     waits = False
     tells = False
-    checkpoints: Path | None = None  # where what is trained is kept from time to time
+    checkpoints: Path | None = None  # where a run keeps what it can go on from
     left = 0  # runs that come after this one
     after_s = 0.0  # seconds that these take
     began = 0.0  # when the command did, by time.monotonic; 0 where nobody knows

@@ -1,4 +1,4 @@
-"""A kind of plan -> how its report reads. A new kind is one row of VIEWS."""
+"""A kind of plan -> how its report reads. A new kind of the core is one row of VIEWS."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ffnbench.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
 from ffnbench.gate.timeline import Timeline
-from ffnbench.plan import Kind
+from ffnbench.plan import Kind, added_kind
 from ffnbench.report.arrangement import Arrangement, arranged, key_of
 from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import NOT_ALL, ROOFLINE, View, view_of
@@ -29,7 +29,9 @@ AS_IT_COMES = Arrangement()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How the reports of a kind read: functions, each as `file:name`, loaded where they are called."""
+    """How the reports of a kind read: functions, each as `file:name`, loaded where they are called. A file is
+    one of report/, or a feature's by its whole name.
+    """
 
     tables: str
     rows: str
@@ -61,21 +63,19 @@ VIEWS = {
     Kind.ACTIVATIONS: Reading(
         tables="tables.activations:timing_table", rows="tables.activations:timing_records", picture=RATIOS
     ),
-    Kind.TRAIN: Reading(
-        tables="tables.training:training_table",
-        rows="tables.training:training_records",
-        picture="pictures.training:training_figure",
-    ),
 }
 
 
 def _named(function: str) -> Any:
     file, _, name = function.partition(":")
-    return getattr(import_module(f"ffnbench.report.{file}"), name)
+    module = file if file.startswith("ffnbench.") else f"ffnbench.report.{file}"
+    return getattr(import_module(module), name)
 
 
 def reading_of(report: Report) -> Reading:
     """How this report reads, by the kind of its plan."""
+    if added := added_kind(report.plan.kind):
+        return Reading(tables=added.tables, rows=added.rows, picture=added.picture)
     return VIEWS[Kind(report.plan.kind)]
 
 

@@ -12,7 +12,6 @@ from itertools import zip_longest
 from typing import Any, TypeVar
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.metrics import LOSS
 from ffnbench.plan import CONTROL, Kind, Plan
 from ffnbench.result import FailureKind, Report, Verdict
 from ffnbench.stats.rounds import table_of
@@ -35,19 +34,17 @@ def cells_of(plan: Plan) -> tuple[Plan, ...]:
 
 def whole(found: R, cells: Sequence[Plan]) -> R:
     """A part of these cells without those of which something that has not failed was not measured by enough workers, or
-    not trained to its end, and without those that were lost.
+    has no sample of the metric that it ends with, and without those that were lost.
     """
     there = {case.label for case in found.plan.cases}
     sampled = {one.case for one in found.samples}
     alive, rounds = there - {failure.case for failure in found.failures}, table_of(found).rounds
     lost = {failure.case for failure in found.failures if failure.kind is FailureKind.LOST}
 
-    trained = {one.case for one in found.samples if one.metric == LOSS}
-
     def is_whole(cell: Plan) -> bool:
         here = {case.label for case in cell.cases} & alive
-        if cell.cases[0].training:
-            return cell.reference in there - lost and here <= trained
+        if last := cell.cases[0].ends_with:
+            return cell.reference in there - lost and here <= {s.case for s in found.samples if s.metric == last}
         timed = "latency" not in cell.metrics or all(
             len(rounds.get(label, ())) >= cell.protocol.workers for label in here
         )

@@ -16,8 +16,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TypeVar
 
-from ffnbench.metrics import COMPILE, DEVICE_TIME, HOST_TIME, LATENCY, METRICS, PACK
-from ffnbench.plan import CONTROL, Note, NoteKind, Plan
+from ffnbench.metrics import COMPILE, DEVICE_TIME, HOST_TIME, LATENCY, PACK
+from ffnbench.plan import CONTROL, Note, NoteKind, Plan, metrics_of
 from ffnbench.result import (
     POWER_CAP,
     Comparison,
@@ -48,7 +48,6 @@ COMPUTED = OF_SAMPLES | {NoteKind.SHORT}  # what `summarise` makes
 
 BESIDE = (DEVICE_TIME, HOST_TIME)  # seconds that come with each latency of an accelerator
 ONCE = (COMPILE, PACK)  # timed once in every worker, before its rounds
-TIMED = frozenset(metric.name for metric in METRICS if not metric.exact)
 
 K = TypeVar("K")
 R = TypeVar("R", bound=Report)
@@ -113,10 +112,11 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
         for label in labels
         if label not in busy and (estimate := table_of(run, metric).seconds(label).estimate())
     ]
+    sampled = {metric.name for metric in metrics_of(run.plan.kind) if not metric.exact}
     measured += [
         Measured(case=s.case, metric=s.metric, estimate=Estimate(value=s.value))
         for s in run.samples
-        if s.metric not in TIMED and s.case not in failed
+        if s.metric not in sampled and s.case not in failed
     ]
     measured += _once(run, [label for label in labels if label not in busy])
     return tuple(measured), comparisons, tuple(_notes(run, measured, comparisons))

@@ -29,7 +29,7 @@ from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.api.measuring import measured_once
-from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
+from ffnbench.api.preparing import Measure, Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep, refuse_short
 from ffnbench.errors import FfnbenchError, termination_as_interruption
 from ffnbench.extras.cluster import LOCAL, SLURM
@@ -81,6 +81,7 @@ class CellJob:
     asked: str
     gpus: str | None
     checkpoints: str
+    measure: Measure
 
     def __call__(self) -> str:
         here = os.environ.get(EXECUTOR) == LOCAL
@@ -90,7 +91,7 @@ class CellJob:
         if os.environ.get(SAFE_PATH) == OF_SUBMITIT:
             del os.environ[SAFE_PATH]
         asked = _report(self.asked)
-        found = measured_once(Prepared(plan=asked.plan, costs=asked.costs), InTurn(self.checkpoints))
+        found = self.measure(Prepared(plan=asked.plan, costs=asked.costs), InTurn(self.checkpoints))
         while found.interrupted and not here:  # SLURM either ends this process now, or has submitit begin anew
             signal.pause()
         if found.interrupted:
@@ -109,8 +110,12 @@ def _report(text: str) -> Report:
     return found
 
 
-def measure(prepared: Prepared, sink: OutputSink, *, on: str, slurm: tuple[str, ...]) -> ShownReport:
-    """Measure each cell of what was prepared as a job; raises FfnbenchError for what can be no job, or is refused."""
+def measure(
+    prepared: Prepared, sink: OutputSink, one: Measure = measured_once, *, on: str, slurm: tuple[str, ...]
+) -> ShownReport:
+    """Measure each cell of what was prepared as a job, which does `one`; raises FfnbenchError for what can be no job,
+    or is refused.
+    """
     plan, beside = prepared.plan, sink.saved
     if beside is None:
         told = f"--on {on} keeps its jobs beside the file of -o that holds the run, and none is named"
@@ -135,7 +140,7 @@ def measure(prepared: Prepared, sink: OutputSink, *, on: str, slurm: tuple[str, 
     with _held(folder):
         cluster.executor(folder)  # what it does not know is told before anything is submitted
         files = FilesBeside(beside)
-        sweep = SweepOfJobs(prepared, sink, None, sink.before(), cluster=cluster, folder=folder, files=files)
+        sweep = SweepOfJobs(prepared, sink, None, sink.before(), cluster=cluster, folder=folder, files=files, one=one)
         found = sweep.measure()
     if not found.interrupted and not found.stopped:
         sink.when_written(partial(shutil.rmtree, folder, ignore_errors=True))
@@ -311,6 +316,7 @@ class SweepOfJobs(Sweep):
     cluster: Cluster = field(kw_only=True)
     folder: Path = field(kw_only=True)
     files: FilesBeside = field(kw_only=True)
+    one: Measure = field(kw_only=True)
     jobs: dict[Path, Any] = field(default_factory=dict)  # submitted, and not gathered yet, by their folders
     gone: dict[Path, float] = field(default_factory=dict)  # since when a job is neither alive nor done
 
@@ -396,7 +402,7 @@ class SweepOfJobs(Sweep):
         if cell.protocol.budget_s is not None:
             cell = replace(cell, protocol=replace(cell.protocol, budget_s=self.cluster.share_s))
         asked = report_text(new_report(cell, self.prepared.costs_of(cell)))
-        return CellJob(asked, os.environ.get(GPUS), str(self.folder / "checkpoints"))
+        return CellJob(asked, os.environ.get(GPUS), str(self.folder / "checkpoints"), self.one)
 
     def _found(self, folder: Path, job: Any, cell: Plan, *, alive: bool) -> ShownReport | None:
         """What a job has found, or that it is lost; None while it may still come."""

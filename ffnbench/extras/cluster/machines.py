@@ -13,7 +13,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.plan import Kind, Note, NoteKind, Plan
+from ffnbench.plan import Note, NoteKind, Plan, added_kind
 from ffnbench.report.files.outputs import save
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.output import say
@@ -76,9 +76,10 @@ def _machine(on: Environment | None) -> str:
 def by_machine(parts: Sequence[ShownReport], plan: Plan) -> list[ShownReport]:
     """One report of each kind of machine, without figures; what was measured nowhere stands in the first.
 
-    What is learnt does not depend on the machine, and is compared from group to group: a plan of that is one report.
+    A kind that a feature adds (what is learnt) is compared from group to group, whatever machine it is from: a plan of
+    that is one report.
     """
-    if plan.kind == Kind.TRAIN.value:
+    if added_kind(plan.kind):
         return [_learnt(joined(parts, plan), parts)]
     kinds: dict[str, list[ShownReport]] = {}
     for part in parts:

@@ -17,9 +17,10 @@ from itertools import combinations
 from statistics import correlation, fmean, median
 from typing import TypeVar
 
-from ffnbench.metrics import CHOOSING, CURVE, HELD_OUT, LOSS
+from ffnbench.extras.train.decoder import TrainCase
+from ffnbench.extras.train.metrics import CHOOSING, CURVE, HELD_OUT, LOSS
+from ffnbench.extras.train.planning import OF
 from ffnbench.plan import Case, Plan
-from ffnbench.planning.training import OF
 from ffnbench.result import Report
 from ffnbench.stats.cells import restricted
 from ffnbench.stats.interval import CONFIDENCE, Mean, Part, Value, mean_of
@@ -94,11 +95,11 @@ def of_cell(plan: Plan, of: str) -> dict[str, Case]:
     return {plan.name_of(case.label): case for case in plan.shown if dict(case.point)[OF] == of}
 
 
-def runs_of(plan: Plan) -> dict[str, list[Case]]:
+def runs_of(plan: Plan) -> dict[str, list[TrainCase]]:
     """The runs of each variant."""
-    found: dict[str, list[Case]] = defaultdict(list)
+    found: dict[str, list[TrainCase]] = defaultdict(list)
     for case in plan.shown:
-        if case.training:
+        if isinstance(case, TrainCase) and case.training:
             found[plan.name_of(case.label)].append(case)
     return dict(found)
 
@@ -151,10 +152,10 @@ def _mean(values: Iterable[float]) -> Mean | None:
     return mean_of(found) if found else None
 
 
-def _at_best(report: Report, name: str, cases: list[Case]) -> Learnt:
+def _at_best(report: Report, name: str, cases: list[TrainCase]) -> Learnt:
     """At the rate that is best where it is chosen: of those that most seeds could be trained with."""
     losses, choosing = _values(report, LOSS), _values(report, CHOOSING)
-    by_rate: dict[float, list[Case]] = defaultdict(list)
+    by_rate: dict[float, list[TrainCase]] = defaultdict(list)
     for case in cases:
         assert case.training is not None
         if case.label in losses:

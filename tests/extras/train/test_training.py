@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import random
@@ -13,32 +14,35 @@ import numpy
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import FakeLaunch
+from conftest import ROOT, FakeLaunch
 from scipy import stats
 from torch.utils.flop_counter import FlopCounterMode
 
-from ffnbench import api
-from ffnbench.api import training as lessons
+import ffnbench
 from ffnbench.api import world
 from ffnbench.backends.building import build
+from ffnbench.cli.commands import described
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.train import lessons
+from ffnbench.extras.train import losses as learning
+from ffnbench.extras.train.decoder import trained_by
+from ffnbench.extras.train.losses import Learns, learnt, paired, scatter_of, verdicts
+from ffnbench.extras.train.module import RotaryAttention
+from ffnbench.extras.train.picture import training_figure
+from ffnbench.extras.train.planning import plan_train
+from ffnbench.extras.train.request import TrainRequest
+from ffnbench.extras.train.table import training_records, training_table
+from ffnbench.extras.train.text import read_text
+from ffnbench.extras.train.training import train
+from ffnbench.extras.train.worker import Trainee
 from ffnbench.plan import NoProbe, cost_of
-from ffnbench.planning.training import plan_train
 from ffnbench.report.files.store import load
-from ffnbench.report.pictures.training import training_figure
 from ffnbench.report.tables.text import plain
-from ffnbench.report.tables.training import training_records, training_table
-from ffnbench.request import TrainRequest
 from ffnbench.result import Sample, Verdict
 from ffnbench.run.runner import run
 from ffnbench.run.what_fits import memory_needed
-from ffnbench.stats import training as learning
 from ffnbench.stats.cells import cells_of
 from ffnbench.stats.pairs import Pair
-from ffnbench.stats.training import Learns, learnt, paired, scatter_of, verdicts
-from ffnbench.training.decoder_module import RotaryAttention
-from ffnbench.training.text import read_text
-from ffnbench.worker.training import Trainee
 
 ASKED = TrainRequest(
     variants="relu,swiglu", d_model=32, layers=2, steps=6, context=16, batch=4, threads=1, device="cpu"
@@ -62,7 +66,7 @@ def planned(text: str, **asked):
 
 
 def runs(text: str, **asked):
-    return [case for case in planned(text, **asked).cases if case.training]
+    return [case for case in planned(text, **asked).cases if trained_by(case)]
 
 
 # the model
@@ -269,7 +273,7 @@ def test_what_memory_does_not_hold_fails_before_anything_is_built(text: str, on_
     launch = FakeLaunch()
     on_machine(launch)
     monkeypatch.setattr(world, "MACHINE", replace(world.MACHINE, memory=lambda: 10**10))
-    report = api.train(replace(ASKED, text=text, layers=layers))
+    report = train(replace(ASKED, text=text, layers=layers))
     assert all("of memory, and 9.31 GiB are available" in row["failure"] for row in report.rows())
     assert not [do for _, do, _ in launch.log if do in ("open", "train")]
 
@@ -319,7 +323,7 @@ def report_of(text: str, losses: dict[tuple[str, int], float], choosing: dict | 
     plan = planned(text, **asked)
     samples = []
     for case in plan.cases:
-        if case.training:
+        if trained_by(case):
             name = plan.name_of(case.label)
             for metric, values in (("loss", losses), ("choosing_loss", choosing or {})):
                 value = values.get(
@@ -431,11 +435,11 @@ def trained(text: str, on_machine, tmp_path: Path, trouble: dict | None = None, 
     answers = {
         ("train", case.label): learning_of(1.9 + case.training.seed / 100 - 0.1 * case.label.startswith("swiglu"))
         for case in plan.cases
-        if case.training
+        if trained_by(case)
     }
     launch = FakeLaunch(trouble=answers | (trouble or {}))
     on_machine(launch)
-    return api.train(replace(ASKED, text=text, **asked)), launch
+    return train(replace(ASKED, text=text, **asked)), launch
 
 
 def test_the_journey_gives_a_row_a_variant_and_reads_back(text: str, on_machine, tmp_path: Path) -> None:
@@ -461,9 +465,9 @@ def test_seconds_are_steps_by_the_paired_time_of_a_step(text: str, on_machine) -
         return pace * (0.02 if label == "swiglu@of=step" else 0.01)
 
     plan = planned(text)
-    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if case.training}
+    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
     on_machine(FakeLaunch(seconds, answers))
-    report = api.train(replace(ASKED, text=text))
+    report = train(replace(ASKED, text=text))
     relu, swiglu = report.rows()
     assert relu["training_s"] == pytest.approx(6 * relu["step_s"])
     assert swiglu["training_s"] == pytest.approx(2 * relu["training_s"])
@@ -503,10 +507,10 @@ def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str, on_mac
         return {"step": 1, "curve": [], "seconds": 3.0, "diverged": None, "saved": ""}
 
     plan = planned(text)
-    launch = FakeLaunch(trouble={("train", case.label): chunk for case in plan.cases if case.training})
+    launch = FakeLaunch(trouble={("train", case.label): chunk for case in plan.cases if trained_by(case)})
     on_machine(launch)
     monkeypatch.setattr(lessons, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    report = api.train(replace(ASKED, text=text, budget=20.0))
+    report = train(replace(ASKED, text=text, budget=20.0))
     asked = [do for _, do, _ in launch.log if do in ("train", "sample")]
     trained = asked.count("train")
     assert 4 <= trained <= 6
@@ -533,7 +537,7 @@ def test_a_budget_cuts_what_is_timed_to_what_gives_a_time(text: str, budget, wor
 
 
 def test_the_committed_run_of_an_earlier_version_agrees_with_itself() -> None:
-    report = load(Path(__file__).parent.parent / "results/amd-epyc-2cpu/training/six-forms.json")
+    report = load(ROOT / "results/amd-epyc-2cpu/training/six-forms.json")
     rows = training_records(report)
     for row in rows:
         assert row["training_s"] == pytest.approx(800 * rows[0]["step_s"] * row["step_ratio"])
@@ -547,7 +551,7 @@ def test_the_committed_run_of_an_earlier_version_agrees_with_itself() -> None:
 
 def test_experts_are_trained_beside_a_dense_form(text: str, on_machine, tmp_path: Path) -> None:
     plan = planned(text, variants="relu,swiglu@moe=4x2")
-    assert len({case.workload for case in plan.cases if case.training}) == 1
+    assert len({case.workload for case in plan.cases if trained_by(case)}) == 1
 
 
 def test_each_rate_is_chosen_where_runs_are_jobs_of_one_case(text: str) -> None:
@@ -564,7 +568,7 @@ def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
     text, on_machine, in_process, tmp_path
 ) -> None:
     plan = planned(text)
-    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if case.training}
+    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
     journal = tmp_path / "run.json.journal"
     kept = []
 
@@ -588,6 +592,26 @@ def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
     assert "says what is learnt" in err
 
 
+def test_checkpoints_of_an_earlier_run_go_and_what_is_the_users_stays(on_fakes, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept = tmp_path / "run.json.checkpoints"
+    kept.mkdir()
+    for name in ("notes.txt", "0123456789abcdef.pt"):
+        (kept / name).write_text("mine")
+    sizes = "--d-model 32 --threads 1 --steps 6 --seeds 1 --layers 1 --context 16 --batch 2"
+    launch = FakeLaunch()
+    launch.verbs["train"] = learning_of(1.9)
+    code, _, err = on_fakes(f"train relu {sizes} -o run.json", launch=launch)
+    assert code == 0, err
+    assert [path.name for path in kept.iterdir()] == ["notes.txt"]
+
+
+def test_the_arguments_are_the_flags_of_the_command() -> None:
+    of_terminal = {"format", "json", "verbose", "sort", "columns", "out", "resume", "on", "slurm"}
+    flags = {name.rstrip("_") for name in described("train").fields}
+    assert flags - of_terminal == set(inspect.signature(ffnbench.train).parameters)
+
+
 def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
     diverged = {"step": 3, "curve": [], "seconds": 0.1, "diverged": 3, "saved": ""}
     trouble = {("train", f"swiglu@of=run@lr=0.003@seed={seed}"): diverged for seed in range(3)}
@@ -599,7 +623,7 @@ def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
 
 def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_process, tmp_path: Path) -> None:
     plan = planned(text)
-    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if case.training}
+    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
     stop = {("train", "relu@of=run@lr=0.003@seed=1"): KeyboardInterrupt()}
     asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
              "--text", text, "--device", "cpu", "-o", tmp_path / "run.json", "-q")  # fmt: skip
@@ -624,7 +648,7 @@ def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_proc
 
 def test_a_journal_of_a_run_that_was_gone_on_with_and_killed_is_gone_on_with(text, on_machine, in_process, tmp_path):
     journal = tmp_path / "run.json.journal"
-    answers = {("train", case.label): learning_of(1.9) for case in planned(text).cases if case.training}
+    answers = {("train", case.label): learning_of(1.9) for case in planned(text).cases if trained_by(case)}
     asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
              "--text", text, "--device=cpu", "-o", tmp_path / "run.json", "-q")  # fmt: skip
 

@@ -10,8 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ffnbench.errors import Unsupported
+from ffnbench.extras.train.text import VOCABULARY
+from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.attention_module import Attention
-from ffnbench.training.decoder import HEAD_DIM, VOCABULARY, DecoderSpec
 
 BASE, EPSILON = 10_000.0, 1e-6  # of rotary positions, and of norms
 SPREAD = 0.02  # standard deviation of the vectors of bytes
@@ -23,7 +24,8 @@ class RotaryAttention(Attention):
     def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """As Attention's, turned."""
         q, k, v = super().heads(x)
-        steps = BASE ** -(torch.arange(0, HEAD_DIM, 2, device=x.device, dtype=torch.float32) / HEAD_DIM)
+        head_dim = q.shape[-1]
+        steps = BASE ** -(torch.arange(0, head_dim, 2, device=x.device, dtype=torch.float32) / head_dim)
         angles = torch.arange(x.shape[1], device=x.device, dtype=torch.float32)[:, None] * steps
         cos, sin = (torch.cat((one, one), dim=-1).to(q.dtype) for one in (angles.cos(), angles.sin()))
         return _turned(q, cos, sin), _turned(k, cos, sin), v
@@ -48,10 +50,10 @@ class Norm(nn.Module):
 class Block(nn.Module):
     """Attention and FFN, each with a norm before it and a sum behind it."""
 
-    def __init__(self, spec: DecoderSpec, **where: Any) -> None:
+    def __init__(self, attention: AttentionSpec, **where: Any) -> None:
         super().__init__()
-        self.norms = nn.ModuleList(Norm(spec.d_model, **where) for _ in range(2))
-        self.attention = RotaryAttention(spec.attention, **where)
+        self.norms = nn.ModuleList(Norm(attention.d_model, **where) for _ in range(2))
+        self.attention = RotaryAttention(attention, **where)
         self.ffn: nn.Module = nn.Identity()  # until Decoder gives it its own
 
     def forward(self, x: Tensor) -> Tensor:
@@ -69,10 +71,10 @@ class Decoder(nn.Module):
     gives all variants the same attention.
     """
 
-    def __init__(self, spec: DecoderSpec, make: Callable[[], nn.Module], **where: Any) -> None:
+    def __init__(self, attention: AttentionSpec, layers: int, make: Callable[[], nn.Module], **where: Any) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(Block(spec, **where) for _ in range(spec.layers))
-        self.norm = Norm(spec.d_model, **where)
+        self.blocks = nn.ModuleList(Block(attention, **where) for _ in range(layers))
+        self.norm = Norm(attention.d_model, **where)
         for block in self.blocks:
             block.ffn = make()
 
@@ -84,14 +86,16 @@ class Decoder(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """Bytes (batch, seq_len) to the logits of the next ones (batch, seq_len, 256)."""
+    """Bytes (batch, seq_len) to the logits of the next ones (batch, seq_len, 256). `make` gives its blocks, whose
+    weights are drawn last.
+    """
 
-    def __init__(self, spec: DecoderSpec, make: Callable[[Any], nn.Module], **where: Any) -> None:
+    def __init__(self, d_model: int, make: Callable[[], nn.Module], **where: Any) -> None:
         super().__init__()
-        self.embed = nn.Embedding(VOCABULARY, spec.d_model, **where)
+        self.embed = nn.Embedding(VOCABULARY, d_model, **where)
         nn.init.normal_(self.embed.weight, std=SPREAD)
-        self.head = nn.Linear(spec.d_model, VOCABULARY, bias=False, **where)
-        self.decoder = make(spec)
+        self.head = nn.Linear(d_model, VOCABULARY, bias=False, **where)
+        self.decoder = make()
 
     def forward(self, tokens: Tensor) -> Tensor:
         logits: Tensor = self.head(self.decoder(self.embed(tokens)))

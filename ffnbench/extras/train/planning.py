@@ -6,17 +6,18 @@ be a job. Two cells behind them time the blocks: a step's forward and backward, 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.train.decoder import DecoderSpec, TrainCase
+from ffnbench.extras.train.kind import TRAIN
+from ffnbench.extras.train.request import TrainRequest
+from ffnbench.extras.train.text import LEAST_BATCHES, Parts, Text, Training, read_text
 from ffnbench.ffn.spec import read_positive
-from ffnbench.plan import OWN, Case, Kind, Mode, Note, NoteKind, Plan, Point, Probe, Protocol, group_suffix
+from ffnbench.plan import OWN, Case, Mode, Note, NoteKind, Plan, Point, Probe, Protocol, group_suffix
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_budget
 from ffnbench.planning.lists import cut
-from ffnbench.request import TrainRequest
-from ffnbench.training.decoder import DecoderSpec
-from ffnbench.training.text import LEAST_BATCHES, Parts, Text, Training, read_text
 from ffnbench.units import counted, percent
 
 D_MODEL = 128  # where nothing says how wide
@@ -40,9 +41,9 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
     _refuse_others(found)
     work = found.cases[0].workload
     text, parts = read_text(request.text or "", LEAST_BATCHES * work.batch * (work.seq_len + 1))
-    shared = [replace(case, ffn=DecoderSpec(around=case.ffn, layers=request.layers)) for case in found.cases]  # type: ignore[arg-type]
+    shared = [_of_blocks(case, request.layers) for case in found.cases]
     one_token = replace(work, batch=1, seq_len=1, mode=Mode.FORWARD.value)
-    cases = []
+    cases: list[Case] = []
     for seed in range(request.seed, request.seed + request.seeds):
         for rate in rates_of(request.lr):
             training = Training(text=text, steps=request.steps, rate=rate, seed=seed)
@@ -56,7 +57,7 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
         found,
         cases=tuple(cases),
         reference=first_run[found.reference],
-        kind=Kind.TRAIN.value,
+        kind=TRAIN,
         protocol=Protocol(
             workers=WORKERS, rounds=ROUNDS, seed=request.seed, timeout_s=request.timeout, budget_s=request.budget
         ),
@@ -80,7 +81,13 @@ def rates_of(text: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(rates))
 
 
-def _at(case: Case, point: Point, reference: str = "") -> Case:
+def _of_blocks(case: Case, layers: int) -> TrainCase:
+    """The case of so many blocks around its network."""
+    same = {one.name: getattr(case, one.name) for one in fields(Case)}
+    return TrainCase(**same | {"ffn": DecoderSpec(around=same["ffn"], layers=layers)})
+
+
+def _at(case: TrainCase, point: Point, reference: str = "") -> TrainCase:
     """The case at a point; a run is compared with nothing by itself."""
     end = group_suffix(dict(point))
     return replace(case, label=case.label + end, point=point, against=(reference or case.label) + end)

@@ -19,14 +19,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.backends.building import build, seed_all
+from ffnbench.backends.building import seed_all
 from ffnbench.device.accelerator import place_of
 from ffnbench.errors import FfnbenchError
-from ffnbench.metrics import CURVE, HELD_OUT
-from ffnbench.plan import Case
-from ffnbench.training.decoder import VOCABULARY, DecoderSpec
-from ffnbench.training.decoder_module import LanguageModel
-from ffnbench.training.text import LEAST_BATCHES, Training, read_text
+from ffnbench.extras.train.decoder import TrainCase
+from ffnbench.extras.train.kind import TRAIN
+from ffnbench.extras.train.metrics import CURVE, HELD_OUT
+from ffnbench.extras.train.module import LanguageModel
+from ffnbench.extras.train.text import LEAST_BATCHES, VOCABULARY, Training, read_text
+from ffnbench.worker.jobs import Jobs
 
 WARM_UP, LAST = 0.05, 0.1  # of the steps, and of the rate
 POINTS = 40  # of a curve
@@ -34,13 +35,14 @@ EVALUATED, AT_ONCE = 200_000, 4096  # bytes, at most; of a batch
 TENTHS, ON_THE_WAY = 10, 50_000  # points of the held-out curve; bytes of each before the last, at most
 DIVERGED = 2 * math.log(VOCABULARY)  # nats: twice what guessing costs
 SAVING = 0.05  # of the time, at most
+TRAINEE = "trainee"
 
 
 @dataclass(slots=True)
 class Trainee:
     """One model of one case. `checkpoint` is where it is kept from time to time, None for nowhere."""
 
-    case: Case
+    case: TrainCase
     checkpoint: Path | None
     model: nn.Module = field(init=False)
     optimizer: torch.optim.Optimizer = field(init=False)
@@ -61,13 +63,12 @@ class Trainee:
 
     def __post_init__(self) -> None:
         training, work, spec = self.training, self.case.workload, self.case.ffn
-        assert isinstance(spec, DecoderSpec)
         told, self._text = read_text(training.text.path, LEAST_BATCHES * work.batch * (work.seq_len + 1))
         if told.sha256 != training.text.sha256:
             raise FfnbenchError(f"the text {told.path!r} is not the one that was planned", "--text: a copy of it")
         seed_all(training.seed, spec.around)
         where = {"device": place_of(work.device), "dtype": torch.float64 if work.dtype == "float64" else torch.float32}
-        self.model = LanguageModel(spec, partial(build, **where), **where).train()
+        self.model = LanguageModel(spec.d_model, partial(spec.build, **where), **where).train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.0)
         if self.checkpoint and self.checkpoint.is_file():
             self._load()
@@ -207,6 +208,19 @@ class Trainee:
         self.step, self.elapsed, self.curve = state["step"], state["elapsed"], state["curve"]
         self._window = state["window"]
         return None
+
+
+def train(jobs: Jobs, label: str, seconds: float, checkpoint: str) -> dict[str, Any]:
+    """Train a case for so long, or to its end; what was found since it was asked the last time."""
+    case = jobs.settle(label)
+    assert isinstance(case, TrainCase)
+    if TRAINEE not in jobs.held:
+        jobs.held[TRAINEE] = Trainee(case, Path(checkpoint) if checkpoint else None)
+    trainee: Trainee = jobs.held[TRAINEE]
+    return trainee.go(seconds)
+
+
+VERBS = {TRAIN: train}
 
 
 def _by(values: list[int], size: int) -> Iterator[list[int]]:

@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from ffnbench.extras.train.decoder import trained_by
+from ffnbench.extras.train.losses import (
+    CITED,
+    SAME_NATS,
+    Learns,
+    Learnt,
+    agreement,
+    learnt,
+    pairs_of_losses,
+    pareto_front,
+    resolves,
+    runs_of,
+)
+from ffnbench.extras.train.planning import OF, STEP, TOKEN
+from ffnbench.extras.train.text import Training
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import group_suffix
-from ffnbench.planning.training import OF, STEP, TOKEN
 from ffnbench.report.records import Record
 from ffnbench.report.tables.details import MATCHED
 from ffnbench.report.tables.lines_below import general_line, machine_line
@@ -29,19 +43,6 @@ from ffnbench.report.tables.table import (
 from ffnbench.report.tables.words import CERTAIN, INTERVALS, device_text, listed
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.interval import CONFIDENCE, Mean
-from ffnbench.stats.training import (
-    CITED,
-    SAME_NATS,
-    Learns,
-    Learnt,
-    agreement,
-    learnt,
-    pairs_of_losses,
-    pareto_front,
-    resolves,
-    runs_of,
-)
-from ffnbench.training.text import Training
 from ffnbench.units import IEC, SI, TIME, counted, digits, quantity, scale
 
 MARK = "*"
@@ -54,7 +55,7 @@ STYLES = {Learns.BETTER: "green", Learns.WORSE: "red", Learns.UNCLEAR: "yellow"}
 
 def training_of(report: Report) -> Training:
     """How all were trained, but for rates and seeds."""
-    return next(case.training for case in report.plan.shown if case.training)
+    return next(filter(None, map(trained_by, report.plan.shown)))
 
 
 def training_records(report: Report) -> list[Record]:
@@ -188,7 +189,7 @@ def _header(report: Report) -> str:
     training, [case, *_] = training_of(report), report.plan.shown
     work, text = case.workload, training.text
     name = text.path or "Python's standard library"
-    seeds = {case.training.seed for case in report.plan.shown if case.training}
+    seeds = {found.seed for case in report.plan.shown if (found := trained_by(case))}
     shape = f"d_model {case.ffn.d_model}, {counted(getattr(case.ffn, 'layers', 1), 'layer')}, {work.dtype}"
     how = f"{training.steps:,} steps of {work.batch} x {work.seq_len} bytes of {name} ({quantity(text.bytes, IEC)})"
     equal = f"; equal {MATCHED.get(report.plan.match, report.plan.match)}" * (report.plan.match != "none")
@@ -227,7 +228,7 @@ def _answer(report: Report, rows: list[Record], found: dict[str, Learnt]) -> str
 
 def _edge(report: Report, rows: list[Record]) -> list[str]:
     """A warning of who learns best at the lowest or the highest of several rates, and the longer list to try."""
-    rates = sorted({case.training.rate for case in report.plan.shown if case.training})
+    rates = sorted({found.rate for case in report.plan.shown if (found := trained_by(case))})
     if len(rates) == 1:
         return []
     beyond = {rates[0]: rates[0] ** 2 / rates[1], rates[-1]: rates[-1] ** 2 / rates[-2]}

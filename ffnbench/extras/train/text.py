@@ -20,6 +20,7 @@ HELD_OUT, CHOOSING = 0.1, 0.1  # of the files: what losses are reported of, and 
 MOST_BYTES = 1 << 30
 TEXT = bytes((9, 10, 13, *range(32, 127), *range(128, 256)))
 LEAST_BATCHES = 2  # of each part
+VOCABULARY = 256  # a token is a byte
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,13 @@ import time
 from dataclasses import dataclass, field, replace
 
 from ffnbench import jsonable
+from ffnbench.extras.train.decoder import trained_by
+from ffnbench.extras.train.running import OVER, train
 from ffnbench.plan import Plan
 from ffnbench.report.output import NullSink
 from ffnbench.report.progress import duration
 from ffnbench.result import Progress, Run
 from ffnbench.run.log import Finder
-from ffnbench.run.training import OVER, train
 from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.units import counted
 
@@ -35,7 +36,7 @@ class Lessons:
         budget_s = self.plan.protocol.budget_s
         self.end = math.inf if budget_s is None else time.monotonic() + budget_s
         self.until = self.end
-        if budget_s is not None and not all(case.training for case in self.plan.cases):
+        if budget_s is not None and not all(trained_by(case) for case in self.plan.cases):
             kept_s = min(max(TIMED * budget_s, LEAST_KEPT_S), TIMED_S)
             self.until -= min(kept_s, budget_s / 2)
 

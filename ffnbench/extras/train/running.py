@@ -12,7 +12,9 @@ from typing import Any
 from ffnbench import jsonable
 from ffnbench.device.environment import describe
 from ffnbench.errors import termination_as_interruption
-from ffnbench.metrics import CHOOSING, LOSS
+from ffnbench.extras.train.decoder import trained_by
+from ffnbench.extras.train.kind import TRAIN
+from ffnbench.extras.train.metrics import CHOOSING, LOSS
 from ffnbench.plan import Case, Plan
 from ffnbench.result import Environment, FailureKind, Progress, Run, Sample
 from ffnbench.run.log import Finder, Found
@@ -82,11 +84,11 @@ def _steps(
     now: Callable[[], float],
 ) -> str:  # fmt: skip
     """All steps; why they ended early, where the time was over."""
-    training = case.training
+    training = trained_by(case)
     assert training is not None
     timeout_s = found.plan.protocol.timeout_s
     while (left_s := until - now()) > 0:
-        asked = {"do": "train", "label": case.label, "seconds": min(CHUNK_S, left_s), "checkpoint": checkpoint}
+        asked = {"do": TRAIN, "label": case.label, "seconds": min(CHUNK_S, left_s), "checkpoint": checkpoint}
         answer = worker.ask(asked, timeout_s)
         if "failure" in answer:
             found.fail(case.label, answer["failure"], answer["message"])
