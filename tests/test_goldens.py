@@ -145,17 +145,7 @@ def interrupted() -> Machine:
     return launch
 
 
-def learning() -> Machine:
-    """A machine on which every model is trained at once."""
-    launch = Machine()
-    curve = [["training_loss", 3, 2.9], ["training_loss", 3, 1.9]]
-    launch.verbs["train"] = {"step": 6, "curve": curve, "seconds": 0.2, "diverged": None, "saved": "", "loss": 1.9,
-                             "choosing": 1.9}  # fmt: skip
-    return launch
-
-
 MACHINES: dict[str, Callable[[], FakeLaunch]] = {
-    "train": learning,
     "compare-failed": lambda: Machine(trouble={("open", "gelu"): "oom"} | crash_of("swiglu")),
     "compare-all-failed": lambda: Machine(trouble=crash_of("relu", "gelu")),
     "compare-busy": busy,
