@@ -125,7 +125,6 @@ def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa
         "elements", "range_", "derivative", "gated", "tolerance", "exact_only", "across_machines", "absolute",
         "base_rev", "head_rev", "fail_above", "allow_mismatch", "metric", "format", "verbose", "sort", "columns",
         "quiet", "wait", "on_unclear", "time", "cache", "matmul_precision", "reduced_reductions", "timer", "ceilings",
-        "steps", "seeds", "layers", "context", "lr", "text",
     }  # fmt: skip
     assert {name for one in FILES for name in described(one).settable} == may | NEVER
     for name in NEVER:

@@ -425,7 +425,7 @@ def test_an_interruption_before_there_is_anything_has_no_report(on_machine, monk
         ffnbench.compare("relu,gelu", **SMALL)
     assert caught.value.report is None
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **how: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(variants, "prepare", interrupted)

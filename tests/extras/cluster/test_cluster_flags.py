@@ -9,7 +9,7 @@ import pytest
 from ffnbench import features
 from ffnbench.cli.commands import described
 
-MEASURE = ("compare", "train", "block", "activations")
+MEASURE = ("compare", "block", "activations")
 
 
 @pytest.mark.parametrize("command", MEASURE)
