@@ -268,6 +268,20 @@ def test_a_baseline_of_few_processes_is_refused_with_the_command_that_makes_a_be
     assert call(saved(path, measured(workers=5, rounds=3)))[0] == 0
 
 
+def test_counts_are_checked_against_a_baseline_that_was_measured_beside_other_work(call, tmp_path: Path) -> None:
+    """They need no latency, and what a count was does not depend on who used the CPUs."""
+    noisy = machine()
+    noisy.waited = 0.7
+    path = saved(tmp_path / "b.json", measured(noisy, workers=5, rounds=3))
+    code, out, err = call(path)
+    assert (code, out) == (2, "")
+    assert "was measured on a busy machine" in err
+    assert call(path, "--exact-only")[0] == 0
+    edited(path, more_params)
+    code, out, _ = call(saved(path, api.load(str(path))), "--exact-only")
+    assert (code, "swiglu params REGRESSED" in out) == (1, True)
+
+
 def test_a_saved_run_is_held_against_the_baseline(call, baseline: Path, tmp_path: Path) -> None:
     """A case that has gone never passes, a new one is told."""
     run, launch = tmp_path / "run.json", machine()
