@@ -18,7 +18,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.ffn.spec import Gate
 from ffnbench.models.configs import read_config, read_groups
-from ffnbench.models.family_reader import Unanswered
+from ffnbench.models.family_reader import Unanswered, by_own_names
 from ffnbench.models.model import ModelSpec, whole_model
 from ffnbench.models.presets import model_of
 from ffnbench.planning.block import plan_block
@@ -208,7 +208,8 @@ def test_a_size_under_the_name_of_another_class_is_refused(config: dict, says: s
     with pytest.raises(FfnbenchError, match=says) as caught:
         read_groups(config)
     assert not isinstance(caught.value, Unanswered)
-    assert " reads: " in caught.value.hint
+    assert re.search(r" reads: \w|model_type", caught.value.hint)
+    assert "none" not in caught.value.hint
 
 
 def test_what_repeats_a_size_or_switches_experts_off_is_no_other_size() -> None:
@@ -348,6 +349,46 @@ def test_without_transformers_inspect_says_the_key_and_the_pip_line(tmp_path, mo
     assert asked == [{"do": "hf_layers", "source": path}, "closed"]
     assert "looked for the keys: intermediate_size" in caught.value.hint
     assert "pip install 'ffnbench[hf]'" in caught.value.hint
+
+
+def test_what_transformers_cannot_build_has_no_pip_line(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is installed: installing it once more helps nobody."""
+    path, told = written(tmp_path, BERT | {"intermediate_size": None}), "transformers can't build 'bert': TypeError: no"
+
+    class Worker:
+        def ask(self, order: dict, timeout: float) -> dict:
+            return {"failure": "crash", "message": told, "hint": "does AutoModel.from_config work with it?"}
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(world, "MACHINE", world.Machine(launch=Worker))
+    with pytest.raises(FfnbenchError) as caught:
+        api.inspect(path)
+    assert caught.value.hint == f"looked for the keys: intermediate_size; {told}"
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_what_measures_has_the_pip_line_only_without_transformers(tmp_path, installed: bool) -> None:
+    path = written(tmp_path, BERT | {"intermediate_size": None})
+    found = "object()" if installed else "None"
+    code = f"""
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: {found} if name == "transformers" else find(name, *more)
+from ffnbench.cli import run
+run(["block", "--preset", {path!r}])
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    hint = done.stderr.partition("hint: ")[2]
+    assert "inspect counts it by transformers" in hint, done.stderr
+    assert ("pip install" in hint) is not installed
+
+
+def test_a_class_that_reads_no_name_of_a_size_has_no_hint_of_none() -> None:
+    with pytest.raises(FfnbenchError, match="not its class's name for the width") as caught:
+        by_own_names({"hidden_size": 64}, "some", {}, {}, [])
+    assert "reads" not in caught.value.hint
 
 
 def test_inspect_refuses_in_one_voice(tmp_path) -> None:
