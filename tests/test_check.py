@@ -131,6 +131,20 @@ def test_noise_is_unclear_and_loud(call, baseline: Path) -> None:
         assert "would have shown in every row" in out
 
 
+def test_a_check_that_is_interrupted_before_its_first_sample_names_one_process(call, baseline: Path) -> None:
+    """The line of progress and the table's speak of the same one."""
+    code, out, err = call(baseline, launch=interrupted_at_once())
+    assert code == 130
+    assert set(re.findall(r"process (\d+)", out + err)) == {"1"}
+
+
+def interrupted_at_once() -> FakeLaunch:
+    def seconds(label: str, worker: int, number: int) -> float:
+        raise KeyboardInterrupt
+
+    return FakeLaunch(seconds)
+
+
 def test_a_failed_case_never_passes(call, baseline: Path) -> None:
     launch = machine()
     launch.trouble = {("open", "swiglu"): "crash"}
