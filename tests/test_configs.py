@@ -16,7 +16,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.ffn.spec import Gate
 from ffnbench.models.configs import read_config, read_groups
-from ffnbench.models.family_reader import Unanswered
+from ffnbench.models.family_reader import Unanswered, by_own_names
 from ffnbench.models.model import ModelSpec, whole_model
 from ffnbench.models.presets import model_of
 
@@ -204,7 +204,8 @@ def test_a_size_under_the_name_of_another_class_is_refused(config: dict, says: s
     with pytest.raises(FfnbenchError, match=says) as caught:
         read_groups(config)
     assert not isinstance(caught.value, Unanswered)
-    assert " reads: " in caught.value.hint
+    assert re.search(r" reads: \w|model_type", caught.value.hint)
+    assert "none" not in caught.value.hint
 
 
 def test_what_repeats_a_size_or_switches_experts_off_is_no_other_size() -> None:
@@ -306,3 +307,26 @@ def test_attention_that_the_config_does_not_tell_is_unknown(config: dict) -> Non
     found = read_groups(config)
     assert {group.attention for group in found} == {None}
     assert [group.ffn for group in found] == [group.ffn for group in read_groups(known)]
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_what_measures_has_the_pip_line_only_without_transformers(tmp_path, installed: bool) -> None:
+    path = written(tmp_path, BERT | {"intermediate_size": None})
+    found = "object()" if installed else "None"
+    code = f"""
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: {found} if name == "transformers" else find(name, *more)
+from ffnbench.cli import run
+run(["block", "--preset", {path!r}])
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    hint = done.stderr.partition("hint: ")[2]
+    assert "inspect counts it by transformers" in hint, done.stderr
+    assert ("pip install" in hint) is not installed
+
+
+def test_a_class_that_reads_no_name_of_a_size_has_no_hint_of_none() -> None:
+    with pytest.raises(FfnbenchError, match="not its class's name for the width") as caught:
+        by_own_names({"hidden_size": 64}, "some", {}, {}, [])
+    assert "reads" not in caught.value.hint

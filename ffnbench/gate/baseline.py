@@ -27,8 +27,12 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
     for number, run in enumerate(before.runs, start=1):
         told = f"run {number} of {request.baseline!r}, of {run.created}," if before.repeats else repr(request.baseline)
         without = 'take it out of "repeats"' if number > 1 else ""
-        _refuse_run(told, run, without or made_anew(request.baseline, before))
-        if not request.exact_only and (few := too_few(run)):
+        hint = without or made_anew(request.baseline, before)
+        _refuse_run(told, run, hint)
+        if request.exact_only:
+            continue
+        _refuse_latencies(told, run, hint)
+        if few := too_few(run):
             raise FfnbenchError(f"{told} {few}", without or made_anew(request.baseline, before, **BETTER))
     labels = [case.label for case in before.plan.shown]
     policy = Policy(
@@ -152,9 +156,13 @@ def _without(words: Sequence[str], flags: Collection[str]) -> list[str]:
 
 
 def _refuse_run(told: str, run: Report, hint: str) -> None:
-    """A run that ended early, has a row that is wrong, or nothing clean to say of one, is no part of a baseline."""
+    """A run that ended early is no part of a baseline."""
     if run.interrupted or run.stopped:
         raise FfnbenchError(f"{told} is incomplete and can't be a baseline", hint)
+
+
+def _refuse_latencies(told: str, run: Report, hint: str) -> None:
+    """A run of time that has a row that is wrong, or nothing clean to say of one, is no part of a baseline."""
     if not is_timed(run):
         return
     if wrong := next((failure for failure in run.failures if failure.kind is FailureKind.MISMATCH), None):

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,7 +32,9 @@ PARTS = ("text_config", "vision_config")  # of a composite model
 Row = Mapping[str, Any]
 T = TypeVar("T")
 Config = dict[str, Any]
-ASK = "inspect counts it by transformers: pip install 'ffnbench[hf]'"
+NOT_INSTALLED = "transformers is not installed"
+INSTALL = "pip install 'ffnbench[hf]'"
+ASK = "inspect counts it by transformers" + ("" if find_spec("transformers") else f": {INSTALL}")
 MOST = 10_000_000  # of a width, of experts, of layers; no model is near it
 HF_ACTIVATIONS = {name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name}
 
@@ -136,9 +139,10 @@ def by_own_names(
         for name in names:
             read = name in own or (name in other_names and other_names[name] not in config)
             if name in config and not read and config[name] not in (*NO_SIZE, *values):
+                reads = ", ".join(each for each in names if each in own)
                 raise FfnbenchError(
                     f"the {model_type} config has {name} {config[name]!r:.60}, not its class's name for the {kind}",
-                    f"{model_type} reads: {', '.join(each for each in names if each in own) or 'none'}",
+                    f"{model_type} reads: {reads}" if reads else "is its model_type right?",
                 )
     given = {**config, **{own: config[other] for other, own in other_names.items() if other in config}}
     taken = [f"{key} {value:,}" for key, value in own.items() if key not in given and type(value) in (int, float)]

@@ -20,7 +20,7 @@ from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.models.configs import A_CONFIG, code_note, read_file, refuse_other_classes, type_of
-from ffnbench.models.family_reader import by_own_names, families
+from ffnbench.models.family_reader import INSTALL, NOT_INSTALLED, by_own_names, families
 from ffnbench.models.model import CountedLayers, CountedModel, WholeModel
 from ffnbench.models.presets import config_path
 
@@ -107,7 +107,7 @@ def load(source: str) -> Loaded:
     try:
         import transformers
     except ImportError as problem:
-        raise FfnbenchError("transformers is not installed", "pip install 'ffnbench[hf]'") from problem
+        raise FfnbenchError(NOT_INSTALLED, INSTALL) from problem
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         data, _ = read_file(config_path(source))

@@ -175,7 +175,20 @@ def _comparisons(table: Table, labels: list[str], wrong: set[str]) -> tuple[Comp
                 strictest = 1 - (1 - CONFIDENCE) / (looks * len(compared))
                 one_of = replace(one_of, resolution=math.expm1(means[label].half(strictest) + slack))
             found.append(one_of)
-    return tuple(found)
+    return tuple(_alone(one) if _without_rows(one, found) else one for one in found)
+
+
+def _without_rows(reference: Comparison, found: Iterable[Comparison]) -> bool:
+    """Whether nothing could be compared with a reference, and a row for which others had the CPUs or the clocks."""
+    if reference.verdict is not Verdict.REFERENCE:
+        return False
+    rows = [c for c in found if c.reference == reference.case and c.case not in (reference.case, CONTROL)]
+    return any(row.verdict is Verdict.BUSY for row in rows) and not any(row.ratio for row in rows)
+
+
+def _alone(reference: Comparison) -> Comparison:
+    """Its seconds would be read beside rows that have none, though they come from the same disturbed minutes."""
+    return replace(reference, ratio=None, verdict=Verdict.BUSY, reason="no other row could be compared with it")
 
 
 def _busy(table: Table, label: str, row: Row) -> Comparison:
@@ -244,7 +257,7 @@ def busy_text(run: Run | Report) -> str:
     """Who is busy, as far as that is known, and what to do about it."""
     unclean = [sample for sample in run.samples if sample.metric == LATENCY and not is_clean(sample)]
     rounds, around = table_of(run).fewest_clean(), run.around
-    clean = f"{rounds.clean} of {rounds.made} rounds were undisturbed" if rounds else ""
+    clean = f"{rounds.label}: {rounds.clean} of {rounds.made} rounds undisturbed" if rounds else ""
     if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):  # the device's clocks, and not the CPUs
         held = f"{CLOCKS_HELD} ({' and '.join(_causes(unclean))})"
         return f"busy: {', '.join(filter(None, (held, clean)))}; let it cool down, or see `ffnbench env`"

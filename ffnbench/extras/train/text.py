@@ -80,8 +80,9 @@ def read_text(path: str, least_bytes: int) -> tuple[Text, Parts]:
         by_name = _split({str(name.relative_to(root)): content for name, content in contents.items()})
         parts = by_name if by_name.shortest >= least_bytes else parts
     if parts.shortest < least_bytes:
+        named = f"--text {path!r}" if path else "the default text, the standard library's .py files,"
         raise FfnbenchError(
-            f"--text {path!r} has {len(whole):,} bytes: too short for parts of {least_bytes:,}, "
+            f"{named} has {len(whole):,} bytes: too short for parts of {least_bytes:,}, "
             f"{LEAST_BATCHES} batches, to be held out",
             "a longer text, a smaller --batch or a smaller --context",
         )

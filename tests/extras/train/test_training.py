@@ -688,3 +688,8 @@ def test_a_real_run_of_jobs_equals_one_of_this_process(text: str, tmp_path: Path
         assert ran.returncode == 0, ran.stderr
         found.append({name: one.losses for name, one in learnt(load(tmp_path / f"{name}.json")).items()})
     assert found[0] == found[1]
+
+
+def test_a_default_text_that_is_too_short_is_named() -> None:
+    with pytest.raises(FfnbenchError, match=r"^the default text, the standard library's \.py files, has [\d,]+ bytes"):
+        read_text("", 10**9)
