@@ -27,6 +27,8 @@ class Feature:
 
     `suffixes` are of files of `-o`, written by WRITERS of its `files.py`: (table, pictures, reports, title) -> text.
     `report/formats.py: view_of` says what these four are.
+
+    `jobs` are what a worker can be asked for, functions of its `worker.py`: (what the request holds) -> the answer.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Feature:
     listings: tuple[str, ...] = ()
     completes: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
+    jobs: tuple[str, ...] = ()
 
     def file(self, name: str) -> Any:
         """A module of this feature's folder, imported now."""
@@ -75,3 +78,12 @@ def completer_of(flag: str) -> Callable[[], Any] | None:
             completer: Callable[[], Any] = feature.file("listing").COMPLETIONS[flag]
             return completer
     return None
+
+
+def job_of(name: str) -> Callable[..., Any]:
+    """What a worker does for a feature under a name; raises LookupError where no feature has such a job."""
+    for feature in features():
+        if name in feature.jobs:
+            job: Callable[..., Any] = getattr(feature.file("worker"), name)
+            return job
+    raise LookupError(f"no job is called {name}")

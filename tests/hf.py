@@ -10,11 +10,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from ffnbench.extras.models.transformers import build_empty
 from ffnbench.ffn import cost
 from ffnbench.models.configs import read_groups, read_rest
 from ffnbench.models.family_reader import Row, families
 from ffnbench.models.model import ModelSpec, crosses, whole_model
-from ffnbench.models.transformers import build_empty
 
 Counts = Counter[int]  # parameters of an FFN, or an attention -> how many layers have one like it
 Data = dict[str, Any]
@@ -130,7 +130,7 @@ def theirs(data: Data, *, whole: bool) -> tuple[Counts, Counts, int | None]:
     """The same by building the model, with its output layer where all parameters are asked for."""
     from transformers import CONFIG_MAPPING
 
-    from ffnbench.models.transformers import build_whole
+    from ffnbench.extras.models.transformers import build_whole
 
     config = CONFIG_MAPPING[data["model_type"]].from_dict(json.loads(json.dumps(data)))
     model = build_whole(config) if whole else build_empty(config)

@@ -169,7 +169,7 @@ def built(data: Data) -> tuple[int, int | None] | None:
     import transformers
     from transformers import CONFIG_MAPPING, AutoModel
 
-    from ffnbench.models.transformers import build_whole
+    from ffnbench.extras.models.transformers import build_whole
 
     try:
         with warnings.catch_warnings(), torch.device("meta"):
@@ -195,7 +195,7 @@ def answer(path: str, route: str) -> tuple[int, int | None, str]:
         model = model_of(path)
         counted, whole = count_model(model), whole_model(model).params
     else:
-        from ffnbench.models.transformers import count_layers, count_whole
+        from ffnbench.extras.models.transformers import count_layers, count_whole
 
         counted, whole = count_layers(path), count_whole(path).params
     return sum(layers.count * layers.params for layers in counted.layers), whole, counted.defaults

@@ -158,7 +158,7 @@ def test_what_t5_makes_of_its_word_wins_over_the_word(model_type: str, words: di
 def test_a_file_without_a_class_is_one_model_for_both_counts(tmp_path) -> None:
     """pop2piano has T5's layers, six in each stack; the bare model of seamless_m4t_v2 is less than what answers."""
     pytest.importorskip("transformers")
-    from ffnbench.models.transformers import count_layers, count_whole
+    from ffnbench.extras.models.transformers import count_layers, count_whole
 
     for data in ({"model_type": "pop2piano"}, {"model_type": "seamless_m4t_v2"}):
         path = hf.written(tmp_path, data)
@@ -180,7 +180,7 @@ ELSEWHERE = [
 @pytest.mark.parametrize("data", ELSEWHERE, ids=lambda data: "-".join(map(str, data.values())))
 def test_transformers_is_not_asked_about_sizes_that_it_would_ignore(tmp_path, data: dict) -> None:
     pytest.importorskip("transformers")
-    from ffnbench.models.transformers import count_layers, count_whole
+    from ffnbench.extras.models.transformers import count_layers, count_whole
 
     for count in (count_layers, count_whole):
         with pytest.raises(FfnbenchError, match="not its class's name"):
@@ -189,7 +189,7 @@ def test_transformers_is_not_asked_about_sizes_that_it_would_ignore(tmp_path, da
 
 def test_sizes_that_transformers_took_from_its_class_are_named(tmp_path) -> None:
     pytest.importorskip("transformers")
-    from ffnbench.models.transformers import count_layers, count_whole
+    from ffnbench.extras.models.transformers import count_layers, count_whole
 
     path = hf.written(tmp_path, {"model_type": "jetmoe", "num_local_experts": 6, "num_hidden_layers": 2})
     for found in (count_layers(path), count_whole(path)):
@@ -201,9 +201,9 @@ def test_sizes_that_transformers_took_from_its_class_are_named(tmp_path) -> None
 def test_the_output_of_mt5_is_a_matrix_of_its_own(tmp_path) -> None:
     """google/mt5-small has 300,176,768 parameters; its class ties the two until it has read the weights."""
     pytest.importorskip("transformers")
+    from ffnbench.extras.models.transformers import count_whole
     from ffnbench.models.model import whole_model
     from ffnbench.models.presets import model_of
-    from ffnbench.models.transformers import count_whole
 
     small = {"model_type": "mt5", "d_ff": 1024, "d_kv": 64, "d_model": 512, "feed_forward_proj": "gated-gelu",
              "num_decoder_layers": 8, "num_heads": 6, "num_layers": 8, "tie_word_embeddings": False,
@@ -247,7 +247,7 @@ BUILT = [
 @pytest.mark.parametrize(("config", "params"), BUILT, ids=[config["model_type"] for config, _ in BUILT])
 def test_every_ffn_of_a_layer_is_counted_by_names_and_nothing_else(tmp_path, config: dict, params: int) -> None:
     pytest.importorskip("transformers")
-    from ffnbench.models.transformers import count_layers
+    from ffnbench.extras.models.transformers import count_layers
 
     assert sum(layers.count * layers.params for layers in count_layers(hf.written(tmp_path, config)).layers) == params
 
@@ -255,7 +255,7 @@ def test_every_ffn_of_a_layer_is_counted_by_names_and_nothing_else(tmp_path, con
 @pytest.mark.parametrize("kind", ["zamba", "sam2_hiera_det_model"])
 def test_what_is_left_over_in_a_layer_refuses_the_model_by_name(tmp_path, kind: str) -> None:
     pytest.importorskip("transformers")
-    from ffnbench.models.transformers import count_layers
+    from ffnbench.extras.models.transformers import count_layers
 
     left = {"zamba": "linear", "sam2_hiera_det_model": "proj"}[kind]
     with pytest.raises(FfnbenchError, match=rf"under names that nobody declared: .*{left}"):
@@ -267,9 +267,9 @@ def test_the_router_tells_what_the_closed_form_does(model_type: str) -> None:
     pytest.importorskip("transformers")
     from transformers import CONFIG_MAPPING
 
+    from ffnbench.extras.models.transformers import active_params, build_empty, feed_forwards
     from ffnbench.ffn import cost
     from ffnbench.models.configs import read_groups
-    from ffnbench.models.transformers import active_params, build_empty, feed_forwards
 
     config = CONFIG_MAPPING[model_type](num_hidden_layers=4)
     built = Counter((found.params, active_params(found)) for found in feed_forwards(build_empty(config)))

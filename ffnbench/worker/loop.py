@@ -22,6 +22,7 @@ from typing import Any
 
 from ffnbench.backends.compile_errors import not_compiled
 from ffnbench.device.device_errors import device_error, first_line, is_full
+from ffnbench.features import job_of
 from ffnbench.targets import one_line
 from ffnbench.worker.channel import Channel, Message, end_group
 from ffnbench.worker.heap import keep_freed_memory
@@ -71,7 +72,8 @@ def main() -> None:
                 _limit_memory(memory)
             channel.send(asked)
         else:
-            job = JOBS.get(request["do"]) or getattr(jobs, request["do"])
+            name = request["do"]
+            job = JOBS.get(name) or getattr(jobs, name, None) or job_of(name)
             answer = answer_to(job, request, jobs)
             _send(channel, {**answer, **asked})
             if answer.get("ends"):

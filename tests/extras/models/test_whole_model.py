@@ -246,7 +246,7 @@ def test_transformers_counts_what_the_table_does_not_know(tmp_path, monkeypatch:
 def test_a_sum_is_that_of_every_parameter_of_the_built_model(tmp_path) -> None:
     """A type that the table has no rest of, and a class that has other layers than its type's."""
     transformers = pytest.importorskip("transformers")
-    from ffnbench.models.transformers import build_whole, count_whole
+    from ffnbench.extras.models.transformers import build_whole, count_whole
 
     found = count_whole(written(tmp_path, {"model_type": "bloom", "hidden_size": 64, "n_layer": 3}))
     assert found.params == build_whole(transformers.BloomConfig(hidden_size=64, n_layer=3)).num_parameters()
