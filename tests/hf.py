@@ -10,11 +10,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from ffnbench.extras.models.counting import whole_model
 from ffnbench.extras.models.transformers import build_empty
 from ffnbench.ffn import cost
 from ffnbench.models.configs import read_groups, read_rest
 from ffnbench.models.family_reader import Row, families
-from ffnbench.models.model import ModelSpec, crosses, whole_model
+from ffnbench.models.model import ModelSpec, crosses
 
 Counts = Counter[int]  # parameters of an FFN, or an attention -> how many layers have one like it
 Data = dict[str, Any]

@@ -189,7 +189,7 @@ def built(data: Data) -> tuple[int, int | None] | None:
 def answer(path: str, route: str) -> tuple[int, int | None, str]:
     """The same two by ffnbench, and the defaults that it names."""
     if route == "table":
-        from ffnbench.models.model import count_model, whole_model
+        from ffnbench.extras.models.counting import count_model, whole_model
         from ffnbench.models.presets import model_of
 
         model = model_of(path)

@@ -13,11 +13,12 @@ from hf import written
 
 from ffnbench.cli import run
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.counting import whole_model
 from ffnbench.ffn import cost
 from ffnbench.ffn.spec import Gate
 from ffnbench.models.configs import read_config, read_groups
 from ffnbench.models.family_reader import Unanswered
-from ffnbench.models.model import ModelSpec, whole_model
+from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
 
 LLAMA = {

@@ -201,8 +201,8 @@ def test_sizes_that_transformers_took_from_its_class_are_named(tmp_path) -> None
 def test_the_output_of_mt5_is_a_matrix_of_its_own(tmp_path) -> None:
     """google/mt5-small has 300,176,768 parameters; its class ties the two until it has read the weights."""
     pytest.importorskip("transformers")
+    from ffnbench.extras.models.counting import whole_model
     from ffnbench.extras.models.transformers import count_whole
-    from ffnbench.models.model import whole_model
     from ffnbench.models.presets import model_of
 
     small = {"model_type": "mt5", "d_ff": 1024, "d_kv": 64, "d_model": 512, "feed_forward_proj": "gated-gelu",

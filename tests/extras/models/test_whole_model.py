@@ -12,12 +12,13 @@ from hf import default, written
 from ffnbench.api import world
 from ffnbench.cli import run
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.counting import WholeModel, whole_model
 from ffnbench.extras.models.inspecting import inspect_whole
 from ffnbench.extras.models.layers import layers_view
 from ffnbench.extras.models.request import InspectRequest
 from ffnbench.extras.models.table import in_words, parts_view
 from ffnbench.models.configs import read_groups, read_rest
-from ffnbench.models.model import ModelSpec, WholeModel, whole_model
+from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import PRESETS
 from ffnbench.report.tables.text import plain
 
