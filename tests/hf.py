@@ -10,10 +10,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from ffnbench.extras.models.beside_reader import table as beside_table
 from ffnbench.extras.models.counting import whole_model
 from ffnbench.extras.models.transformers import build_empty
 from ffnbench.ffn import cost
-from ffnbench.models.configs import read_groups, read_rest
+from ffnbench.models.configs import read_groups
 from ffnbench.models.family_reader import Row, families
 from ffnbench.models.model import ModelSpec, crosses
 
@@ -102,7 +103,7 @@ def varied(model_type: str) -> Iterator[tuple[str, Data]]:
         if doubled in data and without in data:
             fewer = {name: value for name, value in data.items() if name != without}
             yield f"{doubled} doubled without {without}", fewer | {doubled: 2 * data[doubled]}
-    rows = (*table.stacks.get(model_type, ()), *table.rest.get(model_type, ()))
+    rows = (*table.stacks.get(model_type, ()), *beside_table().types.get(model_type, ()))
     layers = {key for stack in table.stacks.get(model_type, ()) for key in keys_of({"layers": stack["layers"]})}
     keys = {key for row in rows for key in keys_of(row)} or {*IMPLIED["composite"]}
     for key in sorted(keys & data.keys()):
@@ -117,7 +118,7 @@ def varied(model_type: str) -> Iterator[tuple[str, Data]]:
 def ours(data: Data) -> tuple[Counts, Counts | None, int | None]:
     """By the table: FFNs, attentions where all are known, and all parameters where they are."""
     groups = tuple(read_groups(data))
-    model = ModelSpec(key="", name="", groups=groups, source="", rest=read_rest(data))
+    model = ModelSpec(key="", name="", groups=groups, source="", config=data)
     ffns: Counts = Counter()
     attentions: Counts = Counter()
     for group in groups:

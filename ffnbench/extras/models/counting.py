@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ffnbench.extras.models.beside import Beside
+from ffnbench.extras.models.beside_reader import layers_beside, note_on, rest_beside
 from ffnbench.ffn.cost import params, params_active
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.models.model import LayerGroup, ModelSpec, crosses
@@ -103,35 +105,37 @@ def whole_model(model: ModelSpec) -> WholeModel:
         router += group.count * routing
         ffn += group.count * (params(group.ffn) - routing)
         idle += group.count * (params(group.ffn) - params_active(group.ffn))
-    rest = model.rest
+    layers = list(zip(model.groups, layers_beside(model), strict=True))
+    rest = rest_beside(model)
+    outer_norms = None if rest is None else sum(part.norm_params for part in rest)
     return WholeModel(
         name=model.name,
         source=model.source,
         counted_by="closed form",
-        note="; ".join(filter(None, (model.note, model.rest_note))),
+        note="; ".join(filter(None, (model.note, note_on(model)))),
         defaults=model.defaults,
         embeddings=None if rest is None else sum(part.embedding_params for part in rest),
-        attention=_sum(_attention(model, group) for group in model.groups),
+        attention=_sum(_attention(model, group, beside) for group, beside in layers),
         ffn=ffn,
         router=router,
-        norms=_sum((*map(_norms, model.groups), None if rest is None else sum(part.norm_params for part in rest))),
+        norms=_sum([*(_norms(group, beside) for group, beside in layers), outer_norms]),
         head=None if rest is None else sum(part.head_params for part in rest),
         other=sum(part.other for part in rest or ()),
         idle=idle,
     )
 
 
-def _attention(model: ModelSpec, group: LayerGroup) -> int | None:
-    if group.attention is None or group.beside is None:
+def _attention(model: ModelSpec, group: LayerGroup, beside: Beside | None) -> int | None:
+    if group.attention is None or beside is None:
         return None
     each = group.attention.params * (2 if crosses(model, group) else 1)
-    return group.count * each + group.beside.attention_params(group.count, group.attention)
+    return group.count * each + beside.attention_params(group.count, group.attention)
 
 
-def _norms(group: LayerGroup) -> int | None:
-    if group.attention is None or group.beside is None:
+def _norms(group: LayerGroup, beside: Beside | None) -> int | None:
+    if group.attention is None or beside is None:
         return None
-    return group.count * group.beside.norm_params(group.ffn.d_model, group.attention)
+    return group.count * beside.norm_params(group.ffn.d_model, group.attention)
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:

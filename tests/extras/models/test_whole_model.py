@@ -17,7 +17,7 @@ from ffnbench.extras.models.inspecting import inspect_whole
 from ffnbench.extras.models.layers import layers_view
 from ffnbench.extras.models.request import InspectRequest
 from ffnbench.extras.models.table import in_words, parts_view
-from ffnbench.models.configs import read_groups, read_rest
+from ffnbench.models.configs import read_groups
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import PRESETS
 from ffnbench.report.tables.text import plain
@@ -57,7 +57,7 @@ def layers_of(name: str, length: int = 512, **asked: int) -> list[dict]:
 
 
 def ours(config: dict) -> WholeModel:
-    model = ModelSpec(key="", name="", groups=tuple(read_groups(config)), source="", rest=read_rest(config))
+    model = ModelSpec(key="", name="", groups=tuple(read_groups(config)), source="", config=config)
     return whole_model(model)
 
 
