@@ -8,6 +8,7 @@ import json
 
 import pytest
 from hf import default, written
+from test_configs import DEEPSEEK
 
 from ffnbench.api import world
 from ffnbench.cli import run
@@ -19,7 +20,7 @@ from ffnbench.extras.models.request import InspectRequest
 from ffnbench.extras.models.table import in_words, parts_view
 from ffnbench.models.configs import read_groups
 from ffnbench.models.model import ModelSpec
-from ffnbench.models.presets import PRESETS
+from ffnbench.models.presets import PRESETS, model_of
 from ffnbench.report.tables.text import plain
 
 # The safetensors index of the checkpoint on the hub, the paper, or transformers' count of the published config
@@ -71,6 +72,18 @@ def test_a_token_meets_fewer() -> None:
         assert whole_model(PRESETS.get(name)).active == active
     dense = whole_model(PRESETS.get("gpt2"))
     assert dense.active == dense.params
+
+
+def test_kimi_k2_adds_up_to_what_was_published(tmp_path) -> None:
+    """The safetensors index of moonshotai/Kimi-K2-Instruct, which has the routers' correction biases as well."""
+    kimi = DEEPSEEK | {
+        "model_type": "kimi_k2", "vocab_size": 163840, "num_attention_heads": 64, "num_key_value_heads": 64,
+        "n_routed_experts": 384, "first_k_dense_replace": 1,
+        "auto_map": {"AutoModelForCausalLM": "modeling_deepseek.DeepseekV3ForCausalLM"},
+    }  # fmt: skip
+    model = model_of(written(tmp_path, kimi))
+    assert whole_model(model).params == 1_026_408_232_448 - 60 * 384
+    assert "code would be modeling_deepseek.DeepseekV3ForCausalLM; counted as deepseek_v3" in model.note
 
 
 def test_parts_by_hand() -> None:
