@@ -114,6 +114,7 @@ def reference_with_half_of_its_rounds(c: float = 1.0, c_waits: bool = True) -> R
 def test_a_reference_that_nothing_can_be_compared_with_has_no_figure() -> None:
     """Not in table, rows or picture: half of its rounds were clean, and no other row has any."""
     report = reference_with_half_of_its_rounds()
+    keys = ("latency_s", "ratio", "tokens_per_s", "flops_per_s", "ceiling_share")
     for record in case_records(report):
         assert record["verdict"] == "busy"
         assert {record[key] for key in keys} == {None}

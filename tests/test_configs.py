@@ -17,7 +17,7 @@ from ffnbench.ffn import cost
 from ffnbench.ffn.spec import Gate
 from ffnbench.models.configs import read_config, read_groups
 from ffnbench.models.family_reader import Unanswered, by_own_names
-from ffnbench.models.model import ModelSpec, whole_model
+from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
 
 LLAMA = {
@@ -71,18 +71,6 @@ def test_experts_in_every_second_layer_but_one() -> None:
 def test_classes_are_counted_as_they_are_built() -> None:
     assert [each[:2] for each in counted(T5 | {"architectures": ["T5EncoderModel"]})] == [("encoder", 12)]
     assert [each[:2] for each in counted(LLAMA | {"architectures": ["LlamaForCausalLM"]})] == [("dense", 32)]
-
-
-def test_kimi_k2_adds_up_to_what_was_published(tmp_path) -> None:
-    """The safetensors index of moonshotai/Kimi-K2-Instruct, which has the routers' correction biases as well."""
-    kimi = DEEPSEEK | {
-        "model_type": "kimi_k2", "vocab_size": 163840, "num_attention_heads": 64, "num_key_value_heads": 64,
-        "n_routed_experts": 384, "first_k_dense_replace": 1,
-        "auto_map": {"AutoModelForCausalLM": "modeling_deepseek.DeepseekV3ForCausalLM"},
-    }  # fmt: skip
-    model = model_of(written(tmp_path, kimi))
-    assert whole_model(model).params == 1_026_408_232_448 - 60 * 384
-    assert "code would be modeling_deepseek.DeepseekV3ForCausalLM; counted as deepseek_v3" in model.note
 
 
 PUBLISHED = {  # as they stand on the hub, without what says nothing about the layers -> FFN parameters of all layers
@@ -283,14 +271,28 @@ def test_a_path_that_can_not_be_is_one_error(tmp_path, monkeypatch: pytest.Monke
         model_of(name)
 
 
-@pytest.mark.parametrize("arguments", [["list", "presets"], ["cost"]])
-def test_the_table_is_read_when_a_config_is(arguments: list[str]) -> None:
-    code = (
-        f"import sys; sys.argv = ['ffnbench', *{arguments!r}]\nfrom ffnbench.cli import main\n"
-        "try: main()\nexcept SystemExit: pass\n"
-        "known = sys.modules.get('ffnbench.models.family_reader')\n"
-        "assert known is None or not known.families.cache_info().currsize"
+@pytest.mark.parametrize(
+    "arguments",
+    [["list", "presets"], ["cost"], ["cost", "--preset", "llama3-8b"], ["cost", "--variants", "gpt2@d_ff=64,relu"]],
+)
+def test_what_reads_a_config_is_loaded_when_one_is_named(arguments: list[str]) -> None:
+    assert_no_config_reader(
+        f"sys.argv = ['ffnbench', *{arguments!r}]\nfrom ffnbench.cli import main\n"
+        "try: main()\nexcept SystemExit as e: assert not e.code\n"
     )
+
+
+def test_a_comparison_of_presets_loads_nothing_that_reads_a_config() -> None:
+    assert_no_config_reader(
+        "from ffnbench import api\nfrom ffnbench.request import CompareRequest\n"
+        "api.prepare(CompareRequest(preset='llama3-8b', variants='preset,relu'))\n"
+    )
+
+
+def assert_no_config_reader(code: str) -> None:
+    """Run it in a fresh interpreter, and look at what it has loaded."""
+    readers = "{'ffnbench.models.family_reader', 'ffnbench.models.configs'}"
+    code = f"import sys\n{code}assert not sys.modules.keys() & {readers}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.returncode == 0, done.stderr
 

@@ -11,12 +11,12 @@ from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK
 from ffnbench.api.world import COUNT_TIMEOUT_S
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.counting import CountedModel, WholeModel, count_model
+from ffnbench.extras.models.counting import whole_model as whole_of
 from ffnbench.extras.models.layers import layers_view
 from ffnbench.extras.models.request import InspectRequest
 from ffnbench.extras.models.table import model_view, parts_view
 from ffnbench.models.family_reader import ASK, INSTALL, NOT_INSTALLED, Unanswered
-from ffnbench.models.model import CountedModel, WholeModel, count_model
-from ffnbench.models.model import whole_model as whole_of
 from ffnbench.models.presets import config_path, model_of
 from ffnbench.report.output import NullSink
 from ffnbench.request import Heads, spelling

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 
+from ffnbench.extras.models.counting import WholeModel, whole_model
 from ffnbench.extras.models.request import InspectRequest
 from ffnbench.extras.models.table import parts_table
 from ffnbench.ffn.attention import AttentionSpec, attention_flops, kept_tokens, kv_bytes, overtakes_at
 from ffnbench.ffn.cost import cost, flops_forward
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.spec import read_positive
-from ffnbench.models.model import LayerGroup, ModelSpec, Sight, WholeModel, crosses, whole_model
+from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
 from ffnbench.models.presets import model_of
 from ffnbench.planning.block import attention_of, uncounted
 from ffnbench.report.formats import View, view_of

@@ -19,9 +19,9 @@ from math import prod
 from typing import Any
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.counting import CountedLayers, CountedModel, WholeModel
 from ffnbench.models.configs import A_CONFIG, code_note, read_file, refuse_other_classes, type_of
 from ffnbench.models.family_reader import INSTALL, NOT_INSTALLED, by_own_names, families
-from ffnbench.models.model import CountedLayers, CountedModel, WholeModel
 from ffnbench.models.presets import config_path
 
 # attributes that hold an FFN, or a list of them; a pair of projections is one that stands in the layer itself
