@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -85,22 +84,6 @@ def test_a_folder_that_ffnbench_has_not_made_is_not_deleted(folder: Path, on_fak
 
 
 # What is read, and written
-
-
-def test_a_history_waits_for_no_pipe(folder: Path) -> None:
-    """Beside two runs of one row on one machine: a pipe, a link to one, a folder, a broken link, a device."""
-    runs = folder / "runs"
-    runs.mkdir()
-    for name in ("compare.json", "compare-again.json"):
-        shutil.copy(RUN.with_name(name), runs)
-    os.mkfifo(runs / "pipe.json")
-    (runs / "link.json").symlink_to("pipe.json")
-    (runs / "folder.json").mkdir()
-    (runs / "broken.json").symlink_to("nowhere")
-    (runs / "zero.json").symlink_to("/dev/zero")
-    done = ffnbench("history", "runs", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert "left out, as they are no runs: broken.json, folder.json, link.json, pipe.json, zero.json" in done.stderr
 
 
 PIPES = {

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from ffnbench.api.checks import ab, check
     from ffnbench.api.measuring import measure, measured_once
     from ffnbench.api.preparing import Prepared, prepare
-    from ffnbench.api.saved import history, load, report, reports
+    from ffnbench.api.saved import load, report, reports
     from ffnbench.api.this_machine import backends, environment
     from ffnbench.api.variants import block, build, compare, cost, time_activations
 
 __all__ = [
     "Prepared", "ab", "backends", "block", "build", "check", "compare", "cost", "draw_activations", "environment",
-    "facts", "history", "load", "measure", "measured_once", "plot_activations", "prepare", "report", "reports",
+    "facts", "load", "measure", "measured_once", "plot_activations", "prepare", "report", "reports",
     "time_activations",
 ]  # fmt: skip
 _ELSEWHERE = {
@@ -34,7 +34,7 @@ _ELSEWHERE = {
     "activations": ("draw_activations", "facts", "plot_activations"),
     "measuring": ("measure", "measured_once"),
     "preparing": ("Prepared", "prepare"),
-    "saved": ("history", "load", "report", "reports"),
+    "saved": ("load", "report", "reports"),
     "this_machine": ("backends", "environment"),
 }  # all others are in variants.py
 

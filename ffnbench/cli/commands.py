@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FILES = {  # of each command, in the order of the help; a file is loaded when a command of it is typed
     "compare": "compare", "cost": "compare", "report": "compare", "block": "compare",
-    "check": "check", "ab": "check", "history": "compare",
+    "check": "check", "ab": "check",
     "plot-activations": "activations", "activations": "activations", "list": "tools", "env": "tools",
 }  # fmt: skip
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]

@@ -6,17 +6,14 @@ import sys
 from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, sink_of
-from ffnbench.report.flags import Followed, MeasuredOutput, Reported
+from ffnbench.report.flags import MeasuredOutput, Reported
 from ffnbench.request import (
     ARGUMENTS,
-    CURVES,
     BlockRequest,
     CompareRequest,
     CostRequest,
     flag,
 )
-
-FOLLOWED = {"ratio": "ratio", "latency": "latency", "params": "params", "flops": "flops_timed", "peak": "peak_bytes"}
 
 
 @command(
@@ -82,37 +79,6 @@ def report(saved: Saved, output: Reported) -> int:
             _, differs = api.report(paths[0], sink)
     if differs:
         print(visible(f"note: {differs}"), file=sys.stderr)
-    return sink.code
-
-
-@dataclass(frozen=True, kw_only=True)
-class Followable:
-    """Runs over time."""
-
-    paths: tuple[str, ...] = flag(
-        (), "A .json that `compare -o` or `check --append` wrote, or a folder of them.", ARGUMENTS, place="FILE...",
-    )  # fmt: skip
-    metric: str = flag("", f"{', '.join(FOLLOWED)}. [default: the ratio, which cancels what moves the machine; latency "
-                       "where there is none; what is exact where it has changed]", CURVES, "NAME")  # fmt: skip
-
-
-@command(
-    "history",
-    "ffnbench history results/",
-    "ffnbench history results/*.json -o history.png",
-    "ffnbench history baseline.json --metric latency --format github",
-    docs="docs/ci.md#history",
-)
-def history(asked: Followable, output: Followed) -> int:
-    """Show saved runs over time, a line each row: first and last value, and the commits at which it has changed."""
-    from ffnbench import api
-    from ffnbench.report.formats import CHECK_FORMATS
-    from ffnbench.report.output import one_of
-
-    with sink_of(output, "history", *asked.paths, pictures=True, formats=CHECK_FORMATS) as sink:
-        if asked.metric:
-            one_of("--metric", asked.metric, list(FOLLOWED))
-        api.history(asked.paths, sink, metric=FOLLOWED.get(asked.metric, ""))
     return sink.code
 
 

@@ -65,14 +65,6 @@ class Reported(Arranged, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Followed(Kept):
-    """How rows over time are shown and written."""
-
-    format: str = flag("table", ALSO_FOR_GITHUB, OUTPUT, "NAME", short="-f")
-    out: tuple[str, ...] = out_flag(f".csv, .json, .md, {PICTURES}")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Quiet:
     """Whether progress is told."""
 

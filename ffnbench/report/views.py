@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ffnbench.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
-from ffnbench.gate.timeline import Timeline
 from ffnbench.plan import Kind, added_kind
 from ffnbench.report.arrangement import Arrangement, arranged, key_of
 from ffnbench.report.files.store import report_text
@@ -49,7 +48,6 @@ class Reading:
 
 
 RATIOS, OF_ROOFLINE = "pictures.ratios:ratio_figure", "pictures.roofline:roofline_figure"
-OVER_TIME = "pictures.timeline:history_figure"
 OF_SWEEP = "pictures.sweeps:sweep_figure"
 OF_CASES = Reading(tables="tables.compare:compare_table", rows="csv_columns:case_records", picture=RATIOS)
 VIEWS = {
@@ -94,22 +92,6 @@ def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
     from ffnbench.report.pictures.canvas import render
 
     return render(figure, suffix, texts=True)
-
-
-def history_view(found: Timeline) -> View:
-    """Rows over time as the end of a command."""
-    from ffnbench.report.tables.timeline import annotated, history_records, history_table
-
-    table = history_table(found)
-
-    def picture(suffix: str) -> bytes:
-        from ffnbench.report.pictures.canvas import render
-
-        return render(_named(OVER_TIME)(found), suffix, texts=True)
-
-    title = f"history: {', '.join(dict.fromkeys(row.case.label for row in found.rows))}"
-    view = view_of(table, lambda: history_records(found), pictures={"": picture}, title=title, every=False)
-    return replace(view, stdout={**view.stdout, "github": lambda: annotated(found)})
 
 
 def refuse_unknown_columns(report: Report, how: Arrangement) -> None:

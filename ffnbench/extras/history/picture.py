@@ -8,18 +8,18 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
-
+from ffnbench.extras.history.table import commit_text, metric_text, named, runs_text
+from ffnbench.extras.history.timeline import Series, Timeline
 from ffnbench.gate.side_by_side import RATIO
-from ffnbench.gate.timeline import Series, Timeline
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.pictures.canvas import BLACK, drawing, literal, shortened
-from ffnbench.report.tables.timeline import commit_text, metric_text, named, runs_text
 from ffnbench.units import IEC, SI, TIME, scale, signed_percent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 WIDTH, PANEL, AROUND, DPI = 7.0, 1.5, 0.35, 300  # inches: a paper's page, the height of a panel, the line above all
 MOST, DAYS = 24, 3  # panels, and days below one
@@ -34,6 +34,8 @@ STEP: dict[str, Any] = {"linewidth": 0.9, "linestyle": "--", "zorder": 1}
 
 def history_figure(found: Timeline) -> Figure:
     """The rows in their order; of very many the first ones."""
+    from matplotlib.figure import Figure
+
     rows = found.rows[:MOST]
     down = math.ceil(len(rows) / min(2, len(rows)))
     with drawing(**FONTS):
@@ -50,6 +52,8 @@ def history_figure(found: Timeline) -> Figure:
 
 
 def _panel(axes: Axes, row: Series, name: str, number: int) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
     points = [point.value for point in row.points]
     unit, size = ("", 1.0) if row.metric == RATIO else scale([p.value for p in points], UNITS.get(row.metric, SI))
     title = shortened(f"{name}: {metric_text(row)}" + f" ({unit})" * bool(unit), 60)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from ffnbench.extras.history.steps import Shift
+from ffnbench.extras.history.timeline import Series, Timeline, unlike
 from ffnbench.gate.side_by_side import FLOPS, RATIO
-from ffnbench.gate.steps import Shift
-from ffnbench.gate.timeline import Series, Timeline, unlike
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.records import Record
 from ffnbench.report.tables.table import Cell, Column, Field, TextTable, table_of_fields

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,14 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import ROOT, ffnbench
 from gate_world import machine, measured
 
-from ffnbench import api
-from ffnbench.gate.steps import steps_of
-from ffnbench.gate.timeline import Timeline, timeline_of
+from ffnbench.extras.history import following
+from ffnbench.extras.history.steps import steps_of
+from ffnbench.extras.history.timeline import Timeline, timeline_of
+from ffnbench.extras.history.view import history_view
 from ffnbench.report.files.store import report_text
 from ffnbench.report.tables.text import plain
-from ffnbench.report.views import history_view
 from ffnbench.result import CaseCost, Report
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.verdict import with_figures
@@ -176,9 +178,25 @@ def test_a_baseline_with_several_runs_is_one_file_of_many(first: Report, tmp_pat
     for run in others:
         whole = whole.with_repeat(run)
     (tmp_path / "base.json").write_text(report_text(whole))
-    found = api.history([str(tmp_path / "base.json")])
+    found = following.history([str(tmp_path / "base.json")])
     assert found.runs == 5
     assert {len(row.points) for row in found.rows} == {5}
+
+
+def test_a_history_waits_for_no_pipe(tmp_path: Path) -> None:
+    """Beside two runs of one row on one machine: a pipe, a link to one, a folder, a broken link, a device."""
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    for name in ("compare.json", "compare-again.json"):
+        shutil.copy(ROOT / "results" / "amd-epyc-2cpu" / name, runs)
+    os.mkfifo(runs / "pipe.json")
+    (runs / "link.json").symlink_to("pipe.json")
+    (runs / "folder.json").mkdir()
+    (runs / "broken.json").symlink_to("nowhere")
+    (runs / "zero.json").symlink_to("/dev/zero")
+    done = ffnbench("history", "runs", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "left out, as they are no runs: broken.json, folder.json, link.json, pipe.json, zero.json" in done.stderr
 
 
 def test_bad_input_is_one_line_and_a_hint(first: Report, tmp_path: Path, in_process, monkeypatch) -> None:
@@ -206,6 +224,6 @@ def test_bad_input_is_one_line_and_a_hint(first: Report, tmp_path: Path, in_proc
         assert (code, out, err.count("\n")) == (2, "", 2), words
         assert says in err.splitlines()[0]
         assert err.splitlines()[1].startswith("hint: ")
-    monkeypatch.setattr("ffnbench.api.saved.find_spec", lambda name: None)
+    monkeypatch.setattr("ffnbench.extras.history.following.find_spec", lambda name: None)
     code, _, err = in_process("history", "two")
     assert (code, "ruptures" in err, "pip install 'ffnbench[history]'" in err) == (2, True, True)

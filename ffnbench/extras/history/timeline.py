@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+from ffnbench.extras.history.steps import Shift, steps_of
 from ffnbench.gate.history import history_of
 from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, apart, is_busy, mean_in, value_in
-from ffnbench.gate.steps import Shift, steps_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
 from ffnbench.result import Environment, Estimate, Report
