@@ -13,10 +13,11 @@ from time import perf_counter
 import torch
 import torch.nn.functional as F
 
+from ffnbench.extras.train.decoder import trained_by
+from ffnbench.extras.train.planning import plan_train
+from ffnbench.extras.train.request import TrainRequest
+from ffnbench.extras.train.worker import Trainee
 from ffnbench.plan import NoProbe
-from ffnbench.planning.training import plan_train
-from ffnbench.request import TrainRequest
-from ffnbench.worker.training import Trainee
 
 SOME = 5  # steps at a time
 
@@ -41,7 +42,7 @@ def main() -> None:
     given = arguments.parse_args()
     torch.set_num_threads(given.threads)
     asked = TrainRequest(variants="swiglu", device="cpu", threads=given.threads, steps=10 * given.steps)
-    case = next(case for case in plan_train(asked, NoProbe()).cases if case.training)
+    case = next(case for case in plan_train(asked, NoProbe()).cases if trained_by(case))
     ours, other = Trainee(case, None), Trainee(case, None)
     text = torch.frombuffer(bytearray(other._text.train), dtype=torch.uint8)
     optimizer = torch.optim.AdamW(other.model.parameters(), lr=1e-3)

@@ -23,10 +23,14 @@ class Feature:
 
     `commands` are registered by importing its `command.py`; `calls` are public functions in its `python.py`;
     `listings` are topics of `ffnbench list`, in LISTINGS of its `listing.py`: (sink) -> None. `completes` are flags
-    whose values a shell offers, in COMPLETIONS of the same file: () -> words.
+    whose values a shell offers, in COMPLETIONS of the same file: () -> words. `kinds` are kinds of plans, in KINDS of
+    its `kind.py`, each an AddedKind of plan.py. `verbs` are what a worker is asked, in VERBS of its `worker.py`:
+    (jobs, **what else was asked) -> answer.
 
     `suffixes` are of files of `-o`, written by WRITERS of its `files.py`: (table, pictures, reports, title) -> text.
-    `report/formats.py: view_of` says what these four are.
+    `report/formats.py: view_of` says what these four are. One that `measures` has MEASURER in its `flags.py`, a bundle
+    of flags for every command that measures groups: its `measures()` gives what does so in place of this process,
+    (prepared, sink, how one is measured) -> report, or None.
     """
 
     name: str
@@ -35,6 +39,9 @@ class Feature:
     listings: tuple[str, ...] = ()
     completes: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
+    measures: bool = False
+    kinds: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ()
 
     def file(self, name: str) -> Any:
         """A module of this feature's folder, imported now."""
@@ -72,6 +79,25 @@ def listings() -> dict[str, Feature]:
 def suffixes() -> dict[str, Feature]:
     """The suffixes of `-o` that features add, each with the feature that has it."""
     return {suffix: feature for feature in features() for suffix in feature.suffixes}
+
+
+def measurers() -> tuple[type[Any], ...]:
+    """The bundles of flags by which features measure in place of this process."""
+    return tuple(feature.file("flags").MEASURER for feature in features() if feature.measures)
+
+
+def kinds() -> dict[str, Feature]:
+    """The kinds of plans that features add, each with the feature that has it."""
+    return {name: feature for feature in features() for name in feature.kinds}
+
+
+def verb(name: str) -> Callable[..., Any]:
+    """What a worker does that is asked for this; raises LookupError where no feature has it."""
+    for feature in features():
+        if name in feature.verbs:
+            job: Callable[..., Any] = feature.file("worker").VERBS[name]
+            return job
+    raise LookupError(name)
 
 
 def completer_of(flag: str) -> Callable[[], Any] | None:

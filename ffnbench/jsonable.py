@@ -135,7 +135,8 @@ def _dataclass(kind: Any, data: Any, where: str) -> Any:
             raise ValueError(f"{where}: {one.name!r} is missing")
         if one.name in data:
             _check(one.metadata, data[one.name], f"{where}.{one.name}")
-    return kind(**{name: _decode(hints[name], item, f"{where}.{name}") for name, item in data.items()})
+    by = {one.name: one.metadata["typed"](data) for one in fields(kind) if "typed" in one.metadata}
+    return kind(**{name: _decode(by.get(name, hints[name]), item, f"{where}.{name}") for name, item in data.items()})
 
 
 def _needed(one: Field[Any]) -> bool:
@@ -146,6 +147,11 @@ def _needed(one: Field[Any]) -> bool:
 def among(known: Callable[[], Iterable[str]]) -> dict[str, Any]:
     """Metadata of a text that is one of several, which are asked for when a file is read."""
     return {"among": known}
+
+
+def typed(by: Callable[[Mapping[str, Any]], Any]) -> dict[str, Any]:
+    """Metadata of a field whose type hangs on other fields of its object, as a file has them."""
+    return {"typed": by}
 
 
 def least(bound: float) -> dict[str, Any]:

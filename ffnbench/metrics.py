@@ -10,7 +10,6 @@ LOAD, HIT = "expert_load_max", "experts_hit"
 PACK, HELD = "pack_s", "held_bytes"
 ERROR, GRADIENT_ERROR = "error", "gradient_error"
 MEMORY = "memory"  # a group of metrics
-LOSS, CHOOSING, CURVE, HELD_OUT = "loss", "choosing_loss", "training_loss", "held_out_loss"
 CEILINGS, ROOF = "ceilings", "roof"  # a group of its own, and what the samples of a ceiling are called
 
 
@@ -61,12 +60,6 @@ METRICS = (
     # relative, against float64; asked for by name also without latency, which their group is for
     Metric(name=ERROR, unit="", group=ERROR, job="check", less_is_better=True),
     Metric(name=GRADIENT_ERROR, unit="", group=ERROR, job="check", less_is_better=True, train_only=True),
-    # of a model that is trained: held out at the end, and by then; on what rates are chosen by; of the steps of a point
-    Metric(name=LOSS, unit="nats", job="train", exact=False, less_is_better=True),
-    Metric(name=HELD_OUT, unit="nats", job="train", exact=False, less_is_better=True),
-    Metric(name=CHOOSING, unit="nats", job="train", exact=False, less_is_better=True),
-    Metric(name=CURVE, unit="nats", job="train", exact=False, less_is_better=True),
-    Metric(name="training_s", unit="s", job="train", exact=False, less_is_better=True),  # by then, in older files
     Metric(name=ROOF, unit="s", group=CEILINGS, job="roof", exact=False),  # of a Roof's call, not of a case
 )
 # fmt: on

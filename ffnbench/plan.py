@@ -5,21 +5,23 @@ The types only; how a request becomes a Plan is planning/, the answer is result.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from typing import Any, ClassVar
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.features import kinds
 from ffnbench.ffn.attention import AttentionSpec, attention_cost
 from ffnbench.ffn.cost import Cost, activation_cost, cost
 from ffnbench.ffn.dtypes import DTYPES, tolerance
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
 from ffnbench.ffn.user_activation import OwnActivation
-from ffnbench.jsonable import LATER, STATED, among, least
-from ffnbench.training.decoder import DecoderSpec, decoder_cost
-from ffnbench.training.text import Training
+from ffnbench.jsonable import LATER, STATED, among, least, typed
+from ffnbench.metrics import METRICS, Metric
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
 # by which method seconds are measured and become ratios; whatever changes what a ratio means raises it
@@ -29,7 +31,38 @@ DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
 # 6: workers are blocks of rounds in forked processes, equal in weight; the heap keeps what is freed
 METHOD = 6
 
-AnySpec = NetworkSpec | ActivationSpec | AttentionSpec | DecoderSpec
+
+class AddedSpec(ABC):
+    """What a feature measures in place of a network, and `around` one: a dataclass."""
+
+    __slots__ = ()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    around: NetworkSpec
+
+    @property
+    def d_model(self) -> int:
+        """Width of the model."""
+        return self.around.d_model
+
+    @property
+    def d_ff(self) -> int | None:
+        """Width of its network."""
+        return self.around.d_ff
+
+    @abstractmethod
+    def cost(self, case: Case, probe: Probe) -> Cost:
+        """What is known of a case of it without timing it."""
+
+    @abstractmethod
+    def bytes_held(self, case: Case) -> int:
+        """About the bytes that a worker takes to measure a case of it; code of the user's counts as nothing."""
+
+    @abstractmethod
+    def build(self, *, device: Any, dtype: Any) -> Any:
+        """The nn.Module, its weights drawn from torch's global generator. Called where torch is loaded."""
+
+
+AnySpec = NetworkSpec | ActivationSpec | AttentionSpec | AddedSpec
 
 
 def values_of(kind: type[Enum]) -> list[str]:
@@ -96,14 +129,55 @@ class MatmulPrecision(Enum):
 
 class Kind(Enum):
     """What a plan asks, and so how its answer reads: variants; an FFN beside attention, by length; operations by size;
-    two sides of one variant; what a model learns with each of several.
+    two sides of one variant. Features add others, each an AddedKind.
     """
 
     COMPARE = "compare"
     BLOCK = "block"
     ACTIVATIONS = "activations"
     SIDES = "sides"
-    TRAIN = "train"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddedKind:
+    """A kind of plan that a feature adds. `tables`, `rows` and `picture` are functions of a report, as
+    `package.module:name`. `says` is what its reports say in place of times and counts. `case` is the type of its cases,
+    `metrics` are what can be known of them beside METRICS.
+    """
+
+    case: type[Case]
+    metrics: tuple[Metric, ...] = ()
+    tables: str
+    rows: str
+    picture: str
+    says: str
+
+
+def added_kind(name: str) -> AddedKind | None:
+    """A kind that a feature adds; None for one of the core's."""
+    feature = None if name in values_of(Kind) else kinds().get(name)
+    if feature is None:
+        return None
+    found: AddedKind = feature.file("kind").KINDS[name]
+    return found
+
+
+def metrics_of(kind: str) -> tuple[Metric, ...]:
+    """What can be known of the cases of a kind of plan."""
+    added = added_kind(kind)
+    return (*METRICS, *added.metrics) if added else METRICS
+
+
+def cases_as(plan: Mapping[str, Any]) -> Any:
+    """The type of the cases of a plan, as it stands in a file."""
+    added = added_kind(plan["kind"]) if plan.get("kind") else None
+    case: Any = added.case if added else Case
+    return tuple[case, ...]
+
+
+def kind_names() -> list[str]:
+    """Every kind, those of the core first."""
+    return [*values_of(Kind), *kinds()]
 
 
 CONTROL = "(control)"  # no variant can have this label by accident: the grammar's labels are names
@@ -225,7 +299,7 @@ class Case:
 
     `against` is the label of what it is compared with where that is not the plan's reference; its own for another one.
     `layers` are how many of a model's an attention stands for, where these have several. `point` is where its cell is
-    in a sweep: a value of each axis. With `training` it is trained so, and else timed.
+    in a sweep: a value of each axis. Kinds of features have cases that are more.
     """
 
     label: str
@@ -238,7 +312,11 @@ class Case:
     arm: Arm = field(default=OWN, metadata=LATER)
     layers: int | None = field(default=None, metadata=LATER)
     point: Point = field(default=(), metadata=LATER)
-    training: Training | None = field(default=None, metadata=LATER)
+
+    @property
+    def ends_with(self) -> str:
+        """The metric whose sample says that it is done; empty where it is done when enough workers have timed it."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,12 +382,9 @@ def value_of(case: Case, key: str) -> Value:
     return found
 
 
-MACHINE = "machine"  # the axis of what was measured on several kinds: it is no key, and in no label
-
-
 def group_suffix(values: Mapping[str, Value]) -> str:
     """The end of the labels of a group: `@dtype=bfloat16@seq_len=128`; empty where there is one group."""
-    return "".join(f"@{key}={typed_as(value)}" for key, value in values.items() if key != MACHINE)
+    return "".join(f"@{key}={typed_as(value)}" for key, value in values.items())
 
 
 def typed_as(value: Value) -> str:
@@ -339,14 +414,14 @@ class Plan:
     A case with the label CONTROL is the reference a second time: what it differs from itself by is the machine's.
     """
 
-    cases: tuple[Case, ...]
+    cases: tuple[Case, ...] = field(metadata=typed(cases_as))
     reference: str
     protocol: Protocol
     metrics: tuple[str, ...]
     match: str = "none"
     multiple_of: int = 1
     notes: tuple[Note, ...] = ()
-    kind: str = field(default=Kind.COMPARE.value, metadata=LATER | among(lambda: values_of(Kind)))
+    kind: str = field(default=Kind.COMPARE.value, metadata=LATER | among(kind_names))
     command: str = field(default="", metadata=LATER)  # what asks the same again: `ffnbench compare --variants ...`
     shard: str = field(default="", metadata=LATER)  # which part of the groups these are, as 2/8; empty for all
 
@@ -471,9 +546,8 @@ def cost_of(case: Case, probe: Probe) -> Cost:
         return activation_cost(case.ffn)
     if isinstance(case.ffn, AttentionSpec):
         return attention_cost(case.ffn, seq_len=work.seq_len, dtype=work.dtype)
-    if isinstance(case.ffn, DecoderSpec):
-        inner = cost_of(replace(case, ffn=case.ffn.around), probe)
-        return decoder_cost(case.ffn, inner, seq_len=work.seq_len, dtype=work.dtype)
+    if isinstance(case.ffn, AddedSpec):
+        return case.ffn.cost(case, probe)
     device = work.device.partition(":")[0]
     found = cost(case.ffn, tokens=work.tokens, dtype=work.dtype, train=work.train, device=device)
     # what is fused is neither held nor saved: the closed forms are those of eager tensors

@@ -37,8 +37,8 @@ class Verdict(Enum):
 
 
 class FailureKind(Enum):
-    """Why a case has no numbers. MISMATCH: its output or a gradient is not what it should be. LOST: the job that was to
-    measure it has ended without a result. DIVERGED: its loss grew beyond that of guessing while it was trained.
+    """Why a case has no numbers. MISMATCH: its output or a gradient is not what it should be. LOST: what was to
+    measure it has ended without a result. DIVERGED: its numbers grew beyond what they can mean.
     """
 
     OOM = "oom"
@@ -200,14 +200,6 @@ class Environment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Further:
-    """A further kind of machine that cases of a run were measured on. No row is compared with one of another kind."""
-
-    environment: Environment
-    cases: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
     """What measuring itself costs in a worker, in seconds: a call of an empty module, and one tick of the clock; in
     older files, what a page fault costs.
@@ -318,19 +310,6 @@ class Run(Measurement):
     timer: Timer | None = None
     sides: tuple[Side, ...] = field(default=(), metadata=LATER)
     roofs: tuple[Roof, ...] = field(default=(), metadata=LATER)
-    further: tuple[Further, ...] = field(default=(), metadata=LATER)
-
-    @cached_property
-    def environments(self) -> dict[str, Environment]:
-        """Where each case was measured, as far as that is known."""
-        first = {case.label: self.environment for case in self.plan.cases if self.environment}
-        return first | {label: one.environment for one in self.further for label in one.cases}
-
-    @property
-    def machines(self) -> list[tuple[str, Environment]]:
-        """Each kind of machine, by its value of the axis MACHINE; empty where nothing was measured."""
-        found = ([self.environment] if self.environment else []) + [one.environment for one in self.further]
-        return [(f"m{number}", one) for number, one in enumerate(found, start=1)]
 
 
 def raw_of(run: Run) -> dict[str, Any]:

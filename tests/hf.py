@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
-from ffnbench.models.configs import read_groups, read_rest
+from ffnbench.models.configs import read_groups
 from ffnbench.models.family_reader import Row, families
-from ffnbench.models.model import ModelSpec, crosses, whole_model
-from ffnbench.models.transformers import build_empty
+from ffnbench.models.model import ModelSpec, crosses
 
 Counts = Counter[int]  # parameters of an FFN, or an attention -> how many layers have one like it
 Data = dict[str, Any]
@@ -39,7 +43,6 @@ IMPLIED = {  # keys that go with a field, or with the layout of this name
     "composite": ("multimodal_projector_bias", "projection_dim", "tie_word_embeddings", "vision_feature_layer"),
 }  # fmt: skip
 NUMBERED = re.compile(r"(?:^|\.)\d+(?=\.)")
-TIES_ALWAYS = {"mt5", "t5", "umt5"}  # transformers' class, until it has read a file whose two matrices differ
 LAYERS = 4
 FILLED: dict[str, Data] = {  # what no model can be built without
     "deepseek_v2": {"num_experts_per_tok": 2},
@@ -92,8 +95,10 @@ def keys_of(row: Row) -> Iterator[str]:
             yield from IMPLIED.get(name, ())
 
 
-def varied(model_type: str) -> Iterator[tuple[str, Data]]:
-    """The default file, and such as differ from it in one key of the table: left out, turned, doubled."""
+def varied(model_type: str, more: Iterable[Row] = ()) -> Iterator[tuple[str, Data]]:
+    """The default file, and such as differ from it in one key of the table, or of `more` rows: left out, turned,
+    doubled.
+    """
     data, table = default(model_type), families()
     yield "default", data
     yield "head_dim 48", data | {"head_dim": 48}
@@ -101,7 +106,7 @@ def varied(model_type: str) -> Iterator[tuple[str, Data]]:
         if doubled in data and without in data:
             fewer = {name: value for name, value in data.items() if name != without}
             yield f"{doubled} doubled without {without}", fewer | {doubled: 2 * data[doubled]}
-    rows = (*table.stacks.get(model_type, ()), *table.rest.get(model_type, ()))
+    rows = (*table.stacks.get(model_type, ()), *more)
     layers = {key for stack in table.stacks.get(model_type, ()) for key in keys_of({"layers": stack["layers"]})}
     keys = {key for row in rows for key in keys_of(row)} or {*IMPLIED["composite"]}
     for key in sorted(keys & data.keys()):
@@ -113,31 +118,43 @@ def varied(model_type: str) -> Iterator[tuple[str, Data]]:
             yield f"{key} {2 * data[key]}", data | {key: 2 * data[key]}
 
 
-def ours(data: Data) -> tuple[Counts, Counts | None, int | None]:
-    """By the table: FFNs, attentions where all are known, and all parameters where they are."""
+def ours(data: Data) -> tuple[Counts, Counts | None]:
+    """By the table: FFNs, and attentions where all are known."""
     groups = tuple(read_groups(data))
-    model = ModelSpec(key="", name="", groups=groups, source="", rest=read_rest(data))
+    model = ModelSpec(key="", name="", groups=groups, source="")
     ffns: Counts = Counter()
     attentions: Counts = Counter()
     for group in groups:
         ffns[cost.params(group.ffn)] += group.count
         if group.attention:
             attentions[group.attention.params] += group.count * (2 if crosses(model, group) else 1)
-    return ffns, attentions if all(group.attention for group in groups) else None, whole_model(model).params
+    return ffns, attentions if all(group.attention for group in groups) else None
 
 
-def theirs(data: Data, *, whole: bool) -> tuple[Counts, Counts, int | None]:
-    """The same by building the model, with its output layer where all parameters are asked for."""
-    from transformers import CONFIG_MAPPING
-
-    from ffnbench.models.transformers import build_whole
+def theirs(data: Data) -> tuple[Counts, Counts]:
+    """The same by building the bare model, without data."""
+    import torch
+    from transformers import CONFIG_MAPPING, initialization
 
     config = CONFIG_MAPPING[data["model_type"]].from_dict(json.loads(json.dumps(data)))
-    model = build_whole(config) if whole else build_empty(config)
-    params = model.num_parameters() if whole else None
-    if whole and data["model_type"] in TIES_ALWAYS and data.get("tie_word_embeddings") is False:
-        params += data["vocab_size"] * data["d_model"]
-    return by_exclusion(model), built_attentions(model), params
+    with torch.device("meta"), initialization.no_init_weights():
+        model = bare_class(config)(config)
+    return by_exclusion(model), built_attentions(model)
+
+
+def bare_class(config: Any) -> Any:
+    """AutoModel's class for a config; a vision tower has none, and the first class of its module is its model's."""
+    from transformers.models.auto.modeling_auto import MODEL_MAPPING
+
+    if type(config) in MODEL_MAPPING:
+        found = MODEL_MAPPING[type(config)]
+        return found[0] if isinstance(found, tuple) else found
+    module = import_module(type(config).__module__.replace("configuration_", "modeling_"))
+    return next(
+        kind
+        for name, kind in vars(module).items()
+        if "PreTrained" not in name and getattr(kind, "config_class", None) is type(config)
+    )
 
 
 def by_exclusion(model: Any) -> Counts:
@@ -191,15 +208,38 @@ def agree(found: Counts, expected: Counts) -> bool:
 
 def differences(name: str, data: Data) -> str:
     """What of a file is read otherwise than transformers builds it; "" for nothing. Raises where it is refused."""
-    ffns, attentions, params = ours(data)
-    built = theirs(data, whole=params is not None)
-    wrong = [
-        f"{what} {found} against {expected}"
-        for what, found, expected, same in (
-            ("FFNs", ffns, built[0], agree(ffns, built[0])),
-            ("attentions", attentions, built[1], attentions in (None, built[1])),
-            ("parameters", params, built[2], params in (None, built[2])),
-        )
-        if not same
-    ]
+    ffns, attentions = ours(data)
+    built = theirs(data)
+    wrong = [] if agree(ffns, built[0]) else [f"FFNs {ffns} against {built[0]}"]
+    if attentions not in (None, built[1]):
+        wrong.append(f"attentions {attentions} against {built[1]}")
     return f"{data['model_type']}, {name}: {'; '.join(wrong)}" if wrong else ""
+
+
+def compared(
+    types: Iterable[str], differ: Callable[[str, Data], str], files: Callable[[str], Iterable[tuple[str, Data]]]
+) -> tuple[list[str], Counter[str]]:
+    """What differs in the files of some types, and how many were read, refused or such as no model can be built of."""
+    pytest.importorskip("transformers").logging.set_verbosity(100)
+    wrong, tally = [], Counter[str]()
+    for model_type in types:
+        for name, data in files(model_type):
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    said = differ(name, data)
+            except FfnbenchError:
+                tally["refused"] += 1
+                said = f"the default of {model_type} is refused" if name == "default" else ""
+            except Exception:
+                tally["unbuildable"] += 1
+                said = f"the default of {model_type} can't be built" if name == "default" else ""
+            else:
+                tally["read"] += 1
+            wrong += [said] if said else []
+    return wrong, tally
+
+
+def default_alone(model_type: str) -> list[tuple[str, Data]]:
+    """The default file of a type, as `varied` names it."""
+    return [("default", default(model_type))]

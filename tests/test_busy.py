@@ -15,11 +15,12 @@ from ffnbench.gate.decision import Policy, Status, exit_code, latency_findings, 
 from ffnbench.gate.looks import report_of
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.report.csv_columns import case_records
+from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.text import plain
 from ffnbench.result import Around, Comparison, Report, Run, Verdict
 from ffnbench.run.runner import run
-from ffnbench.stats.verdict import summarise
+from ffnbench.stats.verdict import summarise, with_figures
 
 WAITS, QUIET = 0.5, 0.01
 
@@ -71,19 +72,19 @@ def test_what_is_not_known_or_little_leaves_a_sample_clean(unknown: float | None
 
 
 def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
-    """It has neither ratio nor seconds, and one sentence says who is busy."""
+    """It has neither ratio nor seconds, and one sentence says who is busy. Nor has its reference then."""
     done = ten_rounds(clean=0, disturbed=1.3)
     done = replace(done, around=Around(others_cpus=1.04))
     row = compared(done)["b"]
     assert (row.verdict, row.ratio) == (Verdict.BUSY, None)
     report = replace(report_of(done), environment=ENVIRONMENT)
     measured, _, notes = summarise(done)
-    assert [m.case for m in measured] == ["a"]
+    assert measured == ()
     (said,) = [note.text for note in notes]
     assert said == (
-        "busy: other processes used 1.0 CPUs, 0 of 40 rounds were undisturbed; wait, or try --threads 1"
+        "busy: other processes used 1.0 CPUs, b: 0 of 40 rounds undisturbed; wait, or try --threads 1"
         if max(c.workload.threads for c in done.plan.cases) > 1
-        else "busy: other processes used 1.0 CPUs, 0 of 40 rounds were undisturbed; wait"
+        else "busy: other processes used 1.0 CPUs, b: 0 of 40 rounds undisturbed; wait"
     )
     text = plain(compare_table(priced(replace(report, measured=measured, warnings=notes))), 120)
     assert re.search(r"^b .* busy +-  busy *$", text, re.MULTILINE)
@@ -98,6 +99,40 @@ def priced(report: Report) -> Report:
 
     costs = tuple(CaseCost(case=case.label, cost=cost_of(case, NoProbe())) for case in report.plan.cases)
     return replace(report, costs=costs)
+
+
+def reference_with_half_of_its_rounds(c: float = 1.0, c_waits: bool = True) -> Report:
+    """Six rounds of one process in which a is disturbed in three, b and c in all; with c left alone it can be told."""
+    plan = plan_of("a=relu,b=gelu,c=silu", workers=3, rounds=6)
+    waits: dict[tuple[str, int, int], float | None] = {("a", 0, r): WAITS for r in range(3)}
+    waits |= {(case, 0, r): WAITS for case in ("b", "c" if c_waits else "b") for r in range(6)}
+    values = {"a": [[1.72e-3] * 6], "b": [[1.9e-3] * 6], "c": [[1.72e-3 * c] * 6]}
+    done = with_waits(run_of(plan, values), waits)
+    return with_figures(priced(replace(report_of(done), environment=ENVIRONMENT)))
+
+
+def test_a_reference_that_nothing_can_be_compared_with_has_no_figure() -> None:
+    """Not in table, rows or picture: half of its rounds were clean, and no other row has any."""
+    report = reference_with_half_of_its_rounds()
+    keys = ("latency_s", "ratio", "tokens_per_s", "flops_per_s", "ceiling_share")
+    for record in case_records(report):
+        assert record["verdict"] == "busy"
+        assert {record[key] for key in keys} == {None}
+    text = plain(compare_table(report), 120)
+    assert re.search(r"^a .* busy +-  busy *$", text, re.MULTILINE)
+    assert "1.72" not in text
+    assert "b: 0 of 6 rounds undisturbed" in text  # and a has three
+    figure = ratio_figure(report)
+    assert [axes.get_title(loc="left").partition("\n")[0] for axes in figure.axes[1:]] == ["params", "FLOPs"]
+    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels(minor=True)] == ["busy"] * 3
+
+
+def test_one_row_that_can_be_compared_keeps_the_reference() -> None:
+    report = reference_with_half_of_its_rounds(c=1.1, c_waits=False)
+    assert [record["verdict"] for record in case_records(report)] == ["reference", "busy", "unclear"]
+    assert case_records(report)[0]["latency_s"] == pytest.approx(1.72e-3)
+    (bars,) = [axes for axes in ratio_figure(report).axes if axes.get_title(loc="left").startswith("latency")]
+    assert [bar.get_gid() for bar in bars.patches] == ["a", "c"]
 
 
 def test_a_few_quiet_rounds_may_decide_and_are_counted() -> None:

@@ -131,6 +131,20 @@ def test_noise_is_unclear_and_loud(call, baseline: Path) -> None:
         assert "would have shown in every row" in out
 
 
+def test_a_check_that_is_interrupted_before_its_first_sample_names_one_process(call, baseline: Path) -> None:
+    """The line of progress and the table's speak of the same one."""
+    code, out, err = call(baseline, launch=interrupted_at_once())
+    assert code == 130
+    assert set(re.findall(r"process (\d+)", out + err)) == {"1"}
+
+
+def interrupted_at_once() -> FakeLaunch:
+    def seconds(label: str, worker: int, number: int) -> float:
+        raise KeyboardInterrupt
+
+    return FakeLaunch(seconds)
+
+
 def test_a_failed_case_never_passes(call, baseline: Path) -> None:
     launch = machine()
     launch.trouble = {("open", "swiglu"): "crash"}
@@ -266,6 +280,20 @@ def test_a_baseline_of_few_processes_is_refused_with_the_command_that_makes_a_be
     assert "--rounds" not in hint
     assert call(path, "--exact-only")[0] == 0
     assert call(saved(path, measured(workers=5, rounds=3)))[0] == 0
+
+
+def test_counts_are_checked_against_a_baseline_that_was_measured_beside_other_work(call, tmp_path: Path) -> None:
+    """They need no latency, and what a count was does not depend on who used the CPUs."""
+    noisy = machine()
+    noisy.waited = 0.7
+    path = saved(tmp_path / "b.json", measured(noisy, workers=5, rounds=3))
+    code, out, err = call(path)
+    assert (code, out) == (2, "")
+    assert "was measured on a busy machine" in err
+    assert call(path, "--exact-only")[0] == 0
+    edited(path, more_params)
+    code, out, _ = call(saved(path, api.load(str(path))), "--exact-only")
+    assert (code, "swiglu params REGRESSED" in out) == (1, True)
 
 
 def test_a_saved_run_is_held_against_the_baseline(call, baseline: Path, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.ffn.spec import Gate
 from ffnbench.models.configs import read_config, read_groups
-from ffnbench.models.family_reader import Unanswered
-from ffnbench.models.model import ModelSpec, whole_model
+from ffnbench.models.family_reader import Unanswered, by_own_names
+from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
 
 LLAMA = {
@@ -71,18 +71,6 @@ def test_experts_in_every_second_layer_but_one() -> None:
 def test_classes_are_counted_as_they_are_built() -> None:
     assert [each[:2] for each in counted(T5 | {"architectures": ["T5EncoderModel"]})] == [("encoder", 12)]
     assert [each[:2] for each in counted(LLAMA | {"architectures": ["LlamaForCausalLM"]})] == [("dense", 32)]
-
-
-def test_kimi_k2_adds_up_to_what_was_published(tmp_path) -> None:
-    """The safetensors index of moonshotai/Kimi-K2-Instruct, which has the routers' correction biases as well."""
-    kimi = DEEPSEEK | {
-        "model_type": "kimi_k2", "vocab_size": 163840, "num_attention_heads": 64, "num_key_value_heads": 64,
-        "n_routed_experts": 384, "first_k_dense_replace": 1,
-        "auto_map": {"AutoModelForCausalLM": "modeling_deepseek.DeepseekV3ForCausalLM"},
-    }  # fmt: skip
-    model = model_of(written(tmp_path, kimi))
-    assert whole_model(model).params == 1_026_408_232_448 - 60 * 384
-    assert "code would be modeling_deepseek.DeepseekV3ForCausalLM; counted as deepseek_v3" in model.note
 
 
 PUBLISHED = {  # as they stand on the hub, without what says nothing about the layers -> FFN parameters of all layers
@@ -204,7 +192,8 @@ def test_a_size_under_the_name_of_another_class_is_refused(config: dict, says: s
     with pytest.raises(FfnbenchError, match=says) as caught:
         read_groups(config)
     assert not isinstance(caught.value, Unanswered)
-    assert " reads: " in caught.value.hint
+    assert re.search(r" reads: \w|model_type", caught.value.hint)
+    assert "none" not in caught.value.hint
 
 
 def test_what_repeats_a_size_or_switches_experts_off_is_no_other_size() -> None:
@@ -282,14 +271,28 @@ def test_a_path_that_can_not_be_is_one_error(tmp_path, monkeypatch: pytest.Monke
         model_of(name)
 
 
-@pytest.mark.parametrize("arguments", [["list", "presets"], ["cost"]])
-def test_the_table_is_read_when_a_config_is(arguments: list[str]) -> None:
-    code = (
-        f"import sys; sys.argv = ['ffnbench', *{arguments!r}]\nfrom ffnbench.cli import main\n"
-        "try: main()\nexcept SystemExit: pass\n"
-        "known = sys.modules.get('ffnbench.models.family_reader')\n"
-        "assert known is None or not known.families.cache_info().currsize"
+@pytest.mark.parametrize(
+    "arguments",
+    [["list", "presets"], ["cost"], ["cost", "--preset", "llama3-8b"], ["cost", "--variants", "gpt2@d_ff=64,relu"]],
+)
+def test_what_reads_a_config_is_loaded_when_one_is_named(arguments: list[str]) -> None:
+    assert_no_config_reader(
+        f"sys.argv = ['ffnbench', *{arguments!r}]\nfrom ffnbench.cli import main\n"
+        "try: main()\nexcept SystemExit as e: assert not e.code\n"
     )
+
+
+def test_a_comparison_of_presets_loads_nothing_that_reads_a_config() -> None:
+    assert_no_config_reader(
+        "from ffnbench import api\nfrom ffnbench.request import CompareRequest\n"
+        "api.prepare(CompareRequest(preset='llama3-8b', variants='preset,relu'))\n"
+    )
+
+
+def assert_no_config_reader(code: str) -> None:
+    """Run it in a fresh interpreter, and look at what it has loaded."""
+    readers = "{'ffnbench.models.family_reader', 'ffnbench.models.configs'}"
+    code = f"import sys\n{code}assert not sys.modules.keys() & {readers}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
     assert done.returncode == 0, done.stderr
 
@@ -306,3 +309,26 @@ def test_attention_that_the_config_does_not_tell_is_unknown(config: dict) -> Non
     found = read_groups(config)
     assert {group.attention for group in found} == {None}
     assert [group.ffn for group in found] == [group.ffn for group in read_groups(known)]
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_what_measures_has_the_pip_line_only_without_transformers(tmp_path, installed: bool) -> None:
+    path = written(tmp_path, BERT | {"intermediate_size": None})
+    found = "object()" if installed else "None"
+    code = f"""
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *more: {found} if name == "transformers" else find(name, *more)
+from ffnbench.cli import run
+run(["block", "--preset", {path!r}])
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    hint = done.stderr.partition("hint: ")[2]
+    assert "inspect counts it by transformers" in hint, done.stderr
+    assert ("pip install" in hint) is not installed
+
+
+def test_a_class_that_reads_no_name_of_a_size_has_no_hint_of_none() -> None:
+    with pytest.raises(FfnbenchError, match="not its class's name for the width") as caught:
+        by_own_names({"hidden_size": 64}, "some", {}, {}, [])
+    assert "reads" not in caught.value.hint

@@ -283,7 +283,7 @@ def test_heat_in_every_round_is_busy_and_says_of_what() -> None:
         Verdict.BUSY, "0 of 18 rounds were undisturbed: the device's clocks were throttled",
     )  # fmt: skip
     assert busy_text(done) == (
-        "busy: the device's clocks were throttled (sw thermal slowdown), 0 of 18 rounds were undisturbed; let it "
+        "busy: the device's clocks were throttled (sw thermal slowdown), gelu: 0 of 18 rounds undisturbed; let it "
         "cool down, or see `ffnbench env`"
     )
 

@@ -13,11 +13,12 @@ from conftest import FakeLaunch
 from matplotlib.figure import Figure
 
 from ffnbench.api import measure, prepare
+from ffnbench.errors import FfnbenchError
 from ffnbench.report.pictures.ratios import MARKS, WIDTH, ratio_figure
 from ffnbench.report.shown_report import recompute
 from ffnbench.report.views import picture_of
 from ffnbench.request import CompareRequest
-from ffnbench.result import Report, Verdict
+from ffnbench.result import Estimate, Failure, FailureKind, Measured, Report, Verdict
 
 TIMES = {"relu": 1.0, "gelu": 1.001, "swiglu": 1.5, "silu": 0.7, "glu": 1.0}
 
@@ -134,6 +135,35 @@ def test_a_failed_row_says_so_and_stays() -> None:
     assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["relu", "gelu", "swiglu"]
     assert said(figure)[1] == "out of memory"
     assert len(marks(figure)) == 2
+
+
+def test_errors_alone_are_drawn_and_a_row_of_another_function_says_so() -> None:
+    """Bars of its counts alone would read as if all was well."""
+    report = run("relu,gelu,swiglu", metrics="error", rounds=1)
+    wrong = Failure(case="swiglu", kind=FailureKind.MISMATCH, message="the output differs")
+    errors = (("relu", 3e-7), ("gelu", 6e-7))
+    measured = tuple(Measured(case=label, metric="error", estimate=Estimate(value=one)) for label, one in errors)
+    report = replace(report, measured=measured, failures=(wrong,))
+    figure = ratio_figure(report)
+    assert said(figure) == ["mismatch"]
+    (word,) = figure.axes[0].yaxis.get_minorticklocs()
+    name = figure.axes[0].yaxis.get_majorticklocs()[2]
+    assert name < word < name + 0.5  # below its own name
+    (bars,) = [axes for axes in figure.axes if axes.get_title(loc="left").startswith("error")]
+    lengths = {bar.get_gid(): bar.get_width() for bar in bars.patches}
+    assert lengths == {"relu": pytest.approx(0.5), "gelu": 1.0}
+    assert [text.get_text() for text in bars.texts] == ["3e-7", "6e-7", "–"]
+
+
+def test_a_picture_without_any_number_is_refused() -> None:
+    """Not an empty axis of ratios that nobody measured."""
+    report = run("relu,gelu", metrics="error", rounds=1)
+    uncounted = tuple(
+        replace(one, cost=replace(one.cost, params=0, flops_forward=None, flops_backward=None)) for one in report.costs
+    )
+    report = replace(report, measured=(), costs=uncounted)
+    with pytest.raises(FfnbenchError, match="nothing to draw"):
+        ratio_figure(report)
 
 
 def test_a_busy_row_is_not_drawn_and_an_interrupted_run_says_so(report: Report) -> None:

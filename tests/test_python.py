@@ -41,9 +41,8 @@ CALLS = {  # command -> function; flags of the terminal alone, or of another fun
     "compare": ("compare", set()), "cost": ("cost", set()), "block": ("block", set()),
     "check": ("check", {"update", "append"}), "ab": ("ab", set()),
     "plot-activations": ("plot_activations", set()), "activations": ("time_activations", {"time"}),
-    "train": ("train", set()),
 }  # fmt: skip
-TERMINAL = {"format", "json", "verbose", "sort", "columns", "out", "on_unclear", "resume", "on", "slurm"}
+TERMINAL = {"format", "json", "verbose", "sort", "columns", "out", "on_unclear", "resume"}
 
 
 class Plain(nn.Module):
@@ -65,7 +64,7 @@ def of_module(d_model: int, d_ff: int) -> nn.Module:
 def test_the_arguments_are_the_flags_of_the_command() -> None:
     of_features: dict[str, tuple[str, set[str]]] = {name: (name, set()) for name in calls()}
     for command, (name, others) in (CALLS | of_features).items():
-        flags = {one.rstrip("_") for one in described(command).fields} - TERMINAL - others
+        flags = {one.rstrip("_") for one in described(command).own} - TERMINAL - others
         assert flags == set(inspect.signature(getattr(ffnbench, name)).parameters) - {"path"}, command
     parameters = inspect.signature(ffnbench.compare).parameters
     assert [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD] == ["variants"]
@@ -423,7 +422,7 @@ def test_an_interruption_before_there_is_anything_has_no_report(on_machine, monk
         ffnbench.compare("relu,gelu", **SMALL)
     assert caught.value.report is None
 
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **how: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(variants, "prepare", interrupted)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -78,21 +77,14 @@ def test_in_python_matplotlib_stays_the_users(folder: Path) -> None:
 # Folders of the user's
 
 
-LINES = (
-    "compare relu --d-model 16 --metrics memory --threads 1",
-    "train relu --d-model 32 --threads 1 --steps 6 --seeds 1 --layers 1 --context 16 --batch 2",
-)
-
-
-@pytest.mark.parametrize("line", LINES)
-def test_a_folder_that_ffnbench_has_not_made_is_not_deleted(folder: Path, on_fakes, line: str) -> None:
+def test_a_folder_that_ffnbench_has_not_made_is_not_deleted(folder: Path, on_fakes) -> None:
     mine = folder / "run.json.checkpoints"
     (mine / "deep").mkdir(parents=True)
     (folder / "run.json.jobs").mkdir()
     names = {"notes.txt", "model.pt", "deep/0123456789abcdef.pt"}
     for name in (*names, "0123456789abcdef.pt"):  # the last is of an earlier run
         (mine / name).write_text("mine")
-    code, _, err = on_fakes(line, "-o run.json")
+    code, _, err = on_fakes("compare relu --d-model 16 --metrics memory --threads 1 -o run.json")
     assert code == 0, err
     left = {str(path.relative_to(mine)) for path in mine.rglob("*")}
     assert left == {*names, "deep"}
@@ -100,22 +92,6 @@ def test_a_folder_that_ffnbench_has_not_made_is_not_deleted(folder: Path, on_fak
 
 
 # What is read, and written
-
-
-def test_a_history_waits_for_no_pipe(folder: Path) -> None:
-    """Beside two runs of one row on one machine: a pipe, a link to one, a folder, a broken link, a device."""
-    runs = folder / "runs"
-    runs.mkdir()
-    for name in ("compare.json", "compare-again.json"):
-        shutil.copy(RUN.with_name(name), runs)
-    os.mkfifo(runs / "pipe.json")
-    (runs / "link.json").symlink_to("pipe.json")
-    (runs / "folder.json").mkdir()
-    (runs / "broken.json").symlink_to("nowhere")
-    (runs / "zero.json").symlink_to("/dev/zero")
-    done = ffnbench("history", "runs", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert "left out, as they are no runs: broken.json, folder.json, link.json, pipe.json, zero.json" in done.stderr
 
 
 PIPES = {

@@ -52,7 +52,7 @@ def activations(request: TimingRequest, timing: Timing, output: FactsOutput) -> 
     several("dtype", request.dtype, DTYPES.get)
     with sink_of(output, "activations", request.activations, pictures=timing.time) as sink:
         if timing.time:
-            api.time_activations(request, sink)
+            api.time_activations(request, sink, output.measure)
         else:
             describing.facts(FactsRequest(activations=request.activations, timeout=request.timeout), sink)
     return sink.code

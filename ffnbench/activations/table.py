@@ -12,7 +12,6 @@ from ffnbench.ffn.activations import Activation
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.plan import Group, typed_as
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.tables.conditions import machines_line
 from ffnbench.report.tables.details import details
 from ffnbench.report.tables.groups import placed
 from ffnbench.report.tables.lines_below import answer
@@ -167,7 +166,7 @@ def timing_table(report: Report) -> TextTable:
             *timed_fields(report, lambda case: case.label, REFERENCE),
         ],
         rows,
-        header=[f"the operation itself, {device_text(rows[0].workload)}", *machines_line(report)],
+        header=[f"the operation itself, {device_text(rows[0].workload)}"],
         summary=answer(report, groups[:1]),
         details=details(report),
     )

@@ -3,7 +3,6 @@
     compare      show(measure(plan of the request))
     block        show(measure(plan of the request))
     time         show(measure(plan of the request))
-    train        show(measure(plan of the request))
     check        show(decide(the baseline's plan, measured again))
     ab           show(decide(both sides in one plan, measured))
 
@@ -20,19 +19,19 @@ if TYPE_CHECKING:
     from ffnbench.api.checks import ab, check
     from ffnbench.api.measuring import measure, measured_once
     from ffnbench.api.preparing import Prepared, prepare
-    from ffnbench.api.saved import history, load, report, reports
+    from ffnbench.api.saved import load, report, reports
     from ffnbench.api.this_machine import backends, environment
-    from ffnbench.api.variants import block, build, compare, cost, time_activations, train
+    from ffnbench.api.variants import block, build, compare, cost, time_activations
 
 __all__ = [
-    "Prepared", "ab", "backends", "block", "build", "check", "compare", "cost", "environment", "history", "load",
-    "measure", "measured_once", "prepare", "report", "reports", "time_activations", "train",
+    "Prepared", "ab", "backends", "block", "build", "check", "compare", "cost", "environment", "load", "measure",
+    "measured_once", "prepare", "report", "reports", "time_activations",
 ]  # fmt: skip
 _ELSEWHERE = {
     "checks": ("ab", "check"),
     "measuring": ("measure", "measured_once"),
     "preparing": ("Prepared", "prepare"),
-    "saved": ("history", "load", "report", "reports"),
+    "saved": ("load", "report", "reports"),
     "this_machine": ("backends", "environment"),
 }  # all others are in variants.py
 

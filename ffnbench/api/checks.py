@@ -31,7 +31,6 @@ from ffnbench.gate.baseline import (
     policy_of_sides,
     refuse_another_machine,
     refuse_another_plan,
-    refuse_several_machines,
     unpredicted,
 )
 from ffnbench.gate.checkouts import placed, prober_within
@@ -130,7 +129,6 @@ def _look_again(before: ShownReport, policy: Policy, request: CheckRequest, sink
 def _saved(path: str) -> ShownReport:
     """A run that was saved; one that was interrupted then has stopped: nobody interrupts this command."""
     now = load(path)
-    refuse_several_machines(path, now)
     return replace(now, interrupted=False, stopped=f"{path!r} was interrupted") if now.interrupted else now
 
 

@@ -7,7 +7,7 @@ import os
 import time
 from contextlib import closing, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK, Prepared, new_report, refuse_at_once
@@ -26,9 +26,6 @@ from ffnbench.run.worker_pool import Launch, WorkerPool
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import Answered
 from ffnbench.stats.verdict import with_figures
-
-if TYPE_CHECKING:
-    from ffnbench.api.training import Lessons
 
 
 def measure(prepared: Prepared, sink: NullSink = NULL_SINK, launch: Launch | None = None) -> ShownReport:
@@ -112,37 +109,21 @@ def measured_once(
     bound_s = _bound_of(plan, gate=answered is not None)
     before_s = time.monotonic() - sink.began if sink.began else 0.0
     pool = WorkerPool(plan, launch_)  # cells share its processes, where these know nothing of labels
-    lessons = _lessons(prepared.plan, sink)
 
     def visit(plan: Plan, sink: NullSink, on_found: Finder) -> ShownReport:
-        trains = plan.cases[0].training is not None
-        if lessons and not trains:
-            plan = lessons.with_rest(plan, sink.left)
-        costs = prepared.costs_of(plan)
-        keep = sink.journal(new_report(plan, costs))
-
-        def told(found: Any) -> None:
-            on_found(found)
-            keep(found)
-
-        if lessons and trains:
-            return replace(new_report(plan, costs), **raw_of(lessons(plan, pool, sink, told)))
         spent_s = whole.elapsed_s if plan is prepared.plan else 0.0  # of the budget of a cell nothing is
-        cell_bound_s = (plan.protocol.budget_s or math.inf) if lessons else bound_s - whole.elapsed_s + spent_s
-        with sink.progress() as listener:
-            done = run(
-                plan,
-                on_progress=listener,
-                on_found=told,
-                launch=launch_,
-                answered=answered,
-                weights=weights,
-                costs=costs,
-                pool=pool if plan.arms == (OWN,) else None,
-                spent_s=spent_s,
-                bound_s=cell_bound_s,
-            )
-        return replace(new_report(done.plan, prepared.costs_of(done.plan)), **raw_of(done))
+        return visited(
+            plan,
+            prepared,
+            sink,
+            on_found,
+            launch=launch_,
+            answered=answered,
+            weights=weights,
+            pool=pool if plan.arms == (OWN,) else None,
+            spent_s=spent_s,
+            bound_s=bound_s - whole.elapsed_s + spent_s,
+        )
 
     timed = "latency" in plan.metrics  # bytes are the same beside anyone
     with closing(pool), machine_lock(sink.waits, sink.tell) if timed else nullcontext("") as beside:
@@ -152,6 +133,32 @@ def measured_once(
             found = Sweep(prepared, sink, visit, before, whole).measure()
         else:
             found = visit(plan, sink, lambda _: None)
+    return ended(found, plan, beside)
+
+
+def visited(plan: Plan, prepared: Prepared, sink: NullSink, on_found: Finder, **how: Any) -> ShownReport:
+    """One run of a plan, or of a cell of it. What it finds is told and kept as it comes; `how` is what `run` takes."""
+    costs = prepared.costs_of(plan)
+    told = telling(new_report(plan, costs), sink, on_found)
+    with sink.progress() as listener:
+        done = run(plan, on_progress=listener, on_found=told, costs=costs, **how)
+    return replace(new_report(done.plan, prepared.costs_of(done.plan)), **raw_of(done))
+
+
+def telling(start: ShownReport, sink: NullSink, on_found: Finder) -> Finder:
+    """Begin the journal of a run, and give what is told of all that it finds."""
+    keep = sink.journal(start)
+
+    def told(found: Any) -> None:
+        on_found(found)
+        keep(found)
+
+    return told
+
+
+def ended(found: ShownReport, plan: Plan, beside: str) -> ShownReport:
+    """What a plan was measured to be, with its figures; `beside` is what is to be said of another run."""
+    timed = "latency" in plan.metrics
     if timed and found.limit == "budget" and not (found.interrupted or table_of(found).whole_workers):
         found = replace(found, stopped=f"the budget of {plan.protocol.budget_s:g} s was over before all was measured")
     seen = (Note(text=beside, kind=NoteKind.SEEN),) if beside else ()
@@ -164,15 +171,3 @@ def _bound_of(plan: Plan, *, gate: bool) -> float:
     """
     bound = gate or (plan.protocol.bound and plan.protocol.precision is not None)
     return (plan.protocol.budget_s if bound else None) or math.inf
-
-
-def _lessons(plan: Plan, sink: NullSink) -> Lessons | None:
-    """What trains the runs of a plan, where it has some. What there is to know of its text and seeds is told before."""
-    if not any(case.training for case in plan.cases):
-        return None
-    for note in plan.notes:
-        if not note.label:
-            sink.tell(f"note: {note.text}")
-    from ffnbench.api.training import Lessons
-
-    return Lessons(plan)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ffnbench import __version__
 from ffnbench.api import world
@@ -19,6 +19,7 @@ from ffnbench.planning.workload import device_of
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import (
+    AddedRequest,
     AnyRequest,
     Apart,
     BlockRequest,
@@ -26,7 +27,6 @@ from ffnbench.request import (
     CostRequest,
     Sharded,
     TimingRequest,
-    TrainRequest,
     command_line,
 )
 from ffnbench.result import CaseCost, Failure, FailureKind
@@ -35,11 +35,11 @@ from ffnbench.stats.cells import shard
 
 A = TypeVar("A", bound=AnyRequest)
 NULL_SINK = NullSink()
+Planned = Callable[[Any, Probe], Plan]
 PLANS = {
     CompareRequest: "planning.compare:plan_compare",
     BlockRequest: "block.plan:plan_block",
     TimingRequest: "activations.plan:plan_timing",
-    TrainRequest: "planning.training:plan_train",
 }  # functions (request, probe) -> Plan, each as `file:name`, loaded when a request of its kind comes
 
 
@@ -72,25 +72,36 @@ class Prepared:
         )
 
 
-def prepare(request: AnyRequest, sink: NullSink = NULL_SINK, *, counts: bool = False) -> Prepared:
+Measure = Callable[[Prepared, NullSink], ShownReport]
+
+
+def prepare(
+    request: AnyRequest,
+    sink: NullSink = NULL_SINK,
+    planned: Planned | None = None,
+    *,
+    counts: bool = False,
+    elsewhere: bool = False,
+) -> Prepared:
     """Plan a request and price it; raises FfnbenchError for every mistake that can be found before measuring.
 
-    `counts` says that nothing will be measured, so that no GPU need be here.
+    `planned` makes the plan of a feature's request. `counts` says that nothing will be measured, and `elsewhere` that
+    it is not here: no GPU need be here then.
     """
     asked = with_threads(request)
     if counts and asked.device == "auto":
         asked = replace(asked, device="cpu")
     if isinstance(request, Apart):
         pause_of(request.runs, request.pause)
-        if not counts and not sink.elsewhere:
+        if not counts and not elsewhere:
             for device in request.device.split(","):
                 refuse_device(device)
     with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
-        plan = asked_as(_plan(asked, prober), request, counts=counts)
+        plan = asked_as(_plan(asked, prober, planned), request, counts=counts)
         if isinstance(request, Sharded) and request.shard is not None:
             plan = shard(plan, *shard_of(request.shard, len(plan.groups)))
         sink.known(plan)
-        return priced(with_defaults(plan, sink), prober, lenient=isinstance(request, CompareRequest | TrainRequest))
+        return priced(with_defaults(plan, sink), prober, lenient=isinstance(request, CompareRequest | AddedRequest))
 
 
 def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
@@ -101,8 +112,10 @@ def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
     return replace(plan, command=command, protocol=repeated(plan.protocol, request))
 
 
-def _plan(request: AnyRequest, probe: Probe) -> Plan:
+def _plan(request: AnyRequest, probe: Probe, planned: Planned | None) -> Plan:
     """The plan of a request; mistakes in its flags are found before code of the user's is loaded."""
+    if planned is not None:
+        return planned(request, probe)
     planned = function_of(PLANS[type(request)])
     if isinstance(request, CompareRequest) and ":" in request.variants and "routing" not in request.metrics:
         planned(replace(request, variants="swiglu", reference=None), NoProbe())

@@ -89,9 +89,7 @@ class Sweep:
         return {case.label for part in self.parts for case in part.plan.cases}
 
     def _visit(self, cells: Sequence[Plan], seconds: float) -> bool:
-        """Measure these cells one after another, for so long each, or as long as is left; whether all were. Cells that
-        are timed still are where the time for training is over.
-        """
+        """Measure these cells one after another, for so long each, or as long as is left; whether all were."""
         for number, cell in enumerate(cells, start=1):
             turn, budget_s = self.sink.within(number, len(cells), "group"), cell.protocol.budget_s
             if budget_s is not None:
@@ -104,11 +102,15 @@ class Sweep:
             assert self.visit is not None
             found = self.visit(planned, turn, self._same_machine)
             self.parts.append(found)
-            if found.interrupted or (found.stopped and not cell.cases[0].training):
+            if self.ends(found, cell):
                 return False
             if not found.stopped:
                 self.sink.journal(found)
         return True
+
+    def ends(self, found: ShownReport, cell: Plan) -> bool:
+        """Whether no other cell is measured after what was found of this one."""
+        return found.interrupted or bool(found.stopped)
 
     def _that_fit(self, cells: Sequence[Plan]) -> list[Plan]:
         """The cells without the rows that memory does not hold, which failed before anything is measured. What a GPU
@@ -128,8 +130,6 @@ class Sweep:
 
     def _again(self, cells: Sequence[Plan], budget_s: float, *, looks: int) -> None:
         """What time is left goes to the cells that are not decided, which may be so many looks more."""
-        if self.found.further:  # nobody knows which of them this is
-            return
         left = max(0.0, min(self.whole.left_s, budget_s - sum(part.wall_s or 0.0 for part in self.parts)))
         unclear = undecided(with_figures(self.found), cells)[: int(left / LEAST_BUDGET_S)]
         if unclear:
@@ -140,11 +140,11 @@ class Sweep:
         """Raise FfnbenchError, before anything is measured, on another machine than that of the file."""
         if not isinstance(found, Environment) or self.before is None or self.before.environment is None:
             return
-        if found.fingerprint not in {one.fingerprint for _, one in self.before.machines}:
+        if found.fingerprint != self.before.environment.fingerprint:
             there = self.before.environment
             raise FfnbenchError(
                 f"--resume: what stands there was measured on another machine ({there.cpu}, torch {there.torch})",
-                "give -o another file, or --on local: its rows are then apart",
+                "give -o another file, or leave --resume out",
             )
 
 

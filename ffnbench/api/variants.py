@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.api.preparing import NULL_SINK, prepare
+from ffnbench.api.preparing import NULL_SINK, Measure, Prepared, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import OWN
-from ffnbench.report.output import NullSink, OutputSink
+from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.views import report_view
-from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, TimingRequest, TrainRequest
+from ffnbench.request import AnyRequest, BlockRequest, CompareRequest, TimingRequest
 
 if TYPE_CHECKING:
     from torch import nn
 
+# what measures groups in place of this process: what was prepared, the sink of the command, how a group is measured
+Elsewhere = Callable[[Prepared, Any, Measure], ShownReport]
 
-def compare(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
+
+def compare(request: CompareRequest, sink: NullSink = NULL_SINK, elsewhere: Elsewhere | None = None) -> ShownReport:
     """Measure variants side by side."""
-    return _measured(request, sink)
+    return _measured(request, sink, elsewhere)
 
 
 def cost(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
@@ -26,29 +30,35 @@ def cost(request: CompareRequest, sink: NullSink = NULL_SINK) -> ShownReport:
     return _counted(request, sink)
 
 
-def block(request: BlockRequest, sink: NullSink = NULL_SINK) -> ShownReport:
+def block(request: BlockRequest, sink: NullSink = NULL_SINK, elsewhere: Elsewhere | None = None) -> ShownReport:
     """An FFN beside the attention of its block, by length of the sequence."""
-    return _counted(request, sink) if request.cost_only else _measured(request, sink)
+    return _counted(request, sink) if request.cost_only else _measured(request, sink, elsewhere)
 
 
-def time_activations(request: TimingRequest, sink: NullSink = NULL_SINK) -> ShownReport:
+def time_activations(
+    request: TimingRequest, sink: NullSink = NULL_SINK, elsewhere: Elsewhere | None = None
+) -> ShownReport:
     """The operations of activations, forward and backward, each against relu's."""
-    return _measured(request, sink)
+    return _measured(request, sink, elsewhere)
 
 
-def train(request: TrainRequest, sink: NullSink = NULL_SINK) -> ShownReport:
-    """What a small model learns with each variant, beside what a step takes."""
-    return _measured(request, sink)
+def _measured(request: AnyRequest, sink: NullSink, elsewhere: Elsewhere | None) -> ShownReport:
+    return measured(prepare(request, sink, elsewhere=elsewhere is not None), sink, elsewhere=elsewhere)
 
 
-def _measured(request: AnyRequest, sink: NullSink) -> ShownReport:
-    if isinstance(sink, OutputSink) and sink.place:
-        from ffnbench.api import jobs
+def measured(
+    prepared: Prepared, sink: NullSink = NULL_SINK, own: Measure | None = None, elsewhere: Elsewhere | None = None
+) -> ShownReport:
+    """Measure what was prepared, and show what was found.
 
-        return _shown(jobs.measure(prepare(request, sink), sink), sink)
-    from ffnbench.api.measuring import measure
+    `own` is how a feature does it, the whole of a plan or one cell. `elsewhere` has groups measured by other processes
+    than this one, each of which does `own`.
+    """
+    from ffnbench.api import measuring
 
-    return _shown(measure(prepare(request, sink), sink), sink)
+    if elsewhere is not None:
+        return _shown(elsewhere(prepared, sink, own or measuring.measured_once), sink)
+    return _shown((own or measuring.measure)(prepared, sink), sink)
 
 
 def _counted(request: AnyRequest, sink: NullSink) -> ShownReport:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import sys
 from copy import deepcopy
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,8 @@ from ffnbench.ffn.like import as_form
 from ffnbench.ffn.modules import OwnForm, Pointwise, build_module
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
-from ffnbench.plan import AnySpec, Workload
+from ffnbench.plan import AddedSpec, AnySpec, Workload
 from ffnbench.targets import resolve
-from ffnbench.training.decoder import DecoderSpec
-from ffnbench.training.decoder_module import Decoder
 
 WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 
@@ -38,8 +35,9 @@ def build(spec: AnySpec, *, device: Any, dtype: Any) -> nn.Module:
         return build_attention(spec, device=device, dtype=dtype)
     if isinstance(spec, ActivationSpec):
         return Pointwise(spec)
-    if isinstance(spec, DecoderSpec):
-        return Decoder(spec, partial(build, spec.around, device=device, dtype=dtype), device=device, dtype=dtype)
+    if isinstance(spec, AddedSpec):
+        added: nn.Module = spec.build(device=device, dtype=dtype)
+        return added
     return build_foreign(spec).to(device=device, dtype=dtype)
 
 

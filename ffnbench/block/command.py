@@ -19,5 +19,5 @@ def block(request: BlockRequest, output: MeasuredOutput) -> int:
     from ffnbench import api
 
     with sink_of(output, "block", *vars(request).values(), pictures=True) as sink:
-        api.block(request, sink)
+        api.block(request, sink, output.measure)
     return sink.code

@@ -19,10 +19,9 @@ from ffnbench.block.rows import (
 from ffnbench.ffn.cost import bias_params, matrix_params
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.metrics import LATENCY, PEAK
-from ffnbench.plan import MACHINE, value_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.ceilings import share_text
-from ffnbench.report.tables.conditions import in_title, machines_line
+from ffnbench.report.tables.conditions import in_title
 from ffnbench.report.tables.details import details
 from ffnbench.report.tables.lines_below import failure_line, machine_line, to_do
 from ffnbench.report.tables.table import (
@@ -269,10 +268,8 @@ def _header(report: Report, length: Length) -> tuple[str, ...]:
         windows = f", seeing {sees(spec)}"
     where = [device_text(work), *in_title(report.plan)] if report.environment else []
     batch = [f"batch {work.batch}"] if work.batch > 1 else []
-    batch += [f"{MACHINE} {value_of(case, MACHINE)}"] if report.further else []
     return (
         ", ".join([f"d_model {case.ffn.d_model:,}", work.dtype, *where, work.mode, *batch])
         + f"; {case.variant}{width} ({sizing_text(case.sizing)})",
         f"{spec.name} attention: {heads}, {'causal' if spec.causal else 'not causal'}{windows}",
-        *machines_line(report),
     )

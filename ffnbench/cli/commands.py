@@ -7,7 +7,7 @@ Typer takes the words apart and knows nothing of their kinds: what was typed is 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, dataclass, fields
 from functools import cached_property
 from importlib import import_module
@@ -21,9 +21,9 @@ from ffnbench.cli.defaults import Settings, found_settings, noted
 from ffnbench.cli.help import meaning, write_end, write_options
 from ffnbench.cli.words import as_meant, spellings
 from ffnbench.errors import FfnbenchError
-from ffnbench.features import commands, suffixes
+from ffnbench.features import commands, measurers, suffixes
 from ffnbench.planning.fields import Typed, flag_of, kind_of, read, takes_list, typed_order
-from ffnbench.report.flags import Shown, Written
+from ffnbench.report.flags import MeasuredOutput, Shown, Written
 from ffnbench.request import ARGUMENTS, spelling
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 FILES = {  # of each command, in the order of the help; a file is loaded when a command of it is typed
     "compare": "cli.compare", "cost": "cli.compare", "report": "cli.compare", "block": "block.command",
-    "train": "cli.compare",
-    "check": "cli.check", "ab": "cli.check", "history": "cli.compare",
+    "check": "cli.check", "ab": "cli.check",
     "plot-activations": "activations.command", "activations": "activations.command",
     "list": "cli.tools", "env": "cli.tools",
 }  # fmt: skip
@@ -66,14 +65,44 @@ class Described:
         return {name: kind for name, kind in get_type_hints(self.function).items() if name != "return"}
 
     @cached_property
+    def measurers(self) -> tuple[type[Any], ...]:
+        """Bundles of features that measure in place of the core, where this command measures groups."""
+        measures = any(issubclass(kind, MeasuredOutput) for kind in self.bundles.values())
+        return measurers() if measures else ()
+
+    @cached_property
+    def own(self) -> dict[str, Field[Any]]:
+        """What can be typed, by name, without what features add."""
+        return _flags_of(self.bundles.values())
+
+    @cached_property
+    def added(self) -> dict[str, Field[Any]]:
+        """What features add to it, by name: no file sets these, and a short help leaves them out."""
+        return _flags_of(self.measurers)
+
+    @cached_property
     def fields(self) -> dict[str, Field[Any]]:
         """What can be typed, by name."""
-        return {one.name: one for of in self.bundles.values() for one in fields(of) if "flag" in one.metadata}
+        return self.own | self.added
 
     @property
     def named(self) -> dict[str, Field[Any]]:
         """What can be typed by its name."""
         return {name: field for name, field in self.fields.items() if flag_of(field).named}
+
+    @property
+    def settable(self) -> dict[str, Field[Any]]:
+        """What a pyproject.toml can set."""
+        return {name: field for name, field in self.own.items() if flag_of(field).named}
+
+
+def _flags_of(bundles: Iterable[type[Any]]) -> dict[str, Field[Any]]:
+    return {one.name: one for of in bundles for one in fields(of) if "flag" in one.metadata}
+
+
+def _filled(kind: type[Any], values: Mapping[str, Any]) -> Any:
+    """A bundle with those of the values that are its own."""
+    return kind(**{field.name: values[field.name] for field in fields(kind) if field.name in values})
 
 
 _REGISTERED: dict[str, Described] = {}
@@ -110,7 +139,7 @@ def described(name: str) -> Described:
 
 def settings_here() -> Settings | None:
     """What a pyproject.toml sets in this folder."""
-    return found_settings(lambda: {name: described(name).named for name in command_names()})
+    return found_settings(lambda: {name: described(name).settable for name in command_names()})
 
 
 def with_dashes(name: str) -> str:
@@ -175,7 +204,7 @@ def _typed(found: Mapping[str, Any], name: str) -> Typed | None:
 def _run(one: Described, typed: Mapping[str, Typed]) -> int:
     """Fill the bundles of a command with what was typed and what a file sets, and call it."""
     settings = settings_here()
-    held = settings.values_for(one.name, one.named, typed) if settings else {}
+    held = settings.values_for(one.name, one.settable, typed) if settings else {}
     try:
         values = {name: read(one.fields[name], value) for name, value in {**held, **typed}.items()}
         if values.get("json"):
@@ -184,11 +213,9 @@ def _run(one: Described, typed: Mapping[str, Typed]) -> int:
                 raise FfnbenchError(told, "give one of the two")
             values["format"] = "json"
         values["said"], values["typed"] = noted(held), typed_order(values)
-        made = {
-            name: kind(**{field.name: values[field.name] for field in fields(kind) if field.name in values})
-            for name, kind in one.bundles.items()
-        }
-        return one.function(**made)
+        instead = [_filled(kind, values).measures() for kind in one.measurers]
+        values["measure"] = next(filter(None, instead), None)
+        return one.function(**{name: _filled(kind, values) for name, kind in one.bundles.items()})
     except FfnbenchError as problem:
         if held:
             problem.hint = "; ".join(filter(None, (problem.hint, f"pyproject.toml sets {', '.join(held)}")))

@@ -6,17 +6,13 @@ import sys
 from dataclasses import dataclass
 
 from ffnbench.cli.commands import command, sink_of
-from ffnbench.report.flags import Followed, MeasuredOutput, Reported
+from ffnbench.report.flags import MeasuredOutput, Reported
 from ffnbench.request import (
     ARGUMENTS,
-    CURVES,
     CompareRequest,
     CostRequest,
-    TrainRequest,
     flag,
 )
-
-FOLLOWED = {"ratio": "ratio", "latency": "latency", "params": "params", "flops": "flops_timed", "peak": "peak_bytes"}
 
 
 @command(
@@ -32,23 +28,7 @@ def compare(request: CompareRequest, output: MeasuredOutput) -> int:
     from ffnbench import api
 
     with sink_of(output, "compare", *vars(request).values(), pictures=True) as sink:
-        api.compare(request, sink)
-    return sink.code
-
-
-@command(
-    "train",
-    "ffnbench train relu gelu swiglu relu2 -o learnt.json -o learnt.png",
-    "ffnbench train relu mine=mypkg.mlp:Mlp --steps 200 --text book.txt",
-    "ffnbench train relu swiglu --lr 1e-3,3e-3,6e-3 --budget 30m -o learnt.json",
-    docs="docs/training.md#what-is-told",
-)
-def train(request: TrainRequest, output: MeasuredOutput) -> int:
-    """Train a small language model with each variant: held-out loss, beside the time of a step and of a token."""
-    from ffnbench import api
-
-    with sink_of(output, "train", *vars(request).values(), pictures=True) as sink:
-        api.train(request, sink)
+        api.compare(request, sink, output.measure)
     return sink.code
 
 
@@ -98,35 +78,4 @@ def report(saved: Saved, output: Reported) -> int:
             _, differs = api.report(paths[0], sink)
     if differs:
         print(visible(f"note: {differs}"), file=sys.stderr)
-    return sink.code
-
-
-@dataclass(frozen=True, kw_only=True)
-class Followable:
-    """Runs over time."""
-
-    paths: tuple[str, ...] = flag(
-        (), "A .json that `compare -o` or `check --append` wrote, or a folder of them.", ARGUMENTS, place="FILE...",
-    )  # fmt: skip
-    metric: str = flag("", f"{', '.join(FOLLOWED)}. [default: the ratio, which cancels what moves the machine; latency "
-                       "where there is none; what is exact where it has changed]", CURVES, "NAME")  # fmt: skip
-
-
-@command(
-    "history",
-    "ffnbench history results/",
-    "ffnbench history results/*.json -o history.png",
-    "ffnbench history baseline.json --metric latency --format github",
-    docs="docs/ci.md#history",
-)
-def history(asked: Followable, output: Followed) -> int:
-    """Show saved runs over time, a line each row: first and last value, and the commits at which it has changed."""
-    from ffnbench import api
-    from ffnbench.report.formats import CHECK_FORMATS
-    from ffnbench.report.output import one_of
-
-    with sink_of(output, "history", *asked.paths, pictures=True, formats=CHECK_FORMATS) as sink:
-        if asked.metric:
-            one_of("--metric", asked.metric, list(FOLLOWED))
-        api.history(asked.paths, sink, metric=FOLLOWED.get(asked.metric, ""))
     return sink.code

@@ -22,7 +22,7 @@ from ffnbench.planning.fields import Typed
 FILE, TABLE = "pyproject.toml", "tool.ffnbench"
 NEVER = {  # no file sets what runs, what is trusted, and what is written
     "trust", "out", "base_python", "head_python", "base_source", "head_source", "base_env", "head_env",
-    "update", "append", "json", "resume", "shard", "on", "slurm",
+    "update", "append", "json", "resume", "shard",
 }  # fmt: skip
 OF_CODE = ("variants", "variant", "activations")  # may name code: plain names are taken
 OF_CODE_KEYS = ("@python", "@source", "@env")

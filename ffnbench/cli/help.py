@@ -17,8 +17,8 @@ RARE = {
     "absolute", "across_machines", "allow_mismatch", "base_env", "base_source", "bias", "cache", "causal",
     "columns", "control", "dropout", "ffn_dim_multiplier", "head_dim", "head_env", "head_python",
     "head_rev", "head_source", "heads", "init", "kv_heads", "matmul_precision", "metrics", "multiple_of",
-    "on", "pause", "quiet", "ratio", "reduced_reductions", "reference", "resume", "rounds", "routing", "rule", "runs",
-    "seed", "shard", "slurm", "sort", "textbook", "time", "timeout", "wait", "workers",
+    "pause", "quiet", "ratio", "reduced_reductions", "reference", "resume", "rounds", "routing", "rule", "runs",
+    "seed", "shard", "sort", "textbook", "time", "timeout", "wait", "workers",
 }  # fmt: skip
 LEFT = 28  # columns of names; the meaning of a longer one stands below it
 
@@ -53,9 +53,11 @@ def write_options(command: Any, ctx: Any, formatter: Any, *, every: bool = True)
     panels: dict[str, list[tuple[str, str]]] = {name: [] for name in PANELS}
     params = command.get_params(ctx)
     every = every or len(params) <= FEW
-    examples = str(getattr(command, "described", ""))  # the group of all has none
+    described = getattr(command, "described", None)  # the group of all has none
+    rare = RARE | {*described.added} if described else RARE
+    examples = str(described)
     for param in params:
-        if param.name in RARE and not every and f" {param.opts[0]} " not in examples:
+        if param.name in rare and not every and f" {param.opts[0]} " not in examples:
             continue
         panels[param.rich_help_panel or "Options"].append((_name(param), " ".join((param.help or "").split())))
     for title, rows in panels.items():

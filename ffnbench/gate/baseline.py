@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence, Set
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.decision import EXACT, IDENTITY, SECONDS, Policy, exact_value, parse_tolerances
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import METHOD, Kind, Plan, Value, value_of
+from ffnbench.plan import METHOD, Plan, Value, added_kind, value_of
 from ffnbench.planning.effort import check_budget
 from ffnbench.request import CheckRequest, SidesRequest, spelling
 from ffnbench.result import Environment, FailureKind, Report
@@ -21,15 +21,18 @@ BETTER = {"workers": 2 * FEWEST_WORKERS, "rounds": None, "quick": False, "precis
 
 def policy_for(before: Report, request: CheckRequest) -> Policy:
     """The policy of a check; raises FfnbenchError for what is no usable baseline, or no usable policy for it."""
-    refuse_several_machines(request.baseline, before)
-    if before.plan.kind == Kind.TRAIN.value:
-        told = f"{request.baseline!r} says what is learnt, and a check is of time and counts"
+    if added := added_kind(before.plan.kind):
+        told = f"{request.baseline!r} says {added.says}, and a check is of time and counts"
         raise FfnbenchError(told, "a baseline is a file of compare: -o baseline.json")
     for number, run in enumerate(before.runs, start=1):
         told = f"run {number} of {request.baseline!r}, of {run.created}," if before.repeats else repr(request.baseline)
         without = 'take it out of "repeats"' if number > 1 else ""
-        _refuse_run(told, run, without or made_anew(request.baseline, before))
-        if not request.exact_only and (few := too_few(run)):
+        hint = without or made_anew(request.baseline, before)
+        _refuse_run(told, run, hint)
+        if request.exact_only:
+            continue
+        _refuse_latencies(told, run, hint)
+        if few := too_few(run):
             raise FfnbenchError(f"{told} {few}", without or made_anew(request.baseline, before, **BETTER))
     labels = [case.label for case in before.plan.shown]
     policy = Policy(
@@ -39,13 +42,6 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
     )
     check_budget(request.budget)
     return policy
-
-
-def refuse_several_machines(path: str, run: Report) -> None:
-    """A check is of one kind of machine."""
-    if run.further:
-        told = f"{path!r} has rows of {len(run.machines)} kinds of machine, and a check is of one"
-        raise FfnbenchError(told, f"measure it on one: {command_of(run)} -o one.json")
 
 
 def policy_of_sides(request: SidesRequest, label: str) -> Policy:
@@ -160,9 +156,13 @@ def _without(words: Sequence[str], flags: Collection[str]) -> list[str]:
 
 
 def _refuse_run(told: str, run: Report, hint: str) -> None:
-    """A run that ended early, has a row that is wrong, or nothing clean to say of one, is no part of a baseline."""
+    """A run that ended early is no part of a baseline."""
     if run.interrupted or run.stopped:
         raise FfnbenchError(f"{told} is incomplete and can't be a baseline", hint)
+
+
+def _refuse_latencies(told: str, run: Report, hint: str) -> None:
+    """A run of time that has a row that is wrong, or nothing clean to say of one, is no part of a baseline."""
     if not is_timed(run):
         return
     if wrong := next((failure for failure in run.failures if failure.kind is FailureKind.MISMATCH), None):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.files import content_of
 from ffnbench.models.family_reader import ASK, PARTS, Config, Reader, Unanswered, by_own_names, families
-from ffnbench.models.model import LayerGroup, ModelSpec, Rest
+from ffnbench.models.model import LayerGroup, ModelSpec
 from ffnbench.names import did_you_mean
 
 A_CONFIG = "give a config.json, or the folder that holds one"
@@ -51,7 +50,7 @@ def read_config(path: str) -> ModelSpec:
         groups=groups,
         source=file,
         note=code_note(config, name),
-        rest=read_rest(config),
+        config=config,
         defaults=defaults_taken(config),
     )
 
@@ -68,7 +67,7 @@ def read_groups(config: Config) -> list[LayerGroup]:
     """The kinds of layers of a config, equal ones together, in the order of the table."""
     model_type, table = type_of(config), families()
     if model_type in table.composites:
-        parts = _nested(config, model_type)
+        parts = nested_of(config, model_type)
         by_own_names(config, model_type, table.defaults[model_type], {}, list(parts.values()))
         found = [_of_part(key, read_groups(part)) for key, part in parts.items()]
     elif model_type in table.stacks:
@@ -79,7 +78,7 @@ def read_groups(config: Config) -> list[LayerGroup]:
             "; ".join(filter(None, (did_you_mean(model_type, table.types), ASK))),
         )
     _refuse_other_parts(config, model_type)
-    times = _times(config, model_type) or (1,) * len(found)
+    times = times_of(config, model_type) or (1,) * len(found)
     counted = [
         replace(group, count=n * group.count) for n, groups in zip(times, found, strict=True) for group in groups if n
     ]
@@ -93,12 +92,7 @@ def readers(config: Config, model_type: str) -> list[Reader]:
     if config.get("per_layer_config"):
         raise Unanswered(f"the {model_type} config changes keys for single layers, by per_layer_config", ASK)
     config, _ = _by_own_names(config, model_type)
-    stacks = families().stacks[model_type]
-    rest = families().rest.get(model_type) or (None,) * len(stacks)
-    return [
-        Reader(config=config, model_type=model_type, stack=stack, rest=beside)
-        for stack, beside in zip(stacks, rest, strict=True)
-    ]
+    return [Reader(config=config, model_type=model_type, stack=stack) for stack in families().stacks[model_type]]
 
 
 def _by_own_names(config: Config, model_type: str) -> tuple[Config, str]:
@@ -112,53 +106,11 @@ def defaults_taken(config: Config) -> str:
     """The numbers that a file leaves to its class, or its parts to theirs, in words; "" for none."""
     model_type = type_of(config)
     if model_type in families().composites:
-        return "; ".join(filter(None, map(defaults_taken, _nested(config, model_type).values())))
+        return "; ".join(filter(None, map(defaults_taken, nested_of(config, model_type).values())))
     return _by_own_names(config, model_type)[1]
 
 
-def read_rest(config: Config) -> tuple[Rest, ...] | None:
-    """What the stacks of a config that `read_groups` takes have beside their layers; None where it is not known."""
-    model_type = type_of(config)
-    if model_type in families().composites:
-        return _rest_of_parts(config, model_type)
-    found = [reader.beside_layers() for reader in readers(config, model_type)]
-    return None if None in found or _times(config, model_type) else tuple(filter(None, found))
-
-
-def _rest_of_parts(config: Config, model_type: str) -> tuple[Rest, ...] | None:
-    """What the parts of a composite have beside their layers, and what stands between them."""
-    if model_type not in BETWEEN:
-        return None
-    text, vision = (read_rest(part) for part in _nested(config, model_type).values())
-    if text is None or vision is None or config.get("tie_word_embeddings", not text[0].output) == text[0].output:
-        return None
-    more = BETWEEN[model_type](config, text[0].width, vision[0].width)
-    return None if more is None else (*text, *vision, Rest(width=0, norms=0, other=more))
-
-
-def _projections(config: Config, text: int, vision: int) -> int | None:
-    """CLIP: each part's vector to a common width, and the scale of their likeness."""
-    width = config.get("projection_dim", 512)
-    return width * (text + vision) + 1 if isinstance(width, int) else None
-
-
-def _two_layers(config: Config, text: int, vision: int) -> int | None:
-    """LLaVA: from the image's width to the text's, with biases."""
-    plain = config.get("multimodal_projector_bias", True) is True and isinstance(
-        config.get("vision_feature_layer", -2), int
-    )
-    return (vision + 1) * text + (text + 1) * text if plain else None
-
-
-# parameters between the parts of a composite, by the widths of text and vision; None is not known
-BETWEEN: dict[str, Callable[[Config, int, int], int | None]] = {
-    "clip": _projections,
-    "gemma3": lambda config, text, vision: vision * (text + 1),  # a matrix, and a norm before it
-    "llava": _two_layers,
-}
-
-
-def _times(config: Config, model_type: str) -> tuple[int, ...] | None:
+def times_of(config: Config, model_type: str) -> tuple[int, ...] | None:
     """How often the class that a file names has each stack of a model type of two; None for once."""
     names = refuse_other_classes(config, model_type)
     if len(families().stacks.get(model_type, ())) != 2:
@@ -185,7 +137,7 @@ def refuse_other_classes(config: Config, model_type: str, known: object = None) 
     return names
 
 
-def _nested(config: Config, model_type: str) -> dict[str, Config]:
+def nested_of(config: Config, model_type: str) -> dict[str, Config]:
     """The nested configs of a composite, each with the model type that it is read by."""
     found = {}
     for key, default in zip(PARTS, families().composites[model_type], strict=True):

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import LARGEST, FFNSpec, Gate
-from ffnbench.models.model import Beside, HeadNorms, LayerGroup, Rest
+from ffnbench.models.model import LayerGroup
 from ffnbench.models.windows import FULL_VIEW, sights, views
 from ffnbench.names import did_you_mean
 
@@ -31,7 +32,9 @@ PARTS = ("text_config", "vision_config")  # of a composite model
 Row = Mapping[str, Any]
 T = TypeVar("T")
 Config = dict[str, Any]
-ASK = "inspect counts it by transformers: pip install 'ffnbench[hf]'"
+NOT_INSTALLED = "transformers is not installed"
+INSTALL = "pip install 'ffnbench[hf]'"
+ASK = "inspect counts it by transformers" + ("" if find_spec("transformers") else f": {INSTALL}")
 MOST = 10_000_000  # of a width, of experts, of layers; no model is near it
 HF_ACTIVATIONS = {name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name}
 
@@ -53,7 +56,6 @@ class Families:
     """The whole table.
 
     stacks      model type -> the rows of its stacks of layers
-    rest        model type -> what each of these stacks has beside FFNs and attentions; not of every type
     composites  model type -> the model types of its PARTS
     alias       published model type -> transformers' name for it
     stacks_of   end of a class's name -> how often it has each of two stacks
@@ -66,7 +68,6 @@ class Families:
     """
 
     stacks: Mapping[str, tuple[Row, ...]]
-    rest: Mapping[str, tuple[Row, ...]]
     composites: Mapping[str, tuple[str, str]]
     alias: Mapping[str, str]
     stacks_of: Mapping[str, list[int]]
@@ -89,8 +90,7 @@ def families() -> Families:
     data = tomllib.loads(FILE.read_text(encoding="utf-8"))
     defaults = json.loads(DEFAULTS.read_text(encoding="utf-8"))
     return Families(
-        stacks=_by_type("stack", data["family"], data),
-        rest=_by_type("rest", data["rest"], data),
+        stacks=by_type("stack", data["family"], data),
         composites={name: (text, vision) for name, (text, vision) in data["composite"].items()},
         alias=data["alias"],
         stacks_of=data["stacks_of"],
@@ -101,14 +101,18 @@ def families() -> Families:
     )
 
 
-def _by_type(kind: str, rows: Row, data: Row) -> dict[str, tuple[Row, ...]]:
+def by_type(kind: str, rows: Row, data: Row) -> dict[str, tuple[Row, ...]]:
     """Model type -> its rows in full, one a stack."""
     found: dict[str, tuple[Row, ...]] = {}
     for row in rows.values():
-        shared = {key: value for key, value in row.items() if key not in ("types", "stacks")}
-        stacks = tuple(_full(kind, shared | stack, data) for stack in row.get("stacks", [{}]))
-        found |= dict.fromkeys(row.get("types", ()), stacks)
+        found |= dict.fromkeys(row.get("types", ()), by_stack(kind, row, data))
     return found
+
+
+def by_stack(kind: str, row: Row, data: Row) -> tuple[Row, ...]:
+    """A row in full, one a stack."""
+    shared = {key: value for key, value in row.items() if key not in ("types", "stacks")}
+    return tuple(_full(kind, shared | stack, data) for stack in row.get("stacks", [{}]))
 
 
 def _full(kind: str, row: Row, data: Row) -> Row:
@@ -136,9 +140,10 @@ def by_own_names(
         for name in names:
             read = name in own or (name in other_names and other_names[name] not in config)
             if name in config and not read and config[name] not in (*NO_SIZE, *values):
+                reads = ", ".join(each for each in names if each in own)
                 raise FfnbenchError(
                     f"the {model_type} config has {name} {config[name]!r:.60}, not its class's name for the {kind}",
-                    f"{model_type} reads: {', '.join(each for each in names if each in own) or 'none'}",
+                    f"{model_type} reads: {reads}" if reads else "is its model_type right?",
                 )
     given = {**config, **{own: config[other] for other, own in other_names.items() if other in config}}
     taken = [f"{key} {value:,}" for key, value in own.items() if key not in given and type(value) in (int, float)]
@@ -152,7 +157,6 @@ class Reader:
     config: Config
     model_type: str
     stack: Row
-    rest: Row | None
 
     def groups(self) -> list[LayerGroup]:
         """The layers of the stack: all alike, or dense ones and those with experts."""
@@ -167,7 +171,7 @@ class Reader:
         if experts and self.count(experts["experts"], least=0) < experts["least"]:
             experts = None
         sparse = LAYOUTS[experts["layout"]](self, layers, experts) if experts else [False] * layers
-        heads, beside = stack.get("attention"), self.known(self.rest, self._beside)
+        heads = stack.get("attention")
         seen = self.known({}, lambda _: views(self.config, self.model_type, layers, known=heads is not None))
         attention = None if seen is None else self.known(heads, self._attention)
         return [
@@ -179,7 +183,6 @@ class Reader:
                     view for view, own in zip(seen or [FULL_VIEW] * layers, sparse, strict=True) if own == moe
                 ),
                 attention=attention,
-                beside=beside,
             )
             for moe, count in sorted(Counter(sparse).items())
         ]
@@ -218,39 +221,6 @@ class Reader:
             qkv_bias=self.switch(keys["qkv_bias"]),
             out_bias=self.switch(keys["out_bias"]),
             mla=mla,
-        )
-
-    def _beside(self, keys: Row) -> Beside:
-        """What the stack's layers have beside FFN and attention."""
-        return Beside(
-            norms=keys["norms"],
-            norm_bias=keys["norm_bias"],
-            head_norms=HeadNorms(keys["head_norms"] if self.switch(keys["head_normed"]) else "none"),
-            sinks=keys["sinks"],
-            buckets=self.count(keys["buckets"], least=0),
-            buckets_in_each=keys["buckets_in_each"],
-        )
-
-    def beside_layers(self) -> Rest | None:
-        """What the stack has beside its layers; None where the config does not tell it."""
-        return self.known(self.rest, self._rest)
-
-    def _rest(self, keys: Row) -> Rest | None:
-        width = self.count(self.stack["d_model"])
-        if any(self.get(key) not in (None, width) for key in keys.get("equal", ())):
-            return None
-        positions, rows = self.count(keys["positions"], least=0), self.count(keys["token_types"], least=0)
-        patch = self.count("patch_size") if keys["patches"] else 0
-        squares = (self.count("image_size") // patch) ** 2 if patch else 0
-        return Rest(
-            width=width,
-            vocab=self.count(keys["vocab"], least=0),
-            rows=squares + positions + keys["more_positions"] + rows + 2 * keys["tokens"],
-            patches=(self.count("num_channels") * patch**2 + keys["patch_bias"]) * width if patch else 0,
-            norms=keys["outer_norms"],
-            norm_bias=keys["norm_bias"],
-            output=keys["head"] == "output" and not self.switch(keys["tied"]),
-            pooler=keys["head"] == "pooler",
         )
 
     def ffn(self, experts: Row | None) -> FFNSpec:

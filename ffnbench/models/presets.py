@@ -1,18 +1,14 @@
 """Published models: one row each, with where its numbers were read.
 
 d_ff is the width per branch (papers and packed weights may print twice of it). Attention is one self-attention;
-the decoder layers of T5 and of the original Transformer carry a second one, of the same size, to the encoder, and a
-third norm. What stands beside the layers is that of the model with its output layer; BERT's, ModernBERT's and ViT's is
-that of the bare model.
+the decoder layers of T5 and of the original Transformer carry a second one, of the same size, to the encoder.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
@@ -20,7 +16,7 @@ from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec, Gate, Scalar
 from ffnbench.ffn.variants import GATED
 from ffnbench.models.hub import cache_folder, cached_config, is_name
-from ffnbench.models.model import Beside, HeadNorms, LayerGroup, ModelSpec, Rest, Sight
+from ffnbench.models.model import LayerGroup, ModelSpec, Sight
 from ffnbench.names import Registry, did_you_mean, normalise
 
 
@@ -34,9 +30,6 @@ def _ffn(form: str, d_model: int, d_ff: int, bias: bool = False, moe: MoESpec | 
     )  # fmt: skip
 
 
-RMS, LAYER_NORM = Beside(), Beside(norm_bias=True)
-
-
 def _model(
     key: str,
     name: str,
@@ -44,46 +37,27 @@ def _model(
     ffn: FFNSpec,
     heads: tuple[int, int, int],
     *,
-    vocab: int,
     source: str,
-    beside: Beside = RMS,
     qkv_bias: bool = False,
     out_bias: bool = False,
     windows: dict[int | None, int] | None = None,
     note: str = "",
-    rest_note: str = "",
-    **rest: Any,
 ) -> ModelSpec:
     """A row: kinds of layers with their numbers, all of one form.
 
     `heads` are those of queries, those of keys and values, and the width of one; `windows` the numbers of layers with
-    each. `rest` are fields of Rest, with an output layer of its own unless they say otherwise.
+    each.
     """
     count, kv_heads, head_dim = heads
-    width = ffn.d_model
     attention = AttentionSpec(
-        d_model=width, heads=count, kv_heads=kv_heads, head_dim=head_dim, qkv_bias=qkv_bias, out_bias=out_bias
+        d_model=ffn.d_model, heads=count, kv_heads=kv_heads, head_dim=head_dim, qkv_bias=qkv_bias, out_bias=out_bias
     )
     sights = tuple(Sight(window=window, count=number) for window, number in (windows or {}).items())
-    crossing = replace(beside, norms=beside.norms + 1)
     groups = tuple(
-        LayerGroup(
-            kind=kind, count=number, ffn=ffn, attention=attention, sights=sights,
-            beside=crossing if kind == "decoder" and "encoder" in layers else beside,
-        )
+        LayerGroup(kind=kind, count=number, ffn=ffn, attention=attention, sights=sights)
         for kind, number in layers.items()
-    )  # fmt: skip
-    found = Rest(width=width, vocab=vocab, **{"output": True, **rest})
-    return ModelSpec(key=key, name=name, groups=groups, source=source, note=note, rest=(found,), rest_note=rest_note)
-
-
-def _t5(key: str, name: str, layers: int, ffn: FFNSpec, heads: int, *, output: bool, source: str) -> ModelSpec:
-    """T5: relative positions, and the embedding beside the decoder's layers."""
-    stacks = {"encoder": layers, "decoder": layers}
-    row = _model(
-        key, name, stacks, ffn, (heads, heads, 64), vocab=32128, output=output, beside=Beside(buckets=32), source=source
     )
-    return replace(row, rest=(Rest(width=ffn.d_model), *(row.rest or ())))
+    return ModelSpec(key=key, name=name, groups=groups, source=source, note=note)
 
 
 def _deepseek_v3() -> ModelSpec:
@@ -92,17 +66,14 @@ def _deepseek_v3() -> ModelSpec:
     moe = MoESpec(
         experts=256, top_k=8, shared_d_ff=2048, scores=Scores.SIGMOID, routed_scale=2.5, groups=8, top_groups=4
     )
-    beside = Beside(head_norms=HeadNorms.LATENT)
     dense, sparse = _ffn("swiglu", 7168, 18432), _ffn("swiglu", 7168, 2048, moe=moe)
     return ModelSpec(
         key="deepseek-v3", name="DeepSeek-V3 and R1 671B",
         groups=(
-            LayerGroup(kind="dense", count=3, ffn=dense, attention=attention, beside=beside),
-            LayerGroup(kind="moe", count=58, ffn=sparse, attention=attention, beside=beside),
+            LayerGroup(kind="dense", count=3, ffn=dense, attention=attention),
+            LayerGroup(kind="moe", count=58, ffn=sparse, attention=attention),
         ),
         source="transformers DeepseekV3Config; deepseek-ai/DeepSeek-V3",
-        rest=(Rest(width=7168, vocab=129280, output=True),),
-        rest_note="the checkpoint has 14,848 correction biases of its routers as well, which are no trained weights",
     )  # fmt: skip
 
 
@@ -114,118 +85,104 @@ def _dense(layers: int) -> dict[str, int]:
 _ROWS = (
     _model(
         "transformer-base", "Transformer base", {"encoder": 6, "decoder": 6}, _ffn("relu", 512, 2048, bias=True),
-        (8, 8, 64), beside=LAYER_NORM, vocab=37000, output=False, norms=0,
-        source="Vaswani et al. 2017, arXiv 1706.03762, table 3",
+        (8, 8, 64), source="Vaswani et al. 2017, arXiv 1706.03762, table 3",
         note="attention without biases, as in the paper's equations",
-        rest_note="one matrix embeds both languages and is the output's; the paper says about 37,000 tokens",
     ),
     _model(
         "bert-base", "BERT-base", {"encoder": 12}, _ffn("gelu", 768, 3072, bias=True), (12, 12, 64), qkv_bias=True,
-        out_bias=True, beside=LAYER_NORM, vocab=30522, output=False, rows=512 + 2, norm_bias=True, pooler=True,
-        source="transformers BertConfig; bert-base-uncased", rest_note="the bare model with its pooler",
+        out_bias=True, source="transformers BertConfig; bert-base-uncased",
     ),
     _model(
         "gpt2", "GPT-2 124M", _dense(12), _ffn("gelu_tanh", 768, 3072, bias=True), (12, 12, 64), qkv_bias=True,
-        out_bias=True, beside=LAYER_NORM, vocab=50257, output=False, rows=1024, norm_bias=True,
-        source="transformers GPT2Config; gpt2",
+        out_bias=True, source="transformers GPT2Config; gpt2",
     ),
     _model(
         "gpt3-175b", "GPT-3 175B", _dense(96), _ffn("gelu", 12288, 49152, bias=True), (96, 96, 128), qkv_bias=True,
-        out_bias=True, beside=LAYER_NORM, vocab=50257, output=False, rows=2048, norm_bias=True,
-        source="Brown et al. 2020, arXiv 2005.14165, table 2.1",
+        out_bias=True, source="Brown et al. 2020, arXiv 2005.14165, table 2.1",
         note="the paper states d_ff = 4 d_model; biases are assumed as in GPT-2",
-        rest_note="GPT-2's vocabulary, norms and tied output are assumed, 2,048 positions are the paper's",
     ),
-    _t5(
-        "t5-base", "T5-base v1.0", 12, _ffn("relu", 768, 3072), 12, output=False,
+    _model(
+        "t5-base", "T5-base v1.0", {"encoder": 12, "decoder": 12}, _ffn("relu", 768, 3072), (12, 12, 64),
         source="t5-base config.json; the baseline of Shazeer 2020, arXiv 2002.05202",
     ),
-    _t5(
-        "t5-v1.1-xxl", "T5 v1.1 XXL", 24, _ffn("geglu_tanh", 4096, 10240), 64, output=True,
+    _model(
+        "t5-v1.1-xxl", "T5 v1.1 XXL", {"encoder": 24, "decoder": 24}, _ffn("geglu_tanh", 4096, 10240), (64, 64, 64),
         source="google/t5-v1_1-xxl config.json; torchtune t5_v1_1_xxl_encoder",
     ),
     _model(
-        "palm-540b", "PaLM 540B", _dense(118), _ffn("swiglu", 18432, 73728), (48, 1, 256), beside=Beside(norms=1),
-        vocab=256000, output=False, source="Chowdhery et al. 2022, arXiv 2204.02311, table 1 and section 2",
+        "palm-540b", "PaLM 540B", _dense(118), _ffn("swiglu", 18432, 73728), (48, 1, 256),
+        source="Chowdhery et al. 2022, arXiv 2204.02311, table 1 and section 2",
         note="three matrices at d_ff = 4 d_model, without the 2/3",
-        rest_note="one norm a layer, without a bias, since FFN and attention stand in parallel",
     ),
     _model(
         "falcon-7b", "Falcon 7B", _dense(32), _ffn("gelu", 4544, 18176), (71, 1, 64),
-        beside=Beside(norms=1, norm_bias=True), vocab=65024, output=False, norm_bias=True,
         source="litgpt config.py, falcon-7b; transformers FalconConfig",
     ),
     _model(
-        "llama-7b", "LLaMA 1 and 2 7B", _dense(32), _ffn("swiglu", 4096, 11008), (32, 32, 128), vocab=32000,
+        "llama-7b", "LLaMA 1 and 2 7B", _dense(32), _ffn("swiglu", 4096, 11008), (32, 32, 128),
         source="transformers LlamaConfig; --rule llama",
     ),
     _model(
-        "llama2-70b", "Llama-2 70B", _dense(80), _ffn("swiglu", 8192, 28672), (64, 8, 128), vocab=32000,
+        "llama2-70b", "Llama-2 70B", _dense(80), _ffn("swiglu", 8192, 28672), (64, 8, 128),
         source="litgpt config.py, Llama-2-70b-hf; ffn_dim_multiplier 1.3, multiple_of 4096",
     ),
     _model(
-        "llama3-8b", "Llama-3 and 3.1 8B", _dense(32), _ffn("swiglu", 4096, 14336), (32, 8, 128), vocab=128256,
+        "llama3-8b", "Llama-3 and 3.1 8B", _dense(32), _ffn("swiglu", 4096, 14336), (32, 8, 128),
         source="litgpt config.py, Llama-3-8B; torchtune; ffn_dim_multiplier 1.3, multiple_of 1024",
     ),
     _model(
-        "llama3.1-405b", "Llama-3.1 405B", _dense(126), _ffn("swiglu", 16384, 53248), (128, 8, 128), vocab=128256,
+        "llama3.1-405b", "Llama-3.1 405B", _dense(126), _ffn("swiglu", 16384, 53248), (128, 8, 128),
         source="litgpt config.py; torchtune llama3_1_405b; ffn_dim_multiplier 1.2, multiple_of 4096",
     ),
     _model(
         "mistral-7b", "Mistral 7B v0.1", _dense(32), _ffn("swiglu", 4096, 14336), (32, 8, 128), windows={4096: 32},
-        vocab=32000, source="transformers MistralConfig; torchtune mistral_7b",
-        rest_note="versions 0.2 and 0.3 have no window, and 0.3 has 32,768 tokens",
+        source="transformers MistralConfig; torchtune mistral_7b",
     ),
     _model(
-        "gemma-7b", "Gemma 7B", _dense(28), _ffn("geglu_tanh", 3072, 24576), (16, 16, 256), vocab=256000, output=False,
+        "gemma-7b", "Gemma 7B", _dense(28), _ffn("geglu_tanh", 3072, 24576), (16, 16, 256),
         source="transformers GemmaConfig; litgpt; torchtune", note="the paper prints both branches together: 49152",
     ),
     _model(
         "phi-3-mini", "Phi-3-mini 3.8B 4k", _dense(32), _ffn("swiglu", 3072, 8192), (32, 32, 96), windows={2047: 32},
-        vocab=32064, source="transformers Phi3Config; litgpt; torchtune",
+        source="transformers Phi3Config; litgpt; torchtune",
         note="gate and up packed in one weight of 16384 rows",
     ),
     _model(
-        "qwen2.5-7b", "Qwen2.5 7B", _dense(28), _ffn("swiglu", 3584, 18944), (28, 4, 128), qkv_bias=True, vocab=152064,
+        "qwen2.5-7b", "Qwen2.5 7B", _dense(28), _ffn("swiglu", 3584, 18944), (28, 4, 128), qkv_bias=True,
         source="litgpt config.py; torchtune qwen2_5_7b", note="biases on q, k and v only",
     ),
     _model(
-        "nemotron-4-340b", "Nemotron-4 340B", _dense(96), _ffn("relu2", 18432, 73728), (96, 8, 192), beside=LAYER_NORM,
-        vocab=256000, norm_bias=True,
+        "nemotron-4-340b", "Nemotron-4 340B", _dense(96), _ffn("relu2", 18432, 73728), (96, 8, 192),
         source="NVIDIA NeMo, Nemotron4Config340B; NVIDIA 2024, arXiv 2406.11704, table 1",
     ),
     _model(
         "modernbert-base", "ModernBERT-base", {"encoder": 22}, _ffn("geglu", 768, 1152), (12, 12, 64),
-        windows={None: 8, 64: 14}, vocab=50368, output=False, source="transformers ModernBertConfig",
+        windows={None: 8, 64: 14}, source="transformers ModernBertConfig",
         note="gate and up packed in one weight of 2304 rows",
-        rest_note="the bare model; its first layer has one norm, and the embeddings have one",
     ),
     _model(
         "vit-b16", "ViT-B/16", {"vision": 12}, _ffn("gelu", 768, 3072, bias=True), (12, 12, 64), qkv_bias=True,
-        out_bias=True, beside=LAYER_NORM, vocab=0, output=False, rows=14**2 + 2, patches=(3 * 16**2 + 1) * 768,
-        norm_bias=True, pooler=True, source="timm vit_base_patch16_224; transformers ViTConfig",
-        rest_note="the bare model with its pooler, which timm's has not",
+        out_bias=True, source="timm vit_base_patch16_224; transformers ViTConfig",
     ),
     _model(
         "mixtral-8x7b", "Mixtral 8x7B", {"moe": 32}, _ffn("swiglu", 4096, 14336, moe=MoESpec(experts=8, top_k=2)),
-        (32, 8, 128), vocab=32000, source="transformers MixtralConfig; litgpt",
+        (32, 8, 128), source="transformers MixtralConfig; litgpt",
     ),
     _model(
         "qwen3-30b-a3b", "Qwen3 30B-A3B", {"moe": 48}, _ffn("swiglu", 2048, 768, moe=MoESpec(experts=128, top_k=8)),
-        (32, 4, 128), beside=Beside(head_norms=HeadNorms.HEAD), vocab=151936,
-        source="litgpt config.py, Qwen3-30B-A3B",
+        (32, 4, 128), source="litgpt config.py, Qwen3-30B-A3B",
     ),
     _deepseek_v3(),
     _model(
         "gpt-oss-120b", "gpt-oss-120b", {"moe": 36},
         _ffn("swiglu_oai", 2880, 2880, bias=True, moe=MoESpec(experts=128, top_k=4, router_bias=True)), (64, 8, 64),
-        qkv_bias=True, out_bias=True, beside=Beside(sinks=True), windows={None: 18, 128: 18}, vocab=201088,
+        qkv_bias=True, out_bias=True, windows={None: 18, 128: 18},
         source="transformers GptOssConfig; openai/gpt-oss-120b",
         note="clamped gate: quick_gelu(min(gate, 7)) * (clamp(up, -7, 7) + 1)",
     ),
     _model(
         "apertus-8b", "Apertus 8B", _dense(32), _ffn("xielu", 4096, 21504), (32, 8, 128),
-        beside=Beside(head_norms=HeadNorms.HEAD), vocab=131072, source="swiss-ai/Apertus-8B-2509 config.json",
+        source="swiss-ai/Apertus-8B-2509 config.json",
         note="the class's default intermediate_size, 14336, is not the checkpoint's; xielu learns two scalars a layer",
     ),
 )

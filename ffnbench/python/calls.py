@@ -19,7 +19,6 @@ from ffnbench.request import (
     CompareRequest,
     CostRequest,
     SidesRequest,
-    TrainRequest,
 )
 
 if TYPE_CHECKING:
@@ -54,15 +53,6 @@ def cost(request: CostRequest, sink: Following) -> Report:
     >>> ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()[["label", "d_ff", "params", "flops_forward"]]
     """
     return api.cost(CompareRequest(**vars(request)), sink)
-
-
-@asks(TrainRequest, follows=True)
-def train(request: TrainRequest, sink: Following) -> Report:
-    """Train a small language model of bytes with each variant: held-out loss beside the time of a step and of a token.
-
-    >>> ffnbench.train(["relu", "swiglu"], steps=200).frame()[["variant", "loss", "difference", "verdict"]]
-    """
-    return api.train(request, sink)
 
 
 @asks(CheckRequest, follows=True)

@@ -16,7 +16,7 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, GRADIENT_ERROR, HELD, HOST_TIME, LATENCY, PACK, PEAK, SAVED
-from ffnbench.plan import MACHINE, Case, Workload, value_of
+from ffnbench.plan import Case, Workload
 from ffnbench.report.records import Record
 from ffnbench.report.tables.conditions import CONDITIONS
 from ffnbench.report.tables.words import sizing_text
@@ -256,8 +256,6 @@ def case_records(report: Report, keys: Iterable[str] = COLUMNS) -> list[Record]:
                 for key, name in named:
                     value = getattr(one, name, None)
                     record[key] = value.value if isinstance(value, Enum) else value
-        if report.further:
-            record[MACHINE] = value_of(row.case, MACHINE)
         found.append(record)
     if keys is COLUMNS:
         vars(report)[RECORDS] = tuple(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,14 +65,6 @@ class Reported(Arranged, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Followed(Kept):
-    """How rows over time are shown and written."""
-
-    format: str = flag("table", ALSO_FOR_GITHUB, OUTPUT, "NAME", short="-f")
-    out: tuple[str, ...] = out_flag(f".csv, .json, .md, {PICTURES}")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Quiet:
     """Whether progress is told."""
 
@@ -91,23 +84,12 @@ class Output(Quiet, Kept):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AsJobs:
-    """Where groups are measured: what stands beside a file, and is no part of the question."""
-
-    on: str = flag(
-        "", "Measure each group as a job of submitit, on slurm, or local: one after another in processes that outlive "
-        "this one. Needs -o FILE.json; docs/cluster.md has a session.", EFFORT, "slurm|local")  # fmt: skip
-    slurm: tuple[str, ...] = flag(
-        (), "With --on slurm: fields of submitit's, as in partition=gpu,gpus_per_node=1. Nodes are exclusive unless "
-        "exclusive=false is said. Repeatable.", EFFORT, "KEY=VALUE,...")  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class MeasuredOutput(AsJobs, Arranged, Output):
-    """How what was measured is shown and written."""
+class MeasuredOutput(Arranged, Output):
+    """How what was measured is shown and written. `measure` is what a feature measures with in place of the core."""
 
     out: tuple[str, ...] = out_flag(WITH_PICTURES)
     resume: bool = flag(False, "Go on with the file of -o: what it has of these groups is not measured again.", EFFORT)
+    measure: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

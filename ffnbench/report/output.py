@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -34,20 +33,18 @@ Listener = Callable[[Progress], None]
 Finder = Callable[[Found], None]
 STDOUT_OF_CI = 100  # columns
 SHORT_FORMATS = {"md": "markdown"}
-PLACES = ("slurm", "local")
 NO_UPDATE = Updating()
-CHECKPOINTS = "[0-9a-f]" * 16 + ".*"  # as api/training.py calls them
+CHECKPOINTS = "[0-9a-f]" * 16 + ".*"  # named by a hash
 
 
 class NullSink:
     """Nothing is shown and nothing written: for Python. `waits` is whether a run waits for another one to end, `tells`
-    whether anybody reads what is told, `elsewhere` whether other machines measure.
+    whether anybody reads what is told.
     """
 
     waits = False
     tells = False
-    elsewhere = False
-    checkpoints: Path | None = None  # where what is trained is kept from time to time
+    checkpoints: Path | None = None  # where a run keeps what it can go on from
     left = 0  # runs that come after this one
     after_s = 0.0  # seconds that these take
     began = 0.0  # when the command did, by time.monotonic; 0 where nobody knows
@@ -115,15 +112,6 @@ class OneOfSeveral(NullSink):
             )
 
 
-@dataclass(frozen=True, slots=True)
-class JobPlace:
-    """Where jobs run: on one of PLACES, with these fields; their folder stands beside the file that they end in."""
-
-    on: str
-    fields: tuple[str, ...]
-    folder: Path
-
-
 class OutputSink(NullSink):
     """A context manager: folders that were made and stayed empty do not stay behind. `code` is the exit code."""
 
@@ -151,31 +139,22 @@ class OutputSink(NullSink):
         self.resumes: bool = getattr(output, "resume", False)
         if self.resumes and self._outputs.first is None:
             raise FfnbenchError("--resume goes on with the file of -o, and none is named", "add -o sweep.json")
-        self.place = self._placed(getattr(output, "on", ""), getattr(output, "slurm", ()))
-        self.elsewhere = self.place is not None and self.place.on == PLACES[0]
-        self._spent: Path | None = None
+        self.journals = True  # whether a journal is kept: what measures may keep what it has found by itself
+        self._when_written: list[Callable[[], None]] = []
         self.checkpoints = self._outputs.first and journal_of(self._outputs.first).with_suffix(".checkpoints")
         self._journal: Journal | None = None
         self._begun = False
         self._lost = True  # what was measured, as long as it stands in no file
         self.code = 0
 
-    def _placed(self, on: str, fields: tuple[str, ...]) -> JobPlace | None:
-        """Where jobs run, if they are asked for; raises FfnbenchError where that can't be."""
-        if fields and on != PLACES[0]:
-            raise FfnbenchError("--slurm is of jobs on SLURM", "add --on slurm")
-        if not on:
-            return None
-        one_of("--on", on, PLACES)
-        beside = next((path for path in self._outputs.paths if path.suffix == ".json"), None)
-        if beside is None:
-            told = f"--on {on} keeps its jobs beside the file of -o that holds the run, and none is named"
-            raise FfnbenchError(told, "add -o sweep.json")
-        return JobPlace(on, fields, beside.absolute().with_name(f"{beside.name}.jobs"))
+    @property
+    def saved(self) -> Path | None:
+        """The first file that will hold the whole run."""
+        return next((path for path in self._outputs.paths if path.suffix == ".json"), None)
 
-    def spent(self, folder: Path) -> None:
-        """All of this folder is known, and it goes once that is written."""
-        self._spent = folder
+    def when_written(self, step: Callable[[], None]) -> None:
+        """Have this done at the end, where all files could be written."""
+        self._when_written.append(step)
 
     def __enter__(self) -> OutputSink:
         return self
@@ -183,8 +162,8 @@ class OutputSink(NullSink):
     def __exit__(self, *_: object) -> None:
         if self._journal is not None and self._journal.close(keep=self._lost):
             say(f"what was measured is in {self._journal.path}: ffnbench report shows it")
-        if self._spent is not None and not self._lost:
-            shutil.rmtree(self._spent, ignore_errors=True)
+        for step in self._when_written if not self._lost else ():
+            step()
         self._outputs.close()
 
     def known(self, what: Plan | Report) -> None:
@@ -228,7 +207,7 @@ class OutputSink(NullSink):
             refuse_unknown_columns(start, self._how)
         self._begun = True
         if self._journal is None:
-            if (beside := self._outputs.first) is None or self.place:  # jobs keep what they have found
+            if (beside := self._outputs.first) is None or not self.journals:
                 return lambda _: None
             self._journal = Journal(beside, lambda text: say(f"note: {text}"), over=self.resumes)
             if self._journal.path is None:  # another run's stands there, and its checkpoints

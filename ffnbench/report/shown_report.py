@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from ffnbench.plan import METHOD, Kind
+from ffnbench.plan import METHOD
 from ffnbench.report.answers import Shows, as_displayed, written_to
 from ffnbench.report.formats import PICTURES, View
 from ffnbench.report.records import origin_record
@@ -35,7 +35,7 @@ class ShownReport(Shows, Report):
 
     @property
     def _stem(self) -> str:
-        return Kind(self.plan.kind).value
+        return self.plan.kind
 
     @property
     def _origin(self) -> dict[str, Any]:

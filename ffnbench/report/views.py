@@ -1,4 +1,4 @@
-"""A kind of plan -> how its report reads. A new kind is one row of VIEWS."""
+"""A kind of plan -> how its report reads. A new kind of the core is one row of VIEWS."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from ffnbench.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
 from ffnbench.features import function_of
-from ffnbench.gate.timeline import Timeline
-from ffnbench.plan import Kind
+from ffnbench.plan import Kind, added_kind
 from ffnbench.report.arrangement import Arrangement, arranged, key_of
 from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import NOT_ALL, ROOFLINE, View, view_of
@@ -29,7 +28,9 @@ AS_IT_COMES = Arrangement()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """How the reports of a kind read: functions, each as `file:name`, loaded where they are called."""
+    """How the reports of a kind read: functions, each as `file:name`, loaded where they are called. A file is
+    one of report/, or a feature's by its whole name.
+    """
 
     tables: str
     rows: str
@@ -47,7 +48,6 @@ class Reading:
 
 
 RATIOS, OF_ROOFLINE = "report.pictures.ratios:ratio_figure", "report.pictures.roofline:roofline_figure"
-OVER_TIME = "report.pictures.timeline:history_figure"
 OF_SWEEP = "report.pictures.sweeps:sweep_figure"
 OF_CASES = Reading(tables="report.tables.compare:compare_table", rows="report.csv_columns:case_records", picture=RATIOS)
 VIEWS = {
@@ -61,16 +61,13 @@ VIEWS = {
     Kind.ACTIVATIONS: Reading(
         tables="activations.table:timing_table", rows="activations.rows:timing_records", picture=RATIOS
     ),
-    Kind.TRAIN: Reading(
-        tables="report.tables.training:training_table",
-        rows="report.tables.training:training_records",
-        picture="report.pictures.training:training_figure",
-    ),
 }
 
 
 def reading_of(report: Report) -> Reading:
     """How this report reads, by the kind of its plan."""
+    if added := added_kind(report.plan.kind):
+        return Reading(tables=added.tables, rows=added.rows, picture=added.picture)
     return VIEWS[Kind(report.plan.kind)]
 
 
@@ -89,22 +86,6 @@ def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
     from ffnbench.report.pictures.canvas import render
 
     return render(figure, suffix, texts=True)
-
-
-def history_view(found: Timeline) -> View:
-    """Rows over time as the end of a command."""
-    from ffnbench.report.tables.timeline import annotated, history_records, history_table
-
-    table = history_table(found)
-
-    def picture(suffix: str) -> bytes:
-        from ffnbench.report.pictures.canvas import render
-
-        return render(function_of(OVER_TIME)(found), suffix, texts=True)
-
-    title = f"history: {', '.join(dict.fromkeys(row.case.label for row in found.rows))}"
-    view = view_of(table, lambda: history_records(found), pictures={"": picture}, title=title, every=False)
-    return replace(view, stdout={**view.stdout, "github": lambda: annotated(found)})
 
 
 def refuse_unknown_columns(report: Report, how: Arrangement) -> None:

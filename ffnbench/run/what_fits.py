@@ -15,10 +15,9 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form, working_bytes
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
+from ffnbench.plan import AddedSpec, Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
 from ffnbench.result import DeviceSeen, Failure, FailureKind
 from ffnbench.run.session import WorkerLost, lost_over_device
-from ffnbench.training.decoder import DecoderSpec
 from ffnbench.units import IEC, counted, quantity
 from ffnbench.worker.channel import Message
 
@@ -181,21 +180,14 @@ def room_for_ceilings(cases: Sequence[Case], available: int | None) -> int:
 
 
 def memory_needed(cases: Sequence[Case]) -> int:
-    """About the bytes that a worker takes to measure or to train these cases; code of the user's counts as nothing."""
-    known = [found for case in cases if (found := _as_known(case))]
+    """About the bytes that a worker takes to measure these cases; code of the user's counts as nothing."""
+    known = [found for case in cases if (found := as_known(case))]
     weights = [_copies(case.workload) * cost_of(case, NoProbe()).weight_bytes for case in known]
     gradients = max(weights, default=0) if any(case.workload.train for case in known) else 0
     inputs = sum(2 * case.workload.tokens * case.ffn.d_model * item_bytes(case.workload.dtype) for case in known)
     in_float64 = max((8 * r * c for case in known for r, c in case.ffn.matrices.values()), default=0)  # type: ignore[union-attr]
-    models = sum(_of_decoder(case, case.ffn) for case in cases if isinstance(case.ffn, DecoderSpec))
-    return models + sum(weights) + gradients + inputs + in_float64 + max(map(_working, known), default=0)
-
-
-def _of_decoder(case: Case, spec: DecoderSpec) -> int:
-    """Its weights in float32 and their gradients, and where it is trained the two moments of AdamW."""
-    inner = _as_known(replace(case, ffn=spec.around))
-    ffn = cost_of(inner, NoProbe()).params if inner else 0
-    return spec.layers * (spec.attention.params + ffn) * (16 if case.training else 8)
+    added = sum(case.ffn.bytes_held(case) for case in cases if isinstance(case.ffn, AddedSpec))
+    return added + sum(weights) + gradients + inputs + in_float64 + max(map(_working, known), default=0)
 
 
 def _copies(work: Workload) -> int:
@@ -205,7 +197,7 @@ def _copies(work: Workload) -> int:
     return 2 if work.backend == Backend.ONEDNN.value else 1
 
 
-def _as_known(case: Case) -> Case | None:
+def as_known(case: Case) -> Case | None:
     """A case whose sizes are known; None for code of the user's."""
     return case if isinstance(case.ffn, FFNSpec | AttentionSpec) else None
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import CONTROL, OWN, Arm, Backend, Plan
+from ffnbench.plan import CONTROL, OWN, AddedSpec, Arm, Backend, Plan
 from ffnbench.result import Side
 from ffnbench.run.session import START_TIMEOUT_S, WorkerLost
 from ffnbench.stats.stopping import SERVES_S, STARTERS
@@ -218,7 +218,7 @@ class WorkerPool:
         once; after an import that has cost a starter each child imports for itself, and finds out.
         """
         cases = self.plan.cases
-        networks = [getattr(case.ffn, "around", case.ffn) for case in cases]
+        networks = [case.ffn.around if isinstance(case.ffn, AddedSpec) else case.ffn for case in cases]
         targets = sorted({one.target for one in networks if isinstance(one, ImportedSpec)})
         compiles = any(case.workload.backend == Backend.COMPILE.value for case in cases)
         if (targets or compiles) and self._preloads and number not in self._preloaded:

@@ -19,7 +19,7 @@ from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.metrics import ROOF
 from ffnbench.plan import Case, MatmulPrecision, Mode
 from ffnbench.result import Bound, CaseCost, Roof, Run, Share
-from ffnbench.stats.rounds import by_machine, paired, table_of
+from ffnbench.stats.rounds import paired, table_of
 
 ALIKE = 0.05  # sizes that differ by no more share one roof
 MEMORY = "memory"
@@ -117,8 +117,6 @@ def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> dict[str, dict[Bound, Ce
     """For each case the fastest roof of each bound, by the run's estimate over clean rounds; those that are known. Of a
     roof's seconds it leaves out what its rounds did to all rows, for it is sampled in few of them.
     """
-    if run.further:
-        return {label: found for one in by_machine(run) for label, found in ceilings_of(one, costs).items()}
     roofs, table = table_of(run, ROOF).rounds, table_of(run)
     measured = [
         Ceiling(roof=roof, seconds=math.exp(mean.mean))
@@ -149,8 +147,6 @@ def _nearest(ceilings: list[Ceiling], needed: Needed) -> list[Ceiling]:
 def shares_of(run: Run, costs: Iterable[CaseCost]) -> tuple[Share, ...]:
     """The share of every case that was timed beside the ceiling that binds it, in the plan's order."""
     costs = tuple(costs)
-    if run.further:
-        return tuple(share for one in by_machine(run) for share in shares_of(one, costs))
     roofs, table = table_of(run, ROOF), table_of(run)
     known = {found.case: found.cost for found in costs}
     failed = {failure.case for failure in run.failures}

@@ -6,15 +6,14 @@ then goes to the cells that are not decided. `verdict.py` pays for that second l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from itertools import zip_longest
 from typing import Any, TypeVar
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.metrics import LOSS
-from ffnbench.plan import CONTROL, MACHINE, Case, Kind, Plan, Point
-from ffnbench.result import Environment, FailureKind, Further, Report, Verdict
+from ffnbench.plan import CONTROL, Kind, Plan
+from ffnbench.result import FailureKind, Report, Verdict
 from ffnbench.stats.rounds import table_of
 
 LOOKS = 2  # after which a cell may be decided: the cells that the first visit leaves undecided have another
@@ -35,19 +34,17 @@ def cells_of(plan: Plan) -> tuple[Plan, ...]:
 
 def whole(found: R, cells: Sequence[Plan]) -> R:
     """A part of these cells without those of which something that has not failed was not measured by enough workers, or
-    not trained to its end, and without those whose job was lost.
+    has no sample of the metric that it ends with, and without those that were lost.
     """
     there = {case.label for case in found.plan.cases}
     sampled = {one.case for one in found.samples}
     alive, rounds = there - {failure.case for failure in found.failures}, table_of(found).rounds
     lost = {failure.case for failure in found.failures if failure.kind is FailureKind.LOST}
 
-    trained = {one.case for one in found.samples if one.metric == LOSS}
-
     def is_whole(cell: Plan) -> bool:
         here = {case.label for case in cell.cases} & alive
-        if cell.cases[0].training:
-            return cell.reference in there - lost and here <= trained
+        if last := cell.cases[0].ends_with:
+            return cell.reference in there - lost and here <= {s.case for s in found.samples if s.metric == last}
         timed = "latency" not in cell.metrics or all(
             len(rounds.get(label, ())) >= cell.protocol.workers for label in here
         )
@@ -81,7 +78,8 @@ def undecided(found: Report, cells: Sequence[Plan]) -> list[Plan]:
 
 
 def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
-    """One report of the runs of a plan's cells. Two runs of one cell are one with the workers of both.
+    """One report of the runs of a plan's cells, of one kind of machine. Two runs of one cell are one with the workers
+    of both.
 
     Workers and starters are numbered anew, for no two runs have one in common. Without a `plan` its cases stand in the
     order in which they come.
@@ -89,8 +87,6 @@ def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
     first = parts[0]
     if len(parts) == 1 and plan is None:
         return first
-    of_case = {label: environment for part in parts for label, environment in part.environments.items()}
-    kinds = {one.fingerprint: one for one in of_case.values()}
     if plan is None:
         known = {case.label: case for part in parts for case in part.plan.cases}
         plan = replace(first.plan, cases=tuple(known.values()))
@@ -100,13 +96,7 @@ def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
     notes = dict.fromkeys((*plan.notes, *(note for part in apart for note in part.plan.notes)))
     return replace(
         first,
-        plan=_by_machine(
-            replace(plan, cases=tuple(cases.get(case.label, case) for case in plan.cases), notes=tuple(notes)), of_case
-        ),
-        further=tuple(
-            Further(environment=kind, cases=tuple(label for label, one in of_case.items() if one.fingerprint == name))
-            for name, kind in list(kinds.items())[1:]
-        ),
+        plan=replace(plan, cases=tuple(cases.get(case.label, case) for case in plan.cases), notes=tuple(notes)),
         costs=tuple(costs[case.label] for case in plan.cases if case.label in costs),
         samples=_all(apart, "samples"),
         failures=tuple({one.case: one for one in _all(apart, "failures")}.values()),
@@ -114,7 +104,7 @@ def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
         roofs=tuple({roof.name: roof for roof in _all(apart, "roofs")}.values()),
         inputs=tuple({one.case: one for one in _all(apart, "inputs")}.values()),
         devices=_all(apart, "devices"),
-        environment=next(iter(kinds.values()), None),
+        environment=next((part.environment for part in parts if part.environment), None),
         timer=next((part.timer for part in parts if part.timer), None),
         around=max(filter(None, (part.around for part in parts)), key=lambda one: one.others_cpus or 0.0, default=None),
         interrupted=any(part.interrupted for part in parts),
@@ -124,28 +114,6 @@ def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
         created=min(part.created for part in parts),
         measured=(), comparisons=(), shares=(),
     )  # fmt: skip
-
-
-def _by_machine(plan: Plan, of_case: Mapping[str, Environment]) -> Plan:
-    """The plan with the machine as one more axis, where its cases were measured on several kinds. What was lost stands
-    with the first.
-    """
-    kinds = list(dict.fromkeys(one.fingerprint for one in of_case.values()))
-
-    def point(case: Case) -> Point:
-        on = kinds.index(of_case[case.label].fingerprint) if case.label in of_case else 0
-        return (*case.point, (MACHINE, f"m{on + 1}"))
-
-    plan = one_machine(plan)
-    return plan if len(kinds) < 2 else replace(plan, cases=tuple(replace(c, point=point(c)) for c in plan.cases))
-
-
-def one_machine(plan: Plan) -> Plan:
-    """The plan as it was asked, before anybody knew what machines it would meet."""
-    if not any(name == MACHINE for case in plan.cases for name, _ in case.point):
-        return plan
-    points = (tuple(one for one in case.point if one[0] != MACHINE) for case in plan.cases)
-    return replace(plan, cases=tuple(replace(c, point=of) for c, of in zip(plan.cases, points, strict=True)))
 
 
 def _all(parts: Iterable[Report], name: str) -> tuple[Any, ...]:
@@ -177,6 +145,9 @@ def of_shards(parts: Sequence[R]) -> R:
         raise FfnbenchError(f"the shard {missing[0]} is missing", f"measure it: --shard {missing[0]}")
     if len(parts) > of:
         raise FfnbenchError(f"{len(parts)} files, and the sweep has {of} shards", "name each of them once")
+    if len({part.environment.fingerprint for part in parts if part.environment}) > 1:
+        told = "these shards were measured on several kinds of machine, and rows are compared on one"
+        raise FfnbenchError(told, "`ffnbench report FILE` shows each of them by itself")
     ordered = [by_shard[f"{number}/{of}"] for number in range(1, of + 1)]
     cells = [cell for turn in zip_longest(*(cells_of(part.plan) for part in ordered)) for cell in turn if cell]
     cases = tuple(case for cell in cells for case in cell.cases)
@@ -201,7 +172,6 @@ def shard(plan: Plan, number: int, of: int) -> Plan:
 
 def is_part(found: Report, plan: Plan) -> bool:
     """Whether a saved report is of cells of this plan alone, measured in the same way."""
-    found = replace(found, plan=one_machine(found.plan))
     by_label = {case.label: case for case in plan.cases}
     there = {case.label for case in found.plan.cases}
     cells = ({case.label for case in cell.cases} for cell in cells_of(plan))

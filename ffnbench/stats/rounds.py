@@ -32,23 +32,6 @@ KEPT = 16  # tables that are asked for again
 R = TypeVar("R", bound=Run)
 
 
-def by_machine(run: R) -> tuple[R, ...]:
-    """A run of each kind of machine: no worker has measured on two of them."""
-    if not run.further:
-        return (run,)
-    kind_of = {label: environment.fingerprint for label, environment in run.environments.items()}
-    of_worker = {one.worker: kind_of[one.case] for one in run.samples if one.case in kind_of}
-    return tuple(
-        replace(
-            run, environment=environment, further=(),
-            plan=replace(run.plan, cases=tuple(
-                case for case in run.plan.cases if kind_of.get(case.label) == environment.fingerprint)),
-            samples=tuple(one for one in run.samples if of_worker.get(one.worker) == environment.fingerprint),
-        )
-        for _, environment in run.machines
-    )  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
 class Timed:
     """One latency: seconds of a call, whether nothing took the CPU or the device's clock meanwhile; `held`: whether

@@ -16,8 +16,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TypeVar
 
-from ffnbench.metrics import COMPILE, DEVICE_TIME, HOST_TIME, LATENCY, METRICS, PACK
-from ffnbench.plan import CONTROL, Note, NoteKind, Plan
+from ffnbench.metrics import COMPILE, DEVICE_TIME, HOST_TIME, LATENCY, PACK
+from ffnbench.plan import CONTROL, Note, NoteKind, Plan, metrics_of
 from ffnbench.result import (
     POWER_CAP,
     Comparison,
@@ -48,7 +48,6 @@ COMPUTED = OF_SAMPLES | {NoteKind.SHORT}  # what `summarise` makes
 
 BESIDE = (DEVICE_TIME, HOST_TIME)  # seconds that come with each latency of an accelerator
 ONCE = (COMPILE, PACK)  # timed once in every worker, before its rounds
-TIMED = frozenset(metric.name for metric in METRICS if not metric.exact)
 
 K = TypeVar("K")
 R = TypeVar("R", bound=Report)
@@ -113,10 +112,11 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
         for label in labels
         if label not in busy and (estimate := table_of(run, metric).seconds(label).estimate())
     ]
+    sampled = {metric.name for metric in metrics_of(run.plan.kind) if not metric.exact}
     measured += [
         Measured(case=s.case, metric=s.metric, estimate=Estimate(value=s.value))
         for s in run.samples
-        if s.metric not in TIMED and s.case not in failed
+        if s.metric not in sampled and s.case not in failed
     ]
     measured += _once(run, [label for label in labels if label not in busy])
     return tuple(measured), comparisons, tuple(_notes(run, measured, comparisons))
@@ -175,7 +175,20 @@ def _comparisons(table: Table, labels: list[str], wrong: set[str]) -> tuple[Comp
                 strictest = 1 - (1 - CONFIDENCE) / (looks * len(compared))
                 one_of = replace(one_of, resolution=math.expm1(means[label].half(strictest) + slack))
             found.append(one_of)
-    return tuple(found)
+    return tuple(_alone(one) if _without_rows(one, found) else one for one in found)
+
+
+def _without_rows(reference: Comparison, found: Iterable[Comparison]) -> bool:
+    """Whether nothing could be compared with a reference, and a row for which others had the CPUs or the clocks."""
+    if reference.verdict is not Verdict.REFERENCE:
+        return False
+    rows = [c for c in found if c.reference == reference.case and c.case not in (reference.case, CONTROL)]
+    return any(row.verdict is Verdict.BUSY for row in rows) and not any(row.ratio for row in rows)
+
+
+def _alone(reference: Comparison) -> Comparison:
+    """Its seconds would be read beside rows that have none, though they come from the same disturbed minutes."""
+    return replace(reference, ratio=None, verdict=Verdict.BUSY, reason="no other row could be compared with it")
 
 
 def _busy(table: Table, label: str, row: Row) -> Comparison:
@@ -244,7 +257,7 @@ def busy_text(run: Run | Report) -> str:
     """Who is busy, as far as that is known, and what to do about it."""
     unclean = [sample for sample in run.samples if sample.metric == LATENCY and not is_clean(sample)]
     rounds, around = table_of(run).fewest_clean(), run.around
-    clean = f"{rounds.clean} of {rounds.made} rounds were undisturbed" if rounds else ""
+    clean = f"{rounds.label}: {rounds.clean} of {rounds.made} rounds undisturbed" if rounds else ""
     if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):  # the device's clocks, and not the CPUs
         held = f"{CLOCKS_HELD} ({' and '.join(_causes(unclean))})"
         return f"busy: {', '.join(filter(None, (held, clean)))}; let it cool down, or see `ffnbench env`"

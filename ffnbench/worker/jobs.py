@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
@@ -37,7 +36,6 @@ from ffnbench.worker.counting import check_output
 from ffnbench.worker.inputs import gradient_salt, most_inputs
 from ffnbench.worker.padding import padded
 from ffnbench.worker.subject import Subject, subject_of
-from ffnbench.worker.training import Trainee
 
 COPIES = 4  # of a pool: as it is written and as it is read, inputs and gradients
 LATER = 2  # beside the seed: of the input that is looked at after the rounds
@@ -55,7 +53,7 @@ class Jobs:
     waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
     ceilings: Ceilings = field(default_factory=Ceilings)
     devices: DeviceWatch = field(default_factory=DeviceWatch)
-    trainee: Trainee | None = None
+    held: dict[str, Any] = field(default_factory=dict)  # what features keep from one request to the next
 
     def open(self, label: str, calls: int | None, checked: bool = False, weights: str = "") -> dict[str, Any]:
         """Build, check and warm up a case; finds how many calls make a sample unless that is known.
@@ -159,12 +157,11 @@ class Jobs:
         value, waited = self.ceilings.sample(jsonable.decode(Roof, roof), calls, self.waits)
         return {"value": value, "waited": waited}
 
-    def train(self, label: str, seconds: float, checkpoint: str) -> dict[str, Any]:
-        """Train a case for so long, or to its end; what was found since it was asked the last time."""
+    def settle(self, label: str) -> Case:
+        """A case, with threads, device and precision as it has them."""
         case = self.plan.case(label)
         _settle(case.workload)
-        self.trainee = self.trainee or Trainee(case, Path(checkpoint) if checkpoint else None)
-        return self.trainee.go(seconds)
+        return case
 
     def memory(self, label: str) -> dict[str, Any]:
         """Exact bytes: peak of one call, and in train mode what is kept for backward."""

@@ -18,10 +18,12 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ffnbench.backends.compile_errors import not_compiled
 from ffnbench.device.device_errors import device_error, first_line, is_full
+from ffnbench.features import verb
 from ffnbench.targets import one_line
 from ffnbench.worker.channel import Channel, Message, end_group
 from ffnbench.worker.heap import keep_freed_memory
@@ -71,7 +73,7 @@ def main() -> None:
                 _limit_memory(memory)
             channel.send(asked)
         else:
-            job = JOBS.get(request["do"]) or getattr(jobs, request["do"])
+            job = JOBS.get(request["do"]) or getattr(jobs, request["do"], None) or partial(verb(request["do"]), jobs)
             answer = answer_to(job, request, jobs)
             _send(channel, {**answer, **asked})
             if answer.get("ends"):

@@ -118,20 +118,6 @@ def ceilings(roofs: list[Any], seconds: float) -> dict[str, Any]:
     return {"found": told}
 
 
-def hf_layers(source: str) -> dict[str, Any]:
-    """Job: the FFNs of a model as transformers builds it."""
-    from ffnbench.models.transformers import count_layers
-
-    return {"model": jsonable.encode(count_layers(source))}
-
-
-def hf_whole(source: str) -> dict[str, Any]:
-    """Job: all parameters of a model as transformers builds it."""
-    from ffnbench.models.transformers import count_whole
-
-    return {"model": jsonable.encode(count_whole(source))}
-
-
 def backends(device: str) -> dict[str, dict[str, str]]:
     """Job: why each backend can't run on a device here, "" where it can."""
     where, half = torch.device(device), torch.bfloat16
@@ -154,7 +140,7 @@ def preload(targets: list[str], compiles: bool) -> dict[str, Any]:
 
 JOBS = {
     "preload": preload, "timer": timer, "describe": describe, "count": counted,
-    "curve": curve, "backends": backends, "ceilings": ceilings, "hf_layers": hf_layers, "hf_whole": hf_whole,
-    "origin": origin, "keep": agreement.keep, "hold": agreement.hold,
+    "curve": curve, "backends": backends, "ceilings": ceilings, "origin": origin,
+    "keep": agreement.keep, "hold": agreement.hold,
     "device": about_device,
 }  # fmt: skip

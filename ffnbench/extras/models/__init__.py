@@ -2,4 +2,6 @@
 
 from ffnbench.features import Feature
 
-FEATURE = Feature(name="models", commands=("inspect",), calls=("inspect",), completes=("model",))
+FEATURE = Feature(
+    name="models", commands=("inspect",), calls=("inspect",), completes=("model",), verbs=("hf_layers", "hf_whole")
+)

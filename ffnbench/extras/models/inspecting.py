@@ -11,12 +11,12 @@ from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK
 from ffnbench.api.world import COUNT_TIMEOUT_S
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.counting import CountedModel, WholeModel, count_model
+from ffnbench.extras.models.counting import whole_model as whole_of
 from ffnbench.extras.models.layers import layers_view
 from ffnbench.extras.models.request import InspectRequest
 from ffnbench.extras.models.table import model_view, parts_view
-from ffnbench.models.family_reader import Unanswered
-from ffnbench.models.model import CountedModel, WholeModel, count_model
-from ffnbench.models.model import whole_model as whole_of
+from ffnbench.models.family_reader import ASK, INSTALL, NOT_INSTALLED, Unanswered
 from ffnbench.models.presets import config_path, model_of
 from ffnbench.report.output import NullSink
 from ffnbench.request import Heads, spelling
@@ -71,11 +71,14 @@ def _by_transformers(job: str, path: str, answer_as: type[T]) -> T | str:
         return f"building it: {lost}"
     finally:
         worker.close()
-    return str(answer["message"]) if "failure" in answer else jsonable.decode(answer_as, answer["model"])
+    if "failure" in answer:
+        return f"{answer['message']}: {INSTALL}" if answer["message"] == NOT_INSTALLED else str(answer["message"])
+    return jsonable.decode(answer_as, answer["model"])
 
 
 def _known(found: T | str, unknown: Unanswered) -> T:
     """What was counted; raises FfnbenchError of what is unknown where nothing was."""
     if isinstance(found, str):
-        raise FfnbenchError(unknown.message, f"{unknown.hint}; {found}") from unknown
+        known = unknown.hint.removesuffix(ASK)  # they have been asked
+        raise FfnbenchError(unknown.message, f"{known}{found}") from unknown
     return found

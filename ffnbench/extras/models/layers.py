@@ -11,13 +11,14 @@ from dataclasses import fields, replace
 from ffnbench.block.plan import attention_of, uncounted
 from ffnbench.block.rows import sees
 from ffnbench.block.table import overtaking_text
+from ffnbench.extras.models.counting import WholeModel, whole_model
 from ffnbench.extras.models.request import InspectRequest
 from ffnbench.extras.models.table import parts_table
 from ffnbench.ffn.attention import AttentionSpec, attention_flops, kept_tokens, kv_bytes, overtakes_at
 from ffnbench.ffn.cost import cost, flops_forward
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.spec import read_positive
-from ffnbench.models.model import LayerGroup, ModelSpec, Sight, WholeModel, crosses, whole_model
+from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
 from ffnbench.models.presets import model_of
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ffnbench import jsonable
+from ffnbench.extras.models.counting import CountedLayers, CountedModel, WholeModel
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.jsonable import text_of
-from ffnbench.models.model import CountedLayers, CountedModel, WholeModel
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.table import (

@@ -99,13 +99,7 @@ def _list(lines: Iterable[str]) -> str:
 
 
 def _environment(report: Report) -> str:
-    """Where and by what a report was made, as far as it is known; each kind of machine under its name."""
-    if report.further:
-        parts = []
-        for name, environment in report.machines:
-            of_machine = replace(report, environment=environment, further=())
-            parts.append(f"<h3>{escape(visible(name))}</h3>{_environment(of_machine)}")
-        return "".join(parts)
+    """Where and by what a report was made, as far as it is known."""
     facts: dict[str, Any] = {
         "created": report.created.replace("T", " "),
         "machine": origin_record(report)["machine"],

@@ -11,10 +11,9 @@ from itertools import chain
 from ffnbench.features import function_of
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
-from ffnbench.metrics import METRICS, ROOF
-from ffnbench.plan import Kind, Plan
+from ffnbench.metrics import ROOF
+from ffnbench.plan import AddedSpec, Kind, Plan, added_kind, metrics_of
 from ffnbench.result import Report
-from ffnbench.training.decoder import DecoderSpec
 
 NETWORKS = (FFNSpec, ImportedSpec)
 MEASURES = {
@@ -22,9 +21,10 @@ MEASURES = {
     Kind.SIDES: NETWORKS,
     Kind.ACTIVATIONS: (ActivationSpec,),
     Kind.BLOCK: (*NETWORKS, AttentionSpec),
-    Kind.TRAIN: (DecoderSpec,),
 }
-PROBLEMS = {Kind.BLOCK: "block.plan:problems"}  # what else its plan may lack: functions (plan) -> texts, as `file:name`
+PROBLEMS = {
+    Kind.BLOCK.value: "block.plan:problems"
+}  # what else its plan may lack: functions (plan) -> texts, as `file:name`
 SHORTEST_S, MOST = 1e-15, 1e18  # of a sample
 
 
@@ -41,11 +41,10 @@ def _of_plan(plan: Plan) -> Iterator[str]:
     if len(labels) < len(plan.cases):
         yield "two cases have one label"
     yield from _strangers("the reference", (plan.reference, *(c.against for c in plan.cases if c.against)), labels)
-    kind = Kind(plan.kind)
-    kinds = MEASURES[kind]
+    kinds = (AddedSpec,) if added_kind(plan.kind) else MEASURES[Kind(plan.kind)]
     yield from (f"{c.label!r} is nothing that {plan.kind} measures" for c in plan.cases if not isinstance(c.ffn, kinds))
-    if kind in PROBLEMS:
-        yield from function_of(PROBLEMS[kind])(plan)
+    if plan.kind in PROBLEMS:
+        yield from function_of(PROBLEMS[plan.kind])(plan)
 
 
 def _of_answer(report: Report) -> Iterator[str]:
@@ -53,7 +52,7 @@ def _of_answer(report: Report) -> Iterator[str]:
     yield from _strangers("the cost of", (case.label for case in report.plan.shown), {one.case for one in report.costs})
     if any(side < 1 for roof in report.roofs for side in roof.shape):
         yield "a ceiling has an empty side"
-    least = {metric.name: SHORTEST_S if metric.unit == "s" else 0.0 for metric in METRICS}
+    least = {metric.name: SHORTEST_S if metric.unit == "s" else 0.0 for metric in metrics_of(report.plan.kind)}
     least["workspace_bytes"] = 0.0  # of older files
     for number, run in enumerate(report.runs, start=1):
         yield from _strangers("the metric of a sample", {sample.metric for sample in run.samples}, least.keys())

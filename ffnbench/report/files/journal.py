@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, get_args
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.files import locked
-from ffnbench.plan import Kind, Note, NoteKind, Plan
+from ffnbench.plan import Note, NoteKind, Plan, added_kind
 from ffnbench.result import Environment, Failure, Inputs, Report, Roof, Sample
 from ffnbench.stats.cells import joined
 from ffnbench.stats.verdict import with_figures
@@ -164,7 +164,7 @@ def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
         turns[-1] = [*turns[-1], run]
     for turn in turns:
         done = [run for run in turn if not run.interrupted]
-        if turn and turn[0].plan.kind == Kind.TRAIN.value:  # its table is of all runs together
+        if turn and added_kind(turn[0].plan.kind):  # its table may be of all cells together
             yield joined([turn[0], *done, *(run for run in turn[-1:] if run.interrupted)])
             continue
         yield from [joined([*done, *(run for run in turn[-1:] if run.interrupted)])] if done else turn

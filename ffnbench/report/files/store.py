@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.files import content_of
-from ffnbench.plan import METHOD
+from ffnbench.plan import METHOD, NoteKind
 from ffnbench.result import SCHEMA, FailureKind, Report
 
+LEFT_OUT = "rows of further kinds of machine are left out, which ffnbench 0.2.0 kept in one file"
 UPDATE = "pip install -U ffnbench"
 OLDER = {  # what older files have beside the fields of a type: it is passed over
-    # a digest that nobody read; what a process beside the run found of outputs, and its seconds
-    "Report": ("seal", "judged", "judging_s"),
+    # a digest that nobody read; what a process beside the run found of outputs, and its seconds; rows of other machines
+    "Report": ("seal", "judged", "judging_s", "further"),
     "Protocol": ("reversed",),  # until method 5 a worker moved its tensors now and then
     "Sample": ("placement",),
     "ImportedSpec": ("form",),  # the MLP of a model of transformers had a name of its own, and the form that it was
@@ -99,6 +101,7 @@ def _bring_up(run: dict[str, Any], path: str) -> None:
         problem = f"{path!r} was measured with method {method}, this ffnbench knows methods up to {METHOD}"
         raise FfnbenchError(problem, UPDATE)
     _bring_up_request(run.get("plan") or run)
+    _keep_one_machine(run)
     specs = [case.get("ffn") or {} for case in (run.get("plan") or run).get("cases") or ()]
     specs += [spec["around"] for spec in specs if "around" in spec]
     of_kinds = {
@@ -135,3 +138,31 @@ def _bring_up_line(kind: str, found: dict[str, Any], path: str) -> None:
         _bring_up(found, path)
     elif kind == "Failure":
         _bring_up_failure(found)
+
+
+def _keep_one_machine(run: dict[str, Any]) -> None:
+    """A run of 0.2.0 may have rows of further kinds of machine: those of the first one are kept, for no row is compared
+    with one of another kind.
+    """
+    others = {label for further in run.pop("further", ()) for label in further["cases"]}
+    if not others:
+        return
+    plan = run["plan"]
+    workers = {sample["worker"] for sample in run["samples"] if sample["case"] in others}
+    for of in (run, plan):
+        for name, found in of.items():
+            if isinstance(found, list):
+                of[name] = [one for one in found if not _is_of(one, others, workers)]
+    for case in plan["cases"]:
+        case["point"] = [value for value in case["point"] if value[0] != "machine"]
+    run["warnings"].append({"label": "", "text": LEFT_OUT, "kind": NoteKind.GENERAL.value})
+    first = plan["cases"][0]
+    if plan["reference"] in others:
+        plan["reference"] = first.get("against") or first["label"]
+
+
+def _is_of(one: Any, labels: Collection[str], workers: Collection[int]) -> bool:
+    """Whether a part of a run is of one of these cases, or was found by one of these workers."""
+    if not isinstance(one, dict):
+        return False
+    return one.get("case", one.get("label")) in labels or one.get("worker") in workers

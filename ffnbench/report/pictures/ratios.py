@@ -1,8 +1,9 @@
 """The picture of measured cases, for a paper's column: ratios with intervals beside parameters, FLOPs and memory.
 
 A ratio is a row's time relative to its reference's, in figures below its name; a row that has none says why there.
-Where nothing was timed there are bars alone. What a row came to is told by its marker as well as by its colour, so that
-a print in grey tells it too. Rows of one reference stand together. Texts stay texts in .svg and .pdf.
+Where nothing was timed there are bars alone, and a row that failed says so below its name. What a row came to is told
+by its marker as well as by its colour, so that a print in grey tells it too. Rows of one reference stand together.
+Texts stay texts in .svg and .pdf.
 """
 
 from __future__ import annotations
@@ -16,14 +17,23 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from ffnbench.metrics import LATENCY, PEAK
+from ffnbench.errors import FfnbenchError
+from ffnbench.metrics import ERROR, LATENCY, PEAK
 from ffnbench.plan import Kind
 from ffnbench.report.csv_columns import case_records
 from ffnbench.report.pictures.canvas import BLACK, drawing, ended, literal, shortened
 from ffnbench.report.tables.compare import HEADINGS, Heading
 from ffnbench.report.tables.details import conditions_line
 from ffnbench.report.tables.groups import heading
-from ffnbench.report.tables.words import CERTAIN, VERDICTS, WITHIN, interval_text, seconds_text, verdict_text
+from ffnbench.report.tables.words import (
+    CERTAIN,
+    VERDICTS,
+    WITHIN,
+    error_text,
+    interval_text,
+    seconds_text,
+    verdict_text,
+)
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.verdict import SAME_WITHIN
 from ffnbench.streams import visible
@@ -58,26 +68,40 @@ PANELS = {  # bars by column of the rows
     "params": Heading("params", SI),
     "flops_timed": HEADINGS["flops_timed"],
     PEAK: HEADINGS[PEAK],
+    ERROR: Heading("error"),
 }
 
 
 def ratio_figure(report: Report) -> Figure:
-    """The ratios on the left where there are any, one narrow panel of bars for each amount that is known."""
+    """The ratios on the left where there are any, one narrow panel of bars for each amount that is known.
+
+    Raises FfnbenchError where nothing was timed and no amount is known.
+    """
     places, headings = _places(report)
     names = [_name(report, label) for label in places]
     operations = report.plan.kind == Kind.ACTIVATIONS.value
     amounts = {record["label"]: record for record in case_records(report, ["label", *PANELS])}
     keys = [key for key in PANELS if any(amounts[label][key] for label in places)]
     keys = [key for key in keys if not operations or key == "latency_s"]
+    timed = LATENCY in report.plan.metrics
+    if timed or ERROR not in report.plan.metrics:
+        keys = [key for key in keys if key != ERROR]
+    if not timed and not keys:
+        raise FfnbenchError(
+            "there is nothing to draw: no row has a number", "the table says why: leave the picture out"
+        )
     rows = [label for label in places if verdict_text(report, label)[1] is not Verdict.REFERENCE]
-    compared = bool(rows and report.environment and LATENCY in report.plan.metrics) or not keys
+    compared = bool(rows and report.environment and timed) or not keys
+    failed = {at: word for label, at in places.items() if not timed and (word := verdict_text(report, label)[0])}
     row = FOLDED if any("\n" in name for name in names) else ROW
     size = WIDTH, AROUND + row * len(places) + HEADING * len(headings)
     with drawing(**LOOK):
         figure = Figure(figsize=size, dpi=DPI, layout="constrained")
         widths = [2.6] * compared + [1.0] * len(keys)
         axes: Any = figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
-        _frame(axes, {at - UP * compared: name for at, name in zip(places.values(), names, strict=True)}, headings)
+        up = UP if compared or failed else 0.0
+        _frame(axes, {at - up: name for at, name in zip(places.values(), names, strict=True)}, headings)
+        _below_names(axes[0], failed)
         if compared:
             _ratios(axes[0], report, places)
         for one, key in zip(axes[compared:], keys, strict=True):
@@ -134,13 +158,18 @@ def _name(report: Report, label: str) -> str:
     return "\n".join(literal(line.replace(" @", "@")) for line in lines)
 
 
+def _below_names(axes: Axes, words: dict[float, str]) -> None:
+    """What is said of rows, by their places."""
+    axes.set_yticks([at + DOWN for at in words], list(words.values()), minor=True)
+    axes.tick_params(axis="y", which="minor", labelsize=SMALL)
+
+
 def _ratios(axes: Axes, report: Report, places: dict[str, float]) -> None:
     """Marker and interval of each row that has them; in figures, or why it has none, below its name."""
     shown = {label: found for label in places if (found := _shown(report, label))}
     said = [interval_text(shown[label][0]) if label in shown and shown[label][1] is not Verdict.REFERENCE
             else verdict_text(report, label)[0] for label in places]  # fmt: skip
-    axes.set_yticks([at + DOWN for at in places.values()], said, minor=True)
-    axes.tick_params(axis="y", which="minor", labelsize=SMALL)
+    _below_names(axes, dict(zip(places.values(), said, strict=True)))
     band = axes.axvspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BAND, linewidth=0, label=f"same: within {WITHIN}")
     axes.axvline(1, color=BLACK, linewidth=0.6)
     for label, (ratio, verdict) in shown.items():
@@ -205,9 +234,11 @@ def _bars(axes: Axes, report: Report, values: dict[str, float | None], places: d
             axes.barh([places[label]], [value / max(known)], height=0.55, color=BAR, linewidth=0, gid=visible(label))
         latency = report.estimate(label, LATENCY) if key == "latency_s" else None
         text = "–" if value is None else seconds_text(latency, size) if latency else digits(value / size)
+        if key == ERROR and value is not None:
+            text = error_text(value)
         axes.annotate(text, (0, places[label]), **BEFORE)
     axes.set_xlim(-NUMBER if report.comparisons else -ALONE, 1.02)
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
     axes.axvline(0, color=BLACK, linewidth=0.6)
-    axes.set_title(f"{heading.title}\n{unit}{heading.per}", fontsize=SMALL, loc="left", pad=3)
+    axes.set_title(f"{heading.title}\n{'' if key == ERROR else unit}{heading.per}", fontsize=SMALL, loc="left", pad=3)

@@ -26,7 +26,7 @@ from ffnbench.plan import SWEPT, Mode, Time
 from ffnbench.report.csv_columns import case_records
 from ffnbench.report.records import Record
 from ffnbench.report.tables.ceilings import ceiling_fields, rate_fields
-from ffnbench.report.tables.conditions import CONDITIONS, machines_line
+from ffnbench.report.tables.conditions import CONDITIONS
 from ffnbench.report.tables.conditions import differing as conditions_differing
 from ffnbench.report.tables.details import conditions_line, details
 from ffnbench.report.tables.groups import axis_field, headings, in_groups, swept_columns
@@ -108,7 +108,7 @@ def compare_table(report: Report) -> TextTable:
         table = table_of_fields(
             [first, *fields.differing(), *fields.measured()],
             rows,
-            header=[conditions_line(report.plan), *machines_line(report)],
+            header=[conditions_line(report.plan)],
             summary=answer(report) if timed else [*failure_line(report), *general_line(report), *machine_line(report)],
             details=details(report),
         )

@@ -13,7 +13,6 @@ from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME
 from ffnbench.plan import Cache, Case, MatmulPrecision, Plan, Time, Workload
 from ffnbench.result import Report
-from ffnbench.units import counted
 
 TOLD_APART = 5  # the first method that tells wall, device and host time apart
 TIMES = {
@@ -62,17 +61,6 @@ def in_title(plan: Plan) -> list[str]:
 def differing(plan: Plan) -> list[Condition]:
     """Those in which rows differ."""
     return [one for one in CONDITIONS if len(_values(one, plan.shown)) > 1]
-
-
-def machines_line(report: Report) -> list[str]:
-    """What the kinds of machine are, where there are several: rows of one are never compared with those of another."""
-    if not report.further:
-        return []
-    told = {
-        name: f"{on.gpu or on.cpu}, {counted(on.usable_cpus, 'CPU')}, torch {on.torch}" for name, on in report.machines
-    }
-    alike = len(set(told.values())) < len(told)
-    return ["; ".join(f"{name}: {told[name]}" + f" ({on.fingerprint})" * alike for name, on in report.machines)]
 
 
 def latency_line(report: Report) -> tuple[str, ...]:

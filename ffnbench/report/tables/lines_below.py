@@ -258,8 +258,9 @@ def machine_line(report: Report) -> list[str]:
             known = {case.label for case in whole(report, cells).plan.cases}
             return [f"{how}: {sum(cell.reference in known for cell in cells)} of {len(cells)} groups are done"]
         done = len({sample.worker for sample in report.samples if sample.metric == LATENCY})
+        number = max(1, done)  # the first may end before it has timed anything
         of = f" of {report.plan.protocol.workers}" if report.plan.protocol.precision is None else ""
-        return [f"{how} in process {done}{of}: the rest was not measured"]
+        return [f"{how} in process {number}{of}: the rest was not measured"]
     notes = {note.kind: note.text for note in reversed(report.notes(""))}
     if NoteKind.BUSY in notes:
         return [notes[NoteKind.BUSY]]

@@ -220,7 +220,7 @@ def _facts(run: Report) -> dict[str, str]:
     if asked.precision is not None and asked.budget_s is not None:
         effort = f"±{100 * asked.precision:g}% in {asked.budget_s:g} s"
     found = {
-        "machine": here and listed(dict.fromkeys(one.gpu or one.cpu for _, one in run.machines)),
+        "machine": here and (here.gpu or here.cpu),
         "torch": here and here.torch,
         "git": here and here.git_commit and here.git_commit[:10] + "+" * bool(here.git_dirty),
         "method": asked.method,

@@ -71,6 +71,23 @@ def test_without_transformers_inspect_says_the_key_and_the_pip_line(tmp_path, mo
     assert "pip install 'ffnbench[hf]'" in caught.value.hint
 
 
+def test_what_transformers_cannot_build_has_no_pip_line(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is installed: installing it once more helps nobody."""
+    path, told = written(tmp_path, BERT | {"intermediate_size": None}), "transformers can't build 'bert': TypeError: no"
+
+    class Worker:
+        def ask(self, order: dict, timeout: float) -> dict:
+            return {"failure": "crash", "message": told, "hint": "does AutoModel.from_config work with it?"}
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(world, "MACHINE", world.Machine(launch=Worker))
+    with pytest.raises(FfnbenchError) as caught:
+        inspect(path)
+    assert caught.value.hint == f"looked for the keys: intermediate_size; {told}"
+
+
 def test_inspect_refuses_in_one_voice(tmp_path) -> None:
     for argument in (written(tmp_path, LLAMA | {"hidden_act": "silo"}), "lama3-8b"):
         done = shell("inspect", argument)

@@ -8,17 +8,19 @@ import json
 
 import pytest
 from hf import default, written
+from test_configs import DEEPSEEK
 
 from ffnbench.api import world
 from ffnbench.cli import run
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.counting import WholeModel, whole_model
 from ffnbench.extras.models.inspecting import inspect_whole
 from ffnbench.extras.models.layers import layers_view
 from ffnbench.extras.models.request import InspectRequest
 from ffnbench.extras.models.table import in_words, parts_view
-from ffnbench.models.configs import read_groups, read_rest
-from ffnbench.models.model import ModelSpec, WholeModel, whole_model
-from ffnbench.models.presets import PRESETS
+from ffnbench.models.configs import read_groups
+from ffnbench.models.model import ModelSpec
+from ffnbench.models.presets import PRESETS, model_of
 from ffnbench.report.tables.text import plain
 
 # The safetensors index of the checkpoint on the hub, the paper, or transformers' count of the published config
@@ -56,7 +58,7 @@ def layers_of(name: str, length: int = 512, **asked: int) -> list[dict]:
 
 
 def ours(config: dict) -> WholeModel:
-    model = ModelSpec(key="", name="", groups=tuple(read_groups(config)), source="", rest=read_rest(config))
+    model = ModelSpec(key="", name="", groups=tuple(read_groups(config)), source="", config=config)
     return whole_model(model)
 
 
@@ -70,6 +72,18 @@ def test_a_token_meets_fewer() -> None:
         assert whole_model(PRESETS.get(name)).active == active
     dense = whole_model(PRESETS.get("gpt2"))
     assert dense.active == dense.params
+
+
+def test_kimi_k2_adds_up_to_what_was_published(tmp_path) -> None:
+    """The safetensors index of moonshotai/Kimi-K2-Instruct, which has the routers' correction biases as well."""
+    kimi = DEEPSEEK | {
+        "model_type": "kimi_k2", "vocab_size": 163840, "num_attention_heads": 64, "num_key_value_heads": 64,
+        "n_routed_experts": 384, "first_k_dense_replace": 1,
+        "auto_map": {"AutoModelForCausalLM": "modeling_deepseek.DeepseekV3ForCausalLM"},
+    }  # fmt: skip
+    model = model_of(written(tmp_path, kimi))
+    assert whole_model(model).params == 1_026_408_232_448 - 60 * 384
+    assert "code would be modeling_deepseek.DeepseekV3ForCausalLM; counted as deepseek_v3" in model.note
 
 
 def test_parts_by_hand() -> None:
@@ -246,7 +260,7 @@ def test_transformers_counts_what_the_table_does_not_know(tmp_path, monkeypatch:
 def test_a_sum_is_that_of_every_parameter_of_the_built_model(tmp_path) -> None:
     """A type that the table has no rest of, and a class that has other layers than its type's."""
     transformers = pytest.importorskip("transformers")
-    from ffnbench.models.transformers import build_whole, count_whole
+    from ffnbench.extras.models.transformers import build_whole, count_whole
 
     found = count_whole(written(tmp_path, {"model_type": "bloom", "hidden_size": 64, "n_layer": 3}))
     assert found.params == build_whole(transformers.BloomConfig(hidden_size=64, n_layer=3)).num_parameters()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shlex
 from base64 import b64decode
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,7 +17,6 @@ from ffnbench.extras.page.page import page_of
 from ffnbench.report.pictures.canvas import render
 from ffnbench.report.tables.html import html_fragment
 from ffnbench.report.tables.table import EXTRA, Cell, Column, TextTable
-from ffnbench.result import Further
 
 COMPARED = ROOT / "results" / "amd-epyc-2cpu" / "compare.json"
 EVIL = "</script><script>ran()</script></svg><img src=x onerror=ran()>&lt;'\"` \u2028 --> ]]>"
@@ -132,15 +130,6 @@ def test_several_runs_have_one_page_under_their_names(in_process, tmp_path: Path
     assert read.of("dt").count("cpu") == 2
     created = [json.loads(run.read_text())["created"].replace("T", " ") for run in runs]
     assert set(created) <= set(read.of("dd"))
-
-
-def test_each_kind_of_machine_of_a_run_has_its_name() -> None:
-    first = ffnbench.load(COMPARED)
-    second = replace(first.environment, cpu="Z80", fingerprint="other")
-    run = replace(first, further=(Further(environment=second, cases=("gelu",)),))
-    page = page_of(table_of("a"), {}, [run])
-    assert Read(page).of("h3") == ["m1", "m2"]
-    assert page.index(">m1<") < page.index(f"<dd>{first.environment.cpu}<") < page.index(">m2<") < page.index(">Z80<")
 
 
 def test_python_saves_pages_of_every_answer(on_machine, tmp_path: Path) -> None:

@@ -1,0 +1,68 @@
+"""What the command does: it reads runs from files and folders, and follows their rows."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from ffnbench.api.preparing import NULL_SINK
+from ffnbench.errors import FfnbenchError
+from ffnbench.extras.history.timeline import Timeline, timeline_of
+from ffnbench.extras.history.view import history_view
+from ffnbench.gate.side_by_side import apart, common_rows
+from ffnbench.report.files.store import load as load_report
+from ffnbench.report.output import NullSink
+from ffnbench.result import Report
+from ffnbench.stats.verdict import with_figures
+
+
+def history(paths: Sequence[str], sink: NullSink = NULL_SINK, *, metric: str = "") -> Timeline:
+    """The rows of saved runs over time, with the steps that are found. A folder is read for what it has of runs."""
+    if find_spec("ruptures") is None:
+        raise FfnbenchError("steps are found by ruptures, which is not installed", "pip install 'ffnbench[history]'")
+    runs = [(file, with_figures(one) if one.environment else one) for path in paths for file, one in _runs(path, sink)]
+    if not runs:
+        write = f"ffnbench compare relu swiglu -o {shlex.quote(os.path.join(paths[0], 'run.json'))}"
+        raise FfnbenchError(f"no run of ffnbench is in {paths[0]!r}", f"`{write}` writes one")
+    found = timeline_of([run for _, run in runs], metric)
+    if not found.rows:
+        which = f"a {metric} of the same row" if metric else "the same row on the same kind of machine"
+        told = (
+            f"no two of these {len(runs)} runs have {which}{'' if metric else _unlike(runs)}"
+            if found.runs > 1
+            else "one run alone has no history"
+        )
+        more = f"`ffnbench check {shlex.quote(runs[0][0])} --append` adds a run of the same plan to its file"
+        raise FfnbenchError(told, more)
+    sink.show(lambda: history_view(found))
+    return found
+
+
+def _unlike(runs: Sequence[tuple[str, Report]]) -> str:
+    """What is not the same about the first run and the last one, where that is in their plans."""
+    (first, old), (last, new) = runs[0], runs[-1]
+    if not (common := common_rows([old, new])):
+        differs = [("the first row", old.plan.shown[0].label, new.plan.shown[0].label)]
+    else:
+        differs = apart(old.plan.case(common[0]), new.plan.case(common[0]))
+    return "".join(f": {what} is {was} in {first!r}, {now} in {last!r}" for what, was, now in differs[:1])
+
+
+def _runs(path: str, sink: NullSink) -> Iterator[tuple[str, Report]]:
+    """The runs of a file, or of all files of a folder; what is there and no run is told in a line."""
+    if not os.path.isdir(path):
+        yield from ((path, run) for run in load_report(path).runs)
+        return
+    others = []
+    for file in sorted(Path(path).glob("*.json")):
+        try:
+            if not file.is_file():  # a pipe would be waited for
+                raise FfnbenchError(f"{str(file)!r} is no file")
+            yield from ((str(file), run) for run in load_report(file).runs)
+        except FfnbenchError:
+            others.append(file.name)
+    if others:
+        sink.tell(f"note: left out, as they are no runs: {', '.join(others)}")

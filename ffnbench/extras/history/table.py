@@ -1,0 +1,130 @@
+"""Rows over time: a line each, the steps that were found with their commits, and what a pull request is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from ffnbench.extras.history.steps import Shift
+from ffnbench.extras.history.timeline import Series, Timeline, unlike
+from ffnbench.gate.side_by_side import FLOPS, RATIO
+from ffnbench.metrics import LATENCY, PEAK
+from ffnbench.report.records import Record
+from ffnbench.report.tables.table import Cell, Column, Field, TextTable, table_of_fields
+from ffnbench.report.tables.words import CERTAIN, change_text, interval_text, seconds_text
+from ffnbench.result import Estimate
+from ffnbench.streams import visible
+from ffnbench.units import IEC, SI, TIME, counted, percent, quantity, scale
+
+NAMES = {FLOPS: "FLOPs/tok", PEAK: "peak"}
+TOLD, LEFT = 4, 6  # steps, and labels of a single run, that are told below the table
+SHORT = 7  # letters of a commit
+OF_STEPS = 24  # letters: a step with its commit
+
+
+def history_records(found: Timeline) -> list[Record]:
+    """One flat record a row and run, in base units; `change` stands where a run begins a level."""
+    return [
+        {
+            "label": row.case.label, "metric": row.metric, "reference": row.reference if row.metric == RATIO else None,
+            "machine": row.machine and row.machine.fingerprint, "created": point.run.created,
+            "git_commit": point.run.environment and point.run.environment.git_commit,
+        } | {
+            f"{name}{end}": getattr(of, part, None)
+            for name, of in (("value", point.value), ("change", {s.at: s.change for s in row.steps}.get(at)))
+            for end, part in (("", "value"), ("_low", "low"), ("_high", "high"))
+        }
+        for row in found.rows for at, point in enumerate(row.points)
+    ]  # fmt: skip
+
+
+def history_table(found: Timeline) -> TextTable:
+    """A line each row; the steps in words below, the largest first."""
+    days = sorted(day for row in found.rows for day in _days(row))
+
+    def steps(row: Series) -> Cell:
+        told = [f"{change_text(replace(step.change, low=None))} at {commit_text(row, step.at)}" for step in row.steps]
+        grown = any(step.change.value > 1 for step in row.steps)
+        return Cell(text="; ".join(told) or "none", style=("red" if grown else "green") if told else "")
+
+    def value(at: int, row: Series) -> Cell:
+        return Cell(text=value_text(row, row.points[at].value), value=row.points[at].value.value)
+
+    fields: list[Field] = [
+        (Column(title="row", left=True), lambda row: Cell(text=named(found, row))),
+        (Column(title="metric", left=True, priority=2), lambda row: Cell(text=metric_text(row))),
+        (Column(title="runs", priority=1), lambda row: Cell(text=f"{len(row.points)}", value=len(row.points))),
+        (Column(title="from .. to", priority=5), lambda row: Cell(text=" .. ".join(_days(row)))),
+        (Column(title="first", priority=4), partial(value, 0)),
+        (Column(title="last", priority=3), partial(value, -1)),
+        (Column(title="change", unit=CERTAIN, priority=1), lambda row: Cell(text=change_text(row.change))),
+        (Column(title="steps", left=True, flexible=True, takes=OF_STEPS), steps),
+    ]
+    told = [step_text(found, row, step) for row, step in found.steps]
+    said = told[:TOLD] or [f"no step was found in {counted(len(found.rows), 'row')}"]
+    said += [f"and {len(told) - TOLD} more"] * (len(told) > TOLD)
+    more = f" and {len(found.alone) - LEFT} more" * (len(found.alone) > LEFT)
+    said += [f"left out, as one run alone has them: {', '.join(found.alone[:LEFT])}{more}"] * bool(found.alone)
+    header = f"history of {runs_text(found)}, {' to '.join(dict.fromkeys((days[0], days[-1])))}"
+    return table_of_fields(fields, found.rows, header=[header], summary=said)
+
+
+def runs_text(found: Timeline) -> str:
+    """`12 runs`; `3 of 13 runs, 2 to 3 a row` where not all of them are runs of one row."""
+    followed = len({id(point.run) for row in found.rows for point in row.points})
+    sizes = sorted({len(row.points) for row in found.rows})
+    part = f"{followed} of " * (followed < found.runs)
+    return f"{part}{counted(found.runs, 'run')}" + f", {sizes[0]} to {sizes[-1]} a row" * (len(sizes) > 1)
+
+
+def step_text(found: Timeline, row: Series, step: Shift) -> str:
+    """`mine has become 5.1% [4.2, 6.0] slower at 3f2a1c0 (2026-11-03), of 30 runs; at 1d878f9 (2026-11-02) not yet`."""
+    name, before = named(found, row), commit_text(row, step.at - 1)
+    at = f"{commit_text(row, step.at)}, of {counted(len(row.points), 'run')}; at {before} not yet"
+    if row.machine is None:
+        was, now = (value_text(row, row.points[place].value) for place in (step.at - 1, step.at))
+        return f"{name}: {metric_text(row)} {was} before, {now} from {at}"
+    change, grown = step.change, step.change.value > 1
+    ends = (change.value, change.low, change.high) if grown else (change.value, change.high, change.low)
+    value, low, high = (percent(abs((one or 0) - 1)) for one in ends)
+    told = f"{value} [{low[:-1]}, {high[:-1]}] {'slower' if grown else 'faster'}"
+    begun = {one.points[other.at].run.created for one, other in found.steps if one.case.label == row.reference}
+    itself = ", itself changed there," * (row.points[step.at].run.created in begun)
+    return f"{name} has become {told}{f' against {row.reference}{itself}' * (row.metric == RATIO)} at {at}"
+
+
+def _days(row: Series) -> list[str]:
+    return list(dict.fromkeys(row.points[at].run.created[:10] for at in (0, -1)))
+
+
+def commit_text(row: Series, at: int) -> str:
+    """`3f2a1c0 (2026-11-03)`; the day alone where no commit is known."""
+    here, day = row.points[at].run.environment, row.points[at].run.created[:10]
+    return f"{here.git_commit[:SHORT]}{'+' * bool(here.git_dirty)} ({day})" if here and here.git_commit else day
+
+
+def metric_text(row: Series) -> str:
+    """`time vs relu`; `latency`."""
+    return f"time vs {row.reference}" if row.metric == RATIO else NAMES.get(row.metric, row.metric)
+
+
+def value_text(row: Series, value: Estimate) -> str:
+    """A value with its unit; of a ratio its interval."""
+    unit, size = scale([value.value], TIME)
+    if row.metric == LATENCY:
+        return f"{seconds_text(value, size)} {unit}"
+    return interval_text(value) if row.metric == RATIO else quantity(value.value, IEC if row.metric == PEAK else SI)
+
+
+def named(found: Timeline, row: Series) -> str:
+    """Its label; with what is not the same where rows share one, and the machine where there are several."""
+    parts = unlike(row.case, found.rows)
+    if row.machine and len({one.machine.fingerprint for one in found.rows if one.machine}) > 1:
+        parts.append(f"{row.machine.gpu or row.machine.cpu}, {row.machine.fingerprint[:4]}")
+    return visible(row.case.label + (f" ({', '.join(parts)})" if parts else ""))
+
+
+def annotated(found: Timeline) -> str:
+    """GitHub's workflow commands: a warning for what has grown, a notice for what has shrunk."""
+    told = [(step.change.value, step_text(found, row, step).replace("%", "%25")) for row, step in found.steps]
+    return "".join(f"::{'warning' if v > 1 else 'notice'} title=ffnbench history::{text}\n" for v, text in told)

@@ -1,0 +1,127 @@
+"""What is trained, on which text: the flags of `train` -> a plan.
+
+Each run of a variant, at one rate and by one seed, is a case and a cell of its own, so that it can be gone on with, and
+be a job. Two cells behind them time the blocks: a step's forward and backward, and one token.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.extras.train.decoder import DecoderSpec, TrainCase
+from ffnbench.extras.train.kind import TRAIN
+from ffnbench.extras.train.request import TrainRequest
+from ffnbench.extras.train.text import LEAST_BATCHES, Parts, Text, Training, read_text
+from ffnbench.ffn.spec import read_positive
+from ffnbench.plan import OWN, Case, Mode, Note, NoteKind, Plan, Point, Probe, Protocol, group_suffix
+from ffnbench.planning.compare import as_compare, plan_compare
+from ffnbench.planning.effort import check_budget
+from ffnbench.planning.lists import cut
+from ffnbench.units import counted, percent
+
+D_MODEL = 128  # where nothing says how wide
+OF, STEP, TOKEN, RUN = "of", "step", "token", "run"  # the axis of the cells, and its values
+WORKERS, ROUNDS = 5, 8  # of what is timed
+MOST_SEEDS = 20
+JUNK = 0.9  # of a text that is none, less is printable
+
+
+def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
+    """Parse, check and size everything; raises FfnbenchError with a hint for whatever is wrong."""
+    counts = {name: read_positive(name, getattr(request, name)) for name in ("steps", "seeds", "layers", "context")}
+    if counts["seeds"] > MOST_SEEDS:
+        raise FfnbenchError(f"--seeds {request.seeds} are more than {MOST_SEEDS}", "3 to 5 tell what a probe can tell")
+    if request.budget is not None:
+        check_budget(request.budget)
+    more = {"seq_len": counts["context"], "mode": Mode.TRAIN.value, "metrics": "latency"}
+    found = plan_compare(as_compare(request, budget=None, **more), probe, d_model=D_MODEL)
+    alike = (replace(case, workload=replace(case.workload, routing=None)) for case in found.cases)  # as they are learnt
+    found = replace(found, cases=tuple(alike), metrics=("latency",))
+    _refuse_others(found)
+    work = found.cases[0].workload
+    text, parts = read_text(request.text or "", LEAST_BATCHES * work.batch * (work.seq_len + 1))
+    shared = [_of_blocks(case, request.layers) for case in found.cases]
+    one_token = replace(work, batch=1, seq_len=1, mode=Mode.FORWARD.value)
+    cases: list[Case] = []
+    for seed in range(request.seed, request.seed + request.seeds):
+        for rate in rates_of(request.lr):
+            training = Training(text=text, steps=request.steps, rate=rate, seed=seed)
+            point = ((OF, RUN), ("lr", rate), ("seed", seed))
+            cases += [replace(_at(case, point), training=training) for case in shared]
+    first_run = {case.label: run.label for case, run in zip(shared, cases, strict=False)}
+    # what a budget leaves when all are trained
+    cases += [_at(case, ((OF, STEP),), found.reference) for case in shared]
+    cases += [_at(replace(case, workload=one_token), ((OF, TOKEN),), found.reference) for case in shared]
+    return replace(
+        found,
+        cases=tuple(cases),
+        reference=first_run[found.reference],
+        kind=TRAIN,
+        protocol=Protocol(
+            workers=WORKERS, rounds=ROUNDS, seed=request.seed, timeout_s=request.timeout, budget_s=request.budget
+        ),
+        notes=(*(replace(note, label=first_run.get(note.label, "")) for note in found.notes),
+               *_notes(request, text, parts)),
+    )  # fmt: skip
+
+
+def rates_of(text: str) -> tuple[float, ...]:
+    """The rates of a list, each once. Raises FfnbenchError for what is no rate."""
+    rates = []
+    for part in cut("--lr ", text, "1e-3,3e-3,6e-3"):
+        try:
+            rates.append(float(part))
+        except ValueError:
+            raise FfnbenchError(
+                f"--lr {part!r} is no number", "for example --lr 3e-3, or --lr 1e-3,3e-3,6e-3"
+            ) from None
+        if not 0 < rates[-1] < 10:
+            raise FfnbenchError(f"--lr {part} is out of range", "a rate is above 0 and below 10: --lr 3e-3")
+    return tuple(dict.fromkeys(rates))
+
+
+def _of_blocks(case: Case, layers: int) -> TrainCase:
+    """The case of so many blocks around its network."""
+    same = {one.name: getattr(case, one.name) for one in fields(Case)}
+    return TrainCase(**same | {"ffn": DecoderSpec(around=same["ffn"], layers=layers)})
+
+
+def _at(case: TrainCase, point: Point, reference: str = "") -> TrainCase:
+    """The case at a point; a run is compared with nothing by itself."""
+    end = group_suffix(dict(point))
+    return replace(case, label=case.label + end, point=point, against=(reference or case.label) + end)
+
+
+def _refuse_others(plan: Plan) -> None:
+    """Raise FfnbenchError for what can't be trained, and for variants that are fed differently."""
+    first = plan.cases[0].workload
+    if plan.is_sweep:
+        raise FfnbenchError(
+            "a key has several values, and here each variant is typed out", "for example swiglu a=swiglu@d_ff=512"
+        )
+    if first.dtype == "float16":
+        raise FfnbenchError("float16 needs its gradients scaled to be trained with", "use --dtype bfloat16")
+    for case in plan.cases:
+        if case.workload != first or not first.eager or case.arm != OWN:
+            raise FfnbenchError(
+                f"{case.label!r} has a workload of its own, and here all variants are fed and run alike",
+                "leave out @backend, @dtype, @threads and the like",
+            )
+
+
+def _notes(request: TrainRequest, text: Text, parts: Parts) -> list[Note]:
+    """What a reader should know of the text and the seeds, before anything is trained."""
+    said = []
+    if request.seeds == 1:
+        said.append("one seed gives no interval and no verdict: --seeds 3")
+    if text.printable < JUNK:
+        said.append(
+            f"{percent(1 - text.printable)} of the bytes of {text.path} are no text: they are learnt all the same"
+        )
+    times = request.steps * request.batch * request.context / len(parts.train)
+    if times > 1:
+        said.append(f"each byte of the text is seen {times:.1f} times: a longer text would be learnt otherwise")
+    if parts.by_place:
+        said.append(f"{counted(text.held_out_bytes, 'byte')} at the end of {counted(text.files, 'file')} are held out")
+    return [Note(text=one, kind=NoteKind.GENERAL) for one in said]

@@ -1,0 +1,264 @@
+"""The answer of `train`: what each variant has learnt, beside what a step and a token take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ffnbench.extras.train.decoder import trained_by
+from ffnbench.extras.train.losses import (
+    CITED,
+    SAME_NATS,
+    Learns,
+    Learnt,
+    agreement,
+    learnt,
+    pairs_of_losses,
+    pareto_front,
+    resolves,
+    runs_of,
+)
+from ffnbench.extras.train.planning import OF, STEP, TOKEN
+from ffnbench.extras.train.text import Training
+from ffnbench.metrics import LATENCY
+from ffnbench.plan import group_suffix
+from ffnbench.report.records import Record
+from ffnbench.report.tables.details import MATCHED
+from ffnbench.report.tables.lines_below import general_line, machine_line
+from ffnbench.report.tables.table import (
+    EXTRA,
+    OF_NUMBER,
+    OF_RATIO,
+    UNKNOWN,
+    Cell,
+    Column,
+    Field,
+    TextTable,
+    count_field,
+    known,
+    latency_cell,
+    number_field,
+    ratio_cell,
+    table_of_fields,
+)
+from ffnbench.report.tables.words import CERTAIN, INTERVALS, device_text, listed
+from ffnbench.result import Estimate, Report, Verdict
+from ffnbench.stats.interval import CONFIDENCE, Mean
+from ffnbench.units import IEC, SI, TIME, counted, digits, quantity, scale
+
+MARK = "*"
+NATS = "nats/byte"
+ENDS = "", "_low", "_high"  # of a name in a record: the value, and the interval of it
+OF_DIFFERENCE = 23  # what `-0.064 [-0.079, -0.050]` takes
+WORDS = {Learns.BETTER: "better", Learns.SAME: "as good", Learns.WORSE: "worse", Learns.UNCLEAR: "can't tell"}
+STYLES = {Learns.BETTER: "green", Learns.WORSE: "red", Learns.UNCLEAR: "yellow"}
+
+
+def training_of(report: Report) -> Training:
+    """How all were trained, but for rates and seeds."""
+    return next(filter(None, map(trained_by, report.plan.shown)))
+
+
+def training_records(report: Report) -> list[Record]:
+    """One flat record a variant: losses and their differences in nats per byte, seconds in full precision. Seconds of a
+    run are its steps by the reference's step and the paired ratio, with the interval of that.
+    """
+    found, runs, training = learnt(report), runs_of(report.plan), training_of(report)
+    fronts = {of: pareto_front(report, found, of) for of in (STEP, TOKEN)}
+    reference = report.estimate(timed_label(report.plan.name_of(report.plan.reference), STEP), LATENCY)
+    seconds_of_run = training.steps * reference.value if reference else 0.0
+    records = []
+    for name, one in found.items():
+        case = runs[name][0]
+        cost = report.cost(case.label)
+        record: Record = {
+            "variant": name, "d_ff": case.ffn.d_ff, "params": cost.params, "lr": one.rate,
+            "seeds": len(one.losses), **_ends("loss", one.loss), **_ends("difference", one.difference),
+            "verdict": one.verdict.value if one.loss else None,
+        }  # fmt: skip
+        for of in (STEP, TOKEN):
+            label = timed_label(name, of)
+            seconds, comparison = report.estimate(label, LATENCY), report.comparison(label)
+            ratio = comparison.ratio if comparison and comparison.verdict is not Verdict.BUSY else None
+            record |= {**_ends(f"{of}_s", seconds), **_ends(f"{of}_ratio", ratio)}
+            record[f"{of}_verdict"] = comparison and comparison.verdict.value
+            record[f"pareto_front_{of}"] = name in fronts[of] if one.loss and seconds else None
+        for end in ENDS:
+            ratio = record[f"step_ratio{end}"]
+            record[f"training{end}_s"] = ratio and seconds_of_run * ratio
+        tokens = training.steps * case.workload.tokens
+        record["tokens_per_s"] = record["training_s"] and tokens / record["training_s"]
+        flops = None if cost.flops_forward is None or cost.flops_backward is None else (
+            tokens * (cost.flops_forward + cost.flops_backward))  # fmt: skip
+        losses = " ".join(f"{seed}:{loss:.6f}" for seed, loss in sorted(one.losses.items()))
+        records.append(record | {"training_flops": flops, "losses": losses or None,
+                                 "failure": "; ".join(_failed(report, name, one)) or None})  # fmt: skip
+    return records
+
+
+def timed_label(name: str, of: str) -> str:
+    """The label of a variant in a timed cell."""
+    return name + group_suffix({OF: of})
+
+
+def _ends(name: str, found: Mean | Estimate | None) -> Record:
+    """A value and its interval, under three names."""
+    unit = "_s" * name.endswith("_s")
+    names = (f"{name.removesuffix(unit)}{end}{unit}" for end in ENDS)
+    if isinstance(found, Mean):
+        interval = found.interval(CONFIDENCE)
+        values: tuple[Any, ...] = (found.mean, *(interval or (None, None)))
+    else:
+        values = (found.value, found.low, found.high) if found else (None, None, None)
+    return dict(zip(names, values, strict=True))
+
+
+def _failed(report: Report, name: str, one: Learnt) -> list[str]:
+    """Why a variant has no loss, or no time."""
+    timed = [failure.message for of in (STEP, TOKEN) if (failure := report.failure(timed_label(name, of)))]
+    return list(dict.fromkeys((*one.failed, *timed)))
+
+
+def training_table(report: Report) -> TextTable:
+    """One row a variant. A mark stands at the Pareto front of loss and the time of a step."""
+    rows, found = training_records(report), learnt(report)
+    reference = report.plan.name_of(report.plan.reference)
+    fields: list[Field] = [
+        (Column(title="variant", left=True), lambda row: Cell(text=row["variant"], value=row["variant"])),
+        count_field("d_ff", "d_ff", 8),
+        count_field("params", "params", 5),
+        (Column(title="lr", priority=2, key="lr"), lambda row: known(row["lr"], _rate)),
+        (Column(title="loss", unit="nats", key="loss", priority=1), lambda row: known(row["loss"], "{:.3f}".format)),
+        (Column(title="loss", unit=CERTAIN, priority=EXTRA), lambda row: _nats(row, "loss")),
+        (
+            Column(title=f"loss - {reference}", unit=CERTAIN, key="difference", takes=OF_DIFFERENCE),
+            lambda row: _nats(row, "difference"),
+        ),
+        (Column(title="learns", left=True, key="verdict"), lambda row: _verdict(row, found)),
+        *_timed(report, rows, STEP, 3, 1),
+        number_field(rows, "tokens_per_s", "tokens/s", SI, 5, takes=OF_NUMBER),
+        *_timed(report, rows, TOKEN, 7, 6),
+        (Column(title="Pareto front", left=True, priority=4, key="pareto_front_step"), _marked),
+    ]
+    return table_of_fields(
+        fields, rows, header=[_header(report)], summary=_summary(report, rows, found), details=_details(report, rows)
+    )
+
+
+def _rate(rate: float) -> str:
+    """`.003`, which leaves room for more columns than 0.003 does."""
+    return f"{rate:g}".removeprefix("0")
+
+
+def _timed(report: Report, rows: list[Record], of: str, first: int, second: int) -> list[Field]:
+    """The time of a step or of a token, and its ratio to the reference's."""
+    unit, size = scale([row[f"{of}_s"] for row in rows if row[f"{of}_s"]] or [1.0], TIME)
+
+    def label(row: Record) -> str:
+        return timed_label(row["variant"], of)
+
+    return [
+        (Column(title=of, unit=unit, priority=first, key=f"{of}_s", takes=OF_NUMBER),
+         lambda row: latency_cell(report, label(row), size)),
+        (Column(title=f"{of} time vs ref.", unit=CERTAIN, priority=second, key=f"{of}_ratio", takes=OF_RATIO),
+         lambda row: ratio_cell(report, label(row))),
+    ]  # fmt: skip
+
+
+def _nats(row: Record, key: str) -> Cell:
+    """`1.869 [1.862, 1.876]`, of a difference with its sign."""
+    value, low, high = row[key], row[f"{key}_low"], row[f"{key}_high"]
+    if value is None:
+        return Cell(text=UNKNOWN)
+    sign = "+" if key == "difference" else ""
+    text = f"{value:{sign}.3f}" + (f" [{low:{sign}.3f}, {high:{sign}.3f}]" if low is not None else "")
+    return Cell(text=text, value=value)
+
+
+def _verdict(row: Record, found: dict[str, Learnt]) -> Cell:
+    if row["verdict"] is None:
+        return Cell(text="failed" if row["failure"] else "-", style="red" if row["failure"] else "")
+    return Cell(text=row["verdict"], value=row["verdict"], style=STYLES.get(found[row["variant"]].verdict, ""))
+
+
+def _marked(row: Record) -> Cell:
+    return Cell(text=MARK if row["pareto_front_step"] else "", value=row["pareto_front_step"])
+
+
+def _header(report: Report) -> str:
+    """What was trained, how long, on what."""
+    training, [case, *_] = training_of(report), report.plan.shown
+    work, text = case.workload, training.text
+    name = text.path or "Python's standard library"
+    seeds = {found.seed for case in report.plan.shown if (found := trained_by(case))}
+    shape = f"d_model {case.ffn.d_model}, {counted(getattr(case.ffn, 'layers', 1), 'layer')}, {work.dtype}"
+    how = f"{training.steps:,} steps of {work.batch} x {work.seq_len} bytes of {name} ({quantity(text.bytes, IEC)})"
+    equal = f"; equal {MATCHED.get(report.plan.match, report.plan.match)}" * (report.plan.match != "none")
+    return f"{shape}, {device_text(work)}; {how}, {counted(len(seeds), 'seed')}{equal}"
+
+
+def _summary(report: Report, rows: list[Record], found: dict[str, Learnt]) -> list[str]:
+    """Who learns best and by how much, the Pareto front, whether to try other rates, what failed, how far it goes."""
+    lines = [_answer(report, rows, found)]
+    if front := [row["variant"] for row in rows if row["pareto_front_step"]]:
+        lines.append(f"Pareto front of loss and time of a step: {listed(front)}")
+    lost = [f"{name}: {'; '.join(why)}" for name, one in found.items() if (why := _failed(report, name, one))]
+    lines += [*_edge(report, rows), *lost, _scope(found), *general_line(report), *machine_line(report)]
+    return list(filter(None, lines))
+
+
+def _answer(report: Report, rows: list[Record], found: dict[str, Learnt]) -> str:
+    """Who learns best and by how much, how the others learn, and what so many seeds can show."""
+    reference = report.plan.name_of(report.plan.reference)
+    known = {row["variant"]: row for row in rows if row["verdict"]}
+    by = {verdict: [name for name in known if found[name].verdict is verdict] for verdict in Learns}
+    pairs = pairs_of_losses(found)
+    best = [name for name in by[Learns.BETTER]
+            if all(pairs.get((name, other)) is not Learns.WORSE for other in known)]  # fmt: skip
+    told = []
+    if best:
+        by[Learns.BETTER] = [name for name in by[Learns.BETTER] if name not in best]
+        differences = [f"{name} {_nats(known[name], 'difference').text}" for name in best]
+        told.append(f"best ({NATS} from {reference}): {listed(differences)}")
+    told += [f"{word}: {listed(by[verdict])}" for verdict, word in WORDS.items() if by[verdict]]
+    if (least := resolves(found)) is not None:
+        seeds = max(row["seeds"] for row in rows)
+        told.append(f"{counted(seeds, 'seed')} resolve about {digits(least, 2)} {NATS}")
+    return "; ".join(told)
+
+
+def _edge(report: Report, rows: list[Record]) -> list[str]:
+    """A warning of who learns best at the lowest or the highest of several rates, and the longer list to try."""
+    rates = sorted({found.rate for case in report.plan.shown if (found := trained_by(case))})
+    if len(rates) == 1:
+        return []
+    beyond = {rates[0]: rates[0] ** 2 / rates[1], rates[-1]: rates[-1] ** 2 / rates[-2]}
+    at_edge = {row["variant"]: beyond[row["lr"]] for row in rows if row["lr"] in beyond}
+    wider = ",".join(f"{rate:.2g}" for rate in sorted({*rates, *at_edge.values()}))
+    return [f"warning: the best rate is the last of the list for {listed(at_edge)}: --lr {wider}"] if at_edge else []
+
+
+def _scope(found: dict[str, Learnt]) -> str:
+    """That it is a probe, and what others report of much larger models."""
+    agrees = [f"{source} {value:+.1f} of {count} forms" for source, (value, count) in agreement(found).items()]
+    with_others = f"; rank correlation with T5-base: {', '.join(agrees)}" if agrees else ""
+    return f"a probe: a small model, trained for a short time{with_others}"
+
+
+def _details(report: Report, rows: list[Record]) -> list[str]:
+    text = training_of(report).text
+    cited = [
+        f"{source}, held-out loss of T5-base: {', '.join(f'{name} {loss:g}' for name, loss in losses.items())}"
+        for source, losses in CITED.items()
+    ]
+    seconds = [
+        "{} {} [{}, {}]".format(row["variant"], *(digits(row[f"training{end}_s"]) for end in ENDS))
+        for row in rows
+        if row["training_low_s"]
+    ]
+    return [
+        f"[ ] of losses are {100 * CONFIDENCE:g}% intervals over seeds, paired; same: within {SAME_NATS} {NATS}",
+        f"{INTERVALS}; step: forward and backward of the blocks; token: their forward with one token",
+        f"text: {counted(text.files, 'file')}, {text.held_out_bytes:,} bytes held out, sha256 {text.sha256[:12]}",
+        *([f"seconds of a run, steps x step time, {CERTAIN} of its ratio: {', '.join(seconds)}"] if seconds else []),
+        *cited,
+    ]

@@ -1,1 +1,0 @@
-"""What does an FFN teach a model? A language model of bytes around it, the text, and how it is trained."""

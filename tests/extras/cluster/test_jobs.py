@@ -1,0 +1,406 @@
+"""Groups as jobs of submitit: nothing is lost or doubled, whatever becomes of a job, or of the process that waits."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, FakeLaunch
+
+from ffnbench.extras.cluster import jobs
+from ffnbench.metrics import METRICS
+from ffnbench.report.files.store import load
+from ffnbench.result import FailureKind, Report
+
+submitit = pytest.importorskip("submitit")
+SWEEP = ["compare", "relu", "swiglu", "--d-model", "32,64", "--seq-len", "1,2,4", "--threads", "1"]  # 6 groups
+HOW = ["--workers", "3", "--rounds", "2"]
+NO_TORCH = "Traceback (most recent call last):\n  File x\nModuleNotFoundError: No module named 'torch'\n"
+
+
+class Jobs:
+    """Submitit's files, written as it writes them, by jobs that are done in this process, each by what `becomes` of it:
+    done, raises, dies, or runs on, and is done when it is looked at again.
+    """
+
+    def __init__(self, becomes: Callable[[int], str] = lambda number: "done") -> None:
+        self.becomes, self.numbers, self.running = becomes, itertools.count(1), dict[str, Callable[[], None]]()
+        self.submitted: list[Path] = []
+
+    def submit(self, cluster: jobs.Cluster, folder: Path, job: jobs.CellJob):
+        number = next(self.numbers)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        (folder / f"{number}_submitted.pkl").touch()
+        self.submitted.append(folder)
+
+        def ends(how: str) -> None:
+            result = ("success", job()) if how != "raises" else ("error", NO_TORCH)
+            (folder / f"{number}_0_result.pkl").write_bytes(pickle.dumps(result))
+
+        match self.becomes(number):
+            case "dies":
+                (folder / f"{number}_0_log.err").write_text(
+                    "slurmstepd: error: *** JOB CANCELLED DUE TO TIME LIMIT ***\n"
+                )
+            case "runs":
+                self.running[str(number)] = lambda: ends("done")
+            case how:
+                ends(how)
+        return cluster.job(folder, str(number))
+
+    def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(jobs.Cluster, "submit", lambda cluster, folder, job: self.submit(cluster, folder, job))
+        monkeypatch.setattr(jobs.Cluster, "alive", lambda cluster, known: self.alive(cluster, known))
+        monkeypatch.setattr(jobs, "POLL_S", {"local": 0.0, "slurm": 0.0})
+
+    def alive(self, cluster: jobs.Cluster, known: dict) -> set[str]:
+        alive = {job.job_id for job in known.values()} & self.running.keys()
+        for number in alive:
+            self.running.pop(number)()
+        return alive
+
+
+@pytest.fixture
+def submitted(monkeypatch: pytest.MonkeyPatch):
+    """Have jobs become that; gives what was submitted."""
+
+    def use(becomes: Callable[[int], str] = lambda number: "done") -> Jobs:
+        made = Jobs(becomes)
+        made.stand_in(monkeypatch)
+        return made
+
+    return use
+
+
+@pytest.fixture
+def call(on_fakes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    return on_fakes
+
+
+def exact(found: Report) -> set[tuple[object, ...]]:
+    """All that does not depend on time: the rows, what they cost, what of them was measured and is exact."""
+    names = {metric.name for metric in METRICS if metric.exact}
+    of_cases = {(case.label, repr(case)) for case in found.plan.cases}
+    return (
+        of_cases | {(one.case, repr(one.cost)) for one in found.costs}
+        | {(one.case, one.metric, one.value) for one in found.samples if one.metric in names}
+    )  # fmt: skip
+
+
+def latencies(found: Report) -> Counter[str]:
+    return Counter(one.case for one in found.samples if one.metric == "latency")
+
+
+def test_jobs_of_groups_end_as_one_run_does(call, submitted) -> None:
+    assert call(*SWEEP, *HOW, "-o", "one.json")[0] == 0
+    made = submitted(lambda number: "runs" if number % 2 else "done")
+    assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")[0] == 0
+    one, many = load("one.json"), load("jobs.json")
+    assert len({*made.submitted}) == len(made.submitted) == 6
+    assert exact(one) == exact(many)
+    assert latencies(one) == latencies(many) == dict.fromkeys({case.label for case in one.plan.cases}, 3 * 2)
+    assert [case.label for case in one.plan.cases] == [case.label for case in many.plan.cases]
+    assert not Path("jobs.json.jobs").exists()
+    assert not Path("jobs.json.journal").exists()
+
+
+def test_a_budget_is_that_of_all_machines(call, submitted) -> None:
+    submitted()
+    assert call(*SWEEP, "--budget", "60", "--on", "local", "-o", "jobs.json")[0] == 0
+    found = load("jobs.json")
+    assert (found.plan.protocol.budget_s, found.plan.protocol.looks) == (60, 1)
+    assert 0 < (found.wall_s or 0) < 60 + 6 * 10
+
+
+def test_a_job_that_is_lost_is_a_row_and_measured_by_resume(call, submitted) -> None:
+    made = submitted(lambda number: {2: "dies", 3: "raises"}.get(number, "done"))
+    code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")
+    assert code == 3
+    assert "2 of 6 groups were lost" in err
+    found = load("jobs.json")
+    assert Counter(one.kind for one in found.failures) == {FailureKind.LOST: 4}
+    messages = {one.message for one in found.failures}
+    assert messages == {
+        "slurmstepd: error: *** JOB CANCELLED DUE TO TIME LIMIT ***", "ModuleNotFoundError: No module named 'torch'"
+    }  # fmt: skip
+    assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", "--resume")[0] == 0
+    assert len(made.submitted) == 6 + 2
+    found = load("jobs.json")
+    assert not found.failures
+    assert latencies(found) == dict.fromkeys({case.label for case in found.plan.cases}, 3 * 2)
+    assert not Path("jobs.json.jobs").exists()
+
+
+def test_what_is_lost_is_measured_here_as_well(call, submitted) -> None:
+    submitted(lambda number: "dies" if number == 2 else "done")
+    assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")[0] == 3
+    assert call(*SWEEP, *HOW, "-o", "jobs.json", "--resume")[0] == 0
+    assert latencies(load("jobs.json")) == dict.fromkeys({case.label for case in load("jobs.json").plan.cases}, 6)
+
+
+@pytest.mark.parametrize("ends", [KeyboardInterrupt, MemoryError])  # by hand; at once, as by signal 9
+def test_the_same_command_takes_up_the_jobs_of_one_that_ended(call, submitted, ends) -> None:
+    def becomes(number: int) -> str:
+        if number == 4:
+            raise ends
+        return "done" if number < 3 else "runs"
+
+    made = submitted(becomes)
+    code, _, err = call(*SWEEP, *HOW, "--on", "slurm" if shutil.which("srun") else "local", "-o", "jobs.json")
+    assert code == (130 if ends is KeyboardInterrupt else 3)
+    assert Path("jobs.json.jobs").exists()
+    made.becomes = lambda number: "done"
+    code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")
+    assert (code, "--resume" in err) == (2, True)
+    assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", "--resume")[0] == 0
+    found = load("jobs.json")
+    assert latencies(found) == dict.fromkeys({case.label for case in found.plan.cases}, 6)
+    assert Counter(made.submitted).most_common(1)[0][1] <= 2  # the one that had begun as it ended
+    assert len(made.submitted) <= 7
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "hint"),
+    [
+        ("--on local", "none is named", "add -o sweep.json"),
+        ("--on local -o run.csv", "none is named", "add -o sweep.json"),
+        ("--on lokal -o run.json", "unknown --on 'lokal'", "local"),
+        ("--slurm partition=gpu -o run.json", "--slurm is of jobs on SLURM", "add --on slurm"),
+        ("--on local --runs 2 --pause 0 -o run.json", "--runs is of one machine", "leave --runs out"),
+        ("--on slurm --slurm gpu -o run.json", "'gpu' is no KEY=VALUE", "partition=gpu"),
+    ],
+)
+def test_what_can_be_no_job_is_told_before_anything_is_submitted(call, submitted, line, error, hint) -> None:
+    made = submitted()
+    code, _, err = call(*SWEEP, line)
+    assert code == 2
+    told, _, then = err.rpartition("\nhint: ")
+    assert error in told
+    assert hint in then
+    assert not made.submitted
+    assert not Path("run.json.jobs").exists()
+
+
+def test_without_slurm_and_without_submitit_one_line_and_a_hint(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    code, _, err = call(*SWEEP, "--on slurm -o run.json")
+    assert (code, "--on local" in err, "srun" in err) == (2, True, True)
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    code, _, err = call(*SWEEP, "--on local -o run.json")
+    assert (code, "pip install 'ffnbench[cluster]'" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("field", "says", "hint"),
+    [
+        ("partitio=gpu", "", "did you mean 'partition'?"),
+        ("partition=gpu", "sbatch: error: invalid partition specified: gpu", "`sinfo` shows"),
+        ("time=abc", "sbatch: error: Invalid --time specification", "time=30"),
+        ("time=5", "sbatch: fatal: Could not establish a configuration source", "--on local"),
+        ("time=5", "sbatch: error: Plugin\n" + "\n".join(f"line {number} of it" for number in range(60)), "--slurm"),
+    ],
+)
+def test_what_submitit_says_is_shown_whole(call, monkeypatch: pytest.MonkeyPatch, tmp_path, field, says, hint) -> None:
+    """By a SLURM that refuses each job; what it does not refuse, submitit does, with a list of its fields."""
+    for name in ("srun", "sbatch"):
+        (tmp_path / name).write_text(f"#!/bin/sh\ncat >&2 <<X\n{says}\nX\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    code, _, err = call(*SWEEP, "--on slurm -o run.json --slurm", field)
+    *_, error, then = err.splitlines()
+    assert (code, error.startswith("error: submitit: "), hint in then) == (2, True, True), err
+    assert all(line in err for line in says.splitlines() or ["time (default: 5)", "gpus_per_node (default: None)"])
+    assert len(error) < 500
+    assert not Path("run.json.jobs").exists()
+
+
+def test_a_log_tells_what_went_wrong_and_not_that_something_did() -> None:
+    """As SLURM wrote it, of an interpreter that a node does not have."""
+    why = "slurmstepd-vm: error: execve(): /nope/python: No such file or directory"
+    assert jobs._last_of(f"{why}\nsrun: error: vm: task 0: Exited with exit code 2\n") == why
+
+
+def test_fields_are_json_or_text() -> None:
+    given = ("partition=gpu,gpus_per_node=1,nodelist=n1,n2", 'exclusive=false,setup=["module load cuda"],mem=4GB')
+    assert jobs.fields_of(given) == {
+        "partition": "gpu", "gpus_per_node": 1, "nodelist": "n1,n2", "exclusive": False,
+        "setup": ["module load cuda"], "mem": "4GB",
+    }  # fmt: skip
+
+
+def test_a_sweep_that_ended_early_tells_how_many_groups_are_done(call, submitted) -> None:
+    def becomes(number: int) -> str:
+        if number == 4:
+            raise KeyboardInterrupt
+        return "done"
+
+    submitted(becomes)
+    code, out, _ = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")
+    assert (code, out.endswith("interrupted: 3 of 6 groups are done")) == (130, True), out
+
+
+def test_a_job_here_sees_the_gpus_of_who_submits_it(call, submitted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Submitit's local executor hides them all from jobs that ask for none."""
+    seen: set[str | None] = set()
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        seen.add(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        return 0.01
+
+    submitted()
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "local")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    called = jobs.CellJob.__call__
+
+    def hidden(job: jobs.CellJob) -> str:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+        return called(job)
+
+    monkeypatch.setattr(jobs.CellJob, "__call__", hidden)
+    assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", launch=FakeLaunch(seconds))[0] == 0
+    assert seen == {"3"}
+
+
+# What is taken up, and what is deleted
+
+
+class Bomb:
+    """What pickle makes of it is a file."""
+
+    def __reduce__(self):
+        return (open, ("MARKER", "w"))
+
+
+def forged(folder: Path) -> None:
+    """A folder as a run leaves it, whose results run code."""
+    for name in ("0123456789abcdef", "checkpoints"):
+        (folder / name).mkdir(parents=True)
+    for name in ("1_submitted.pkl", "1_0_result.pkl"):
+        (folder / "0123456789abcdef" / name).write_bytes(pickle.dumps(("success", Bomb())))
+
+
+@pytest.fixture
+def left(call, submitted, tmp_path: Path) -> Path:
+    """The folder of a run that ended when three of its six jobs were done."""
+
+    def becomes(number: int) -> str:
+        if number == 4:
+            raise KeyboardInterrupt
+        return "done"
+
+    submitted(becomes)
+    assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")[0] == 130
+    return tmp_path / "jobs.json.jobs"
+
+
+def armed(folder: Path) -> None:
+    """Every result in it runs code when it is read."""
+    results = list(folder.glob("*/*_result.pkl"))
+    assert results
+    for path in results:
+        path.write_bytes(pickle.dumps(("success", Bomb())))
+
+
+@pytest.mark.parametrize("flags", [[], ["--resume"]])
+def test_a_folder_of_jobs_from_elsewhere_is_not_read_nor_deleted(call, submitted, tmp_path: Path, flags) -> None:
+    made = submitted()
+    forged(tmp_path / "jobs.json.jobs")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", *flags)
+    assert (code, err.count("\n")) == (2, 2)
+    assert "error: '" in err
+    assert "jobs.json.jobs' is where jobs would stand, and no run of yours has made it\nhint: move it away" in err
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert not made.submitted
+
+
+@pytest.mark.parametrize("how", ["another place", "a link", "others may write", "another owner", "another state"])
+def test_what_this_users_run_has_not_made_there_is_refused(call, left: Path, monkeypatch, tmp_path: Path, how) -> None:
+    armed(left)
+    name = "jobs.json"
+    if how == "another place":
+        left.rename("other.json.jobs")
+        name = "other.json"
+    elif how == "a link":
+        left.rename("copy")
+        left.symlink_to("copy")
+    elif how == "others may write":
+        left.chmod(0o777)
+    elif how == "another owner":
+        monkeypatch.setattr(os, "getuid", lambda: 12345)
+    elif how == "another state":
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", name, "--resume")
+    assert (code, "no run of yours has made it" in err) == (2, True), err
+    assert not Path("MARKER").exists()
+    assert list((tmp_path / ("copy" if how == "a link" else f"{name}.jobs")).glob("*/*_result.pkl"))
+
+
+def test_another_node_that_shares_the_home_takes_jobs_up(call, left: Path, monkeypatch) -> None:
+    assert left.stat().st_mode & 0o077 == 0
+    monkeypatch.setattr(os, "uname", lambda: os.uname_result(("Linux", "login2", "6", "1", "x86_64")))
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    done = {path.parent.name: path.stat().st_mtime_ns for path in left.glob("*/*_result.pkl")}
+    code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", "--resume")
+    assert (code, len(done), left.exists()) == (0, 3, False), err
+    assert latencies(load("jobs.json")) == dict.fromkeys({case.label for case in load("jobs.json").plan.cases}, 6)
+
+
+def test_jobs_that_could_never_be_taken_up_are_not_submitted(call, submitted, monkeypatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    made = submitted()
+    code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")
+    assert (code, err.count("\n"), "\nhint: XDG_STATE_HOME names" in err) == (2, 2, True), err
+    assert not made.submitted
+    assert not Path("jobs.json.jobs").exists()
+
+
+MLP = """
+from torch import nn
+class Mlp(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.up, self.down = nn.Linear(d_model, d_ff), nn.Linear(d_ff, d_model)
+    def forward(self, x):
+        return self.down(self.up(x).relu())
+"""
+
+
+def test_modules_beside_the_user_are_none_of_submitits(tmp_path: Path) -> None:
+    """A random.py and a types.py of the user's own; their package is found as it is without jobs."""
+    for name in ("random", "types", "pickle", "signal"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('mine')\n")
+    (tmp_path / "mypkg").mkdir()
+    (tmp_path / "mypkg" / "mlp.py").write_text(MLP)
+    words = "compare mypkg.mlp:Mlp --d-model 16 --threads 1 --metrics memory --on local -o jobs.json"
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "ffnbench", *words.split()], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not load(tmp_path / "jobs.json").failures
+
+
+def test_jobs_on_slurm_import_nothing_from_the_folder_either(call, monkeypatch, tmp_path: Path) -> None:
+    """By what sbatch is given, and takes to the job; this process is as it was."""
+    (tmp_path / "srun").write_text("#!/bin/sh\n")
+    (tmp_path / "sbatch").write_text('#!/bin/sh\necho "safe: $PYTHONSAFEPATH" > given\nexit 1\n')
+    for name in ("srun", "sbatch"):
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    assert call(*SWEEP, "--on slurm -o run.json")[0] == 2
+    assert re.fullmatch("safe: .+\n", Path("given").read_text())
+    assert "PYTHONSAFEPATH" not in os.environ

@@ -1,0 +1,229 @@
+"""`ffnbench history`: which runs are one row, where it has stepped and by how much, and how that reads."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import ROOT, ffnbench
+from gate_world import machine, measured
+
+from ffnbench.extras.history import following
+from ffnbench.extras.history.steps import steps_of
+from ffnbench.extras.history.timeline import Timeline, timeline_of
+from ffnbench.extras.history.view import history_view
+from ffnbench.report.files.store import report_text
+from ffnbench.report.tables.text import plain
+from ffnbench.result import CaseCost, Report
+from ffnbench.stats.interval import Mean
+from ffnbench.stats.verdict import with_figures
+
+Factors = Callable[[int], dict[str, float]]
+
+
+def series(dice: np.random.Generator, runs: int, step: float = 0.0, at: int = 0) -> list[Mean]:
+    """Runs of a scatter of 0.5 % with Student's tails, each known to 0.15 %."""
+    logs = 0.005 * dice.standard_t(4, runs) / math.sqrt(2) + math.log1p(step) * (np.arange(runs) >= at)
+    return [Mean(float(log), 0.0015, 6.0) for log in logs + dice.normal(0, 0.0015, runs)]
+
+
+def test_a_step_of_five_percent_is_found_at_its_place_and_unchanged_code_has_none() -> None:
+    dice, held, right = np.random.default_rng(7), 0, 0
+    for _ in range(20):
+        at = int(dice.integers(10, 21))
+        told = steps_of(series(dice, 30, 0.05, at))
+        right += len(told) == 1 and abs(told[0].at - at) <= 1
+        held += any(one.change.low <= 1.05 <= one.change.high for one in told)
+    assert right >= 19
+    assert held >= 16  # 19 expected; fewer than 16 once in four hundred times
+    assert sum(bool(steps_of(series(dice, int(dice.integers(10, 41))))) for _ in range(40)) <= 3
+
+
+def test_the_place_is_where_absolute_deviations_are_least() -> None:
+    """Every split is tried here; one odd run, six scatters off, is no level."""
+    dice = np.random.default_rng(5)
+    runs = series(dice, 14, 0.04, 6)
+    runs[10] = replace(runs[10], mean=runs[10].mean + 0.03)
+    logs = np.array([run.mean for run in runs])
+    left = {k: sum(np.abs(part - np.median(part)).sum() for part in np.split(logs, [k])) for k in range(2, 13)}
+    [found] = steps_of(runs)
+    assert found.at == min(left, key=left.__getitem__) == 6
+    assert steps_of(runs[6:]) == []
+    assert steps_of(runs[:3]) == []
+
+
+@pytest.fixture(scope="module")
+def first() -> Report:
+    return measured(machine({"gelu": 1.3, "swiglu": 1.2}), workers=5, rounds=4)
+
+
+def days(first: Report, number: int, factors: Factors = lambda day: {}, start: int = 1) -> list[Report]:
+    """A run a day of a commit each, whose rows take so many times what they did, and half a percent about that."""
+    dice, found = np.random.default_rng(4), []
+    for day in range(start, start + number):
+        times = {c.label: math.exp(dice.normal(0, 0.005)) * factors(day).get(c.label, 1) for c in first.plan.cases}
+        samples = tuple(replace(s, value=s.value * times.get(s.case, 1)) for s in first.samples)
+        here = replace(first.environment, git_commit=f"{day:02}" * 20, git_dirty=False)
+        made = replace(first, samples=samples, created=f"2026-11-{day:02}T03:00:00+00:00", environment=here)
+        found.append(with_figures(made))
+    return found
+
+
+def slower(day: int) -> dict[str, float]:
+    """swiglu is 8 % slower from the ninth on."""
+    return {"swiglu": 1.08 if day >= 9 else 1.0}
+
+
+@pytest.fixture(scope="module")
+def found(first: Report) -> Timeline:
+    return timeline_of(days(first, 16, slower))
+
+
+def test_rows_are_ratios_and_the_seconds_of_what_has_none(found: Timeline, first: Report) -> None:
+    assert {(row.case.label, row.metric) for row in found.rows} == {
+        ("relu", "latency"), ("gelu", "ratio"), ("swiglu", "ratio"),
+    }  # fmt: skip
+    [(row, step)] = found.steps
+    assert (row.case.label, step.at) == ("swiglu", 8)
+    assert step.change.low < 1.08 < step.change.high
+    assert found.rows[0] is row
+    in_seconds = timeline_of(days(first, 16, slower), "latency")
+    assert {(row.case.label, row.metric) for row in in_seconds.rows} == {
+        (n, "latency") for n in ("relu", "gelu", "swiglu")
+    }
+
+
+def test_what_is_another_row_another_machine_or_a_copy(first: Report) -> None:
+    runs = days(first, 4)
+    elsewhere = [replace(run, environment=replace(run.environment, fingerprint="other", cpu="Z80")) for run in runs]
+    wide = [c if c.label != "gelu" else replace(c, ffn=replace(c.ffn, d_ff=128)) for c in first.plan.cases]
+    apart = days(replace(first, plan=replace(first.plan, cases=tuple(wide))), 3, start=10)
+    found = timeline_of([*runs, *elsewhere, *apart, *runs[:3]])
+    assert found.runs == 11
+    counts = sorted((row.case.label, row.machine.cpu == "Z80", len(row.points)) for row in found.rows)
+    assert counts == [
+        ("gelu", False, 3), ("gelu", False, 4), ("gelu", True, 4), ("relu", False, 7), ("relu", True, 4),
+        ("swiglu", False, 7), ("swiglu", True, 4),
+    ]  # fmt: skip
+    text = " ".join(plain(history_view(found).table, 120).split())
+    assert "gelu (d_ff 128" in text
+    assert "Z80, othe" in text
+    alone = timeline_of([*runs, *apart[:1]])
+    assert alone.alone == ("gelu d_ff 128",)  # gelu has a history, its wide form is one run
+    lines = plain(history_view(alone).table, 120).splitlines()
+    assert lines[0] == "history of 5 runs, 4 to 5 a row, 2026-11-01 to 2026-11-10"
+    assert plain(history_view(timeline_of([*runs[:2], *elsewhere[:1]])).table, 120).startswith("history of 2 of 3 runs")
+    assert timeline_of([*runs[:1], *apart[:1]]).alone == ("gelu",)
+
+
+def test_what_is_exact_steps_without_statistics(first: Report) -> None:
+    runs = days(first, 3)
+    more = tuple(CaseCost(case=c.case, cost=replace(c.cost, params=1000)) for c in first.costs if c.case == "gelu")
+    less = tuple(c for c in first.costs if c.case != "gelu")
+    found = timeline_of([*runs[:2], replace(runs[2], costs=less + more)])
+    [(row, step)] = found.steps
+    assert (row.case.label, row.metric, step.at, step.change.low) == ("gelu", "params", 2, None)
+    assert step.change.value == pytest.approx(1000 / first.cost("gelu").params)
+    assert "params 32.8 k before, 1.00 k from 0303030 (2026-11-03), of 3 runs" in plain(history_view(found).table, 120)
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_table_fits_and_tells_the_commit(found: Timeline, width: int) -> None:
+    text = plain(history_view(found).table, width)
+    assert max(map(len, text.splitlines())) <= width
+    said = " ".join(text.split())
+    assert "slower against relu at 0909090 (2026-11-09), of 16 runs; at 0808080 (2026-11-08) not yet" in said
+    assert "% at 0909090" in said
+
+
+def test_a_reference_that_has_changed_is_told_where_ratios_fall(first: Report) -> None:
+    found = timeline_of(days(first, 12, lambda day: {"relu": 1.1 if day > 6 else 1.0}))
+    said = " ".join(plain(history_view(found).table, 120).split())
+    assert "relu has become" in said
+    assert "faster against relu, itself changed there, at 0707070" in said
+
+
+def saved(folder: Path, runs: list[Report]) -> Path:
+    folder.mkdir()
+    for number, run in enumerate(runs):
+        (folder / f"{number}.json").write_text(report_text(run))
+    return folder
+
+
+def test_a_folder_becomes_every_file_that_is_asked_for(first: Report, tmp_path: Path, in_process) -> None:
+    folder = saved(tmp_path / "runs", days(first, 12, slower))
+    (folder / "other.json").write_text("{}")
+    outs = [tmp_path / f"h.{end}" for end in ("csv", "svg", "md")]
+    code, out, err = in_process("history", folder, "--format", "github", *(w for one in outs for w in ("-o", one)))
+    assert code == 0
+    assert "note: left out, as they are no runs: other.json" in err
+    assert "\n::warning title=ffnbench history::swiglu has become " in out
+    rows = list(csv.DictReader(outs[0].read_text().splitlines()))
+    assert len(rows) == 3 * 12
+    [step] = [row for row in rows if row["change"]]
+    assert (step["label"], step["created"][:10], step["git_commit"][:6]) == ("swiglu", "2026-11-09", "090909")
+    assert "0909090" in outs[1].read_text()
+    assert "slower against relu at 0909090" in outs[2].read_text()
+
+
+def test_a_baseline_with_several_runs_is_one_file_of_many(first: Report, tmp_path: Path) -> None:
+    whole, *others = days(first, 5)
+    for run in others:
+        whole = whole.with_repeat(run)
+    (tmp_path / "base.json").write_text(report_text(whole))
+    found = following.history([str(tmp_path / "base.json")])
+    assert found.runs == 5
+    assert {len(row.points) for row in found.rows} == {5}
+
+
+def test_a_history_waits_for_no_pipe(tmp_path: Path) -> None:
+    """Beside two runs of one row on one machine: a pipe, a link to one, a folder, a broken link, a device."""
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    for name in ("compare.json", "compare-again.json"):
+        shutil.copy(ROOT / "results" / "amd-epyc-2cpu" / name, runs)
+    os.mkfifo(runs / "pipe.json")
+    (runs / "link.json").symlink_to("pipe.json")
+    (runs / "folder.json").mkdir()
+    (runs / "broken.json").symlink_to("nowhere")
+    (runs / "zero.json").symlink_to("/dev/zero")
+    done = ffnbench("history", "runs", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "left out, as they are no runs: broken.json, folder.json, link.json, pipe.json, zero.json" in done.stderr
+
+
+def test_bad_input_is_one_line_and_a_hint(first: Report, tmp_path: Path, in_process, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = days(first, 2)
+    elsewhere = replace(runs[1], environment=replace(runs[1].environment, fingerprint="other"))
+    saved(tmp_path / "one", runs[:1])
+    saved(tmp_path / "apart", [runs[0], elsewhere])
+    saved(tmp_path / "unlike", [runs[0], measured(variants="silu,glu")])
+    saved(tmp_path / "two", runs)
+    shutil.copytree("one", "copies")
+    shutil.copy("one/0.json", "copies/again.json")
+    (tmp_path / "none").mkdir()
+    for words, says in (
+        (["one"], "one run alone has no history"),
+        (["copies"], "one run alone has no history"),
+        (["none"], "no run of ffnbench is in 'none'"),
+        (["missing.json"], "cannot read 'missing.json'"),
+        (["apart"], "no two of these 2 runs have the same row on the same kind of machine"),
+        (["unlike"], "kind of machine: the first row is relu in 'unlike/0.json', silu in 'unlike/1.json'"),
+        (["two", "--metric", "speed"], "unknown --metric 'speed'"),
+        (["two", "--metric", "peak"], "no two of these 2 runs have a peak"),
+    ):
+        code, out, err = in_process("history", *words)
+        assert (code, out, err.count("\n")) == (2, "", 2), words
+        assert says in err.splitlines()[0]
+        assert err.splitlines()[1].startswith("hint: ")
+    monkeypatch.setattr("ffnbench.extras.history.following.find_spec", lambda name: None)
+    code, _, err = in_process("history", "two")
+    assert (code, "ruptures" in err, "pip install 'ffnbench[history]'" in err) == (2, True, True)

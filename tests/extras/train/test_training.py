@@ -1,0 +1,695 @@
+"""What is learnt: the model, its steps and its text against others' code; what is decided of losses; the command."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy
+import pytest
+import torch
+import torch.nn.functional as F
+from conftest import ROOT, FakeLaunch
+from scipy import stats
+from torch.utils.flop_counter import FlopCounterMode
+
+import ffnbench
+from ffnbench.api import world
+from ffnbench.backends.building import build
+from ffnbench.cli.commands import described
+from ffnbench.errors import FfnbenchError
+from ffnbench.extras.train import lessons
+from ffnbench.extras.train import losses as learning
+from ffnbench.extras.train.decoder import trained_by
+from ffnbench.extras.train.losses import Learns, learnt, paired, scatter_of, verdicts
+from ffnbench.extras.train.module import RotaryAttention
+from ffnbench.extras.train.picture import training_figure
+from ffnbench.extras.train.planning import plan_train
+from ffnbench.extras.train.request import TrainRequest
+from ffnbench.extras.train.table import training_records, training_table
+from ffnbench.extras.train.text import read_text
+from ffnbench.extras.train.training import train
+from ffnbench.extras.train.worker import Trainee
+from ffnbench.plan import NoProbe, cost_of
+from ffnbench.report.files.store import load
+from ffnbench.report.tables.text import plain
+from ffnbench.result import Sample, Verdict
+from ffnbench.run.runner import run
+from ffnbench.run.what_fits import memory_needed
+from ffnbench.stats.cells import cells_of
+from ffnbench.stats.pairs import Pair
+
+ASKED = TrainRequest(
+    variants="relu,swiglu", d_model=32, layers=2, steps=6, context=16, batch=4, threads=1, device="cpu"
+)
+
+SMALL = ("train", "relu,swiglu")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> str:
+    """A text that can be learnt: words of a few letters, in 30 files."""
+    folder, draw = tmp_path_factory.mktemp("text"), random.Random(0)
+    words = ["".join(draw.choices("abcdefgh", k=draw.randint(2, 5))) for _ in range(50)]
+    for number in range(30):
+        (folder / f"{number}.txt").write_text(" ".join(draw.choices(words, k=400)))
+    return str(folder)
+
+
+def planned(text: str, **asked):
+    return plan_train(replace(ASKED, text=text, **asked), NoProbe())
+
+
+def runs(text: str, **asked):
+    return [case for case in planned(text, **asked).cases if trained_by(case)]
+
+
+# the model
+
+
+@pytest.mark.parametrize("variant", ["relu", "swiglu", "swiglu@moe=4x2"])
+def test_parameters_and_flops_are_those_that_torch_counts(text: str, variant: str) -> None:
+    case = planned(text, variants=variant).cases[0]
+    module, cost = build(case.ffn, device="cpu", dtype=torch.float32), cost_of(case, NoProbe())
+    assert cost.params == sum(p.numel() for p in module.parameters())
+    if "moe" in variant:
+        return  # its products are grouped, and torch's counter knows them not
+    x = torch.randn(4, 16, 32, requires_grad=True)
+    with FlopCounterMode(display=False) as forward:
+        y = module(x)
+    with FlopCounterMode(display=False) as backward:
+        y.sum().backward()
+    # which knows nothing of attention on a CPU: each token's with itself and those before it, keys and values
+    attention = 4 * case.ffn.layers * (16 * 17 // 2) * 2 * 2 * 32
+    assert cost.flops_forward * 64 == forward.get_total_flops() + attention
+    assert cost.flops_backward * 64 == backward.get_total_flops() + 2 * attention
+
+
+def test_a_token_sees_none_after_it_and_places_only_as_distances(text: str) -> None:
+    module = build(planned(text).cases[0].ffn, device="cpu", dtype=torch.float64)
+    x = torch.randn(1, 12, 32, dtype=torch.float64)
+    other = x.clone()
+    other[:, 7] += 1
+    assert torch.equal(module(x)[:, :7], module(other)[:, :7])
+    assert not torch.allclose(module(x)[:, 7:], module(other)[:, 7:])
+    attention = module.blocks[0].attention
+    assert isinstance(attention, RotaryAttention)
+    q, k, _ = attention.heads(torch.ones(1, 12, 32, dtype=torch.float64))  # the same at every place
+    scores = (q @ k.transpose(-2, -1))[0, 0]
+    for distance in range(1, 5):
+        assert torch.allclose(scores.diagonal(-distance), scores[distance, 0].expand(12 - distance), atol=1e-6)
+    assert not math.isclose(scores[1, 0].item(), scores[4, 0].item(), rel_tol=1e-4)
+
+
+def test_variants_share_all_but_the_ffn_and_the_bytes(text: str) -> None:
+    one, other = (Trainee(case, None) for case in runs(text, seeds=1))
+    for name, value in one.model.state_dict().items():
+        if ".ffn." not in name:
+            assert torch.equal(value, other.model.state_dict()[name]), name
+    assert torch.equal(one._batch(), other._batch())
+
+
+def test_seeds_share_no_batch(text: str) -> None:
+    trainees = [Trainee(case, None) for case in runs(text, variants="relu", seeds=3)]
+    seen = []
+    for trainee in trainees:
+        for step in range(6):
+            trainee.step = step
+            seen.append(trainee._batch().numpy().tobytes())
+    assert len(set(seen)) == len(seen)
+
+
+def test_a_step_is_that_of_a_loop_written_by_hand(text: str) -> None:
+    """Cross entropy by its definition, AdamW of torch, the schedule as docs/training.md has it."""
+    case = runs(text, steps=40, seeds=1)[0]
+    trainee, other = Trainee(case, None), Trainee(case, None)
+    trainee.go(1e9)
+    model, losses = other.model, []
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.999), weight_decay=0.01)
+    for step in range(40):
+        rate = 3e-3 * ((step + 1) / 2 if step < 2 else 0.1 + 0.45 * (1 + math.cos(math.pi * (step - 2) / 38)))
+        optimizer.param_groups[0]["lr"] = rate
+        other.step = step
+        batch = other._batch()
+        logits = model(batch[:, :-1])
+        loss = -F.log_softmax(logits, dim=-1).gather(-1, batch[:, 1:, None]).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert [loss for name, _, loss in trainee.curve if name == "training_loss"] == pytest.approx(losses, rel=1e-4)
+    assert losses[-1] < 0.9 * losses[0]  # it learns
+
+
+def test_from_a_checkpoint_it_goes_on_to_the_same_loss_to_the_bit(text: str, tmp_path: Path) -> None:
+    case = runs(text, steps=90, variants="swiglu@dropout=0.1", seeds=1)[0]
+    whole = Trainee(case, None).go(1e9)
+    parts, kept = [], tmp_path / "kept" / "run.pt"
+    for _ in range(500):
+        trainee = Trainee(case, kept)  # a process that was ended after one step, and begins again
+        told = trainee.go(1e-9)
+        parts.append(trainee.step)
+        if "loss" in told:
+            break
+    assert parts[:3] == [1, 2, 3]
+    assert told["loss"] == whole["loss"]
+    assert told["curve"] == whole["curve"]
+    assert whole["loss"] == Trainee(case, None).go(1e9)["loss"]
+    assert whole["loss"] != Trainee(runs(text, steps=90, seeds=2)[-1], None).go(1e9)["loss"]
+
+
+def test_a_full_disk_loses_no_run(text: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    trainee = Trainee(runs(text)[0], tmp_path / "file" / "run.pt")
+    trainee.go(1e-9)
+    assert "no checkpoint is kept" in trainee.go(1e-9)["saved"]
+    assert "loss" in trainee.go(1e9)
+
+
+def test_what_is_held_out_is_looked_at_after_every_tenth_of_the_steps(text: str) -> None:
+    case = runs(text, steps=25, seeds=1)[0]
+    told, other = Trainee(case, None).go(1e9), Trainee(case, None)
+    found = {steps: loss for name, steps, loss in told["curve"] if name == "held_out_loss"}
+    assert list(found) == [3, 5, 8, 10, 13, 15, 18, 20, 23, 25]
+    assert found[25] == told["loss"]
+    while other.step < 10:
+        other.go(0.0)
+    _, parts = read_text(text, 1)
+    places = numpy.linspace(0, len(parts.held_out) - 17, len(parts.held_out) // 17).astype(int)
+    sequences = torch.tensor([list(parts.held_out[place : place + 17]) for place in places])
+    with torch.no_grad():
+        logits = other.model.eval()(sequences[:, :-1])
+    loss = -F.log_softmax(logits, dim=-1).gather(-1, sequences[:, 1:, None]).mean()
+    assert found[10] == pytest.approx(float(loss), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda state: state.pop("step"),
+        lambda state: state.update(step=10**9),
+        lambda state: state.update(step=state["step"] + 1),
+        lambda state: state.update(step="3"),
+        lambda state: state.update(curve="x"),
+        lambda state: state.update(curve=[("training_loss", 7, 1.0)], step=7, window=[]),
+        lambda state: state.update(elapsed=math.nan),
+        lambda state: state.update(random=torch.zeros(3)),
+    ],
+)
+def test_an_edited_checkpoint_begins_anew(text: str, tmp_path: Path, edit) -> None:
+    case, kept = runs(text)[0], tmp_path / "run.pt"
+    Trainee(case, kept).go(1e-9)
+    state = torch.load(kept)
+    edit(state)
+    torch.save(state, kept)
+    trainee = Trainee(case, kept)
+    assert trainee.step == 0
+    assert trainee.go(1e9)["loss"] == Trainee(case, None).go(1e9)["loss"]
+
+
+def test_a_checkpoint_that_is_cut_off_begins_anew(text: str, tmp_path: Path) -> None:
+    case, kept = runs(text)[0], tmp_path / "run.pt"
+    Trainee(case, kept).go(1e-9)
+    kept.write_bytes(kept.read_bytes()[:-1000])
+    trainee = Trainee(case, kept)
+    assert trainee.step == 0
+    assert trainee.go(1e9)["loss"] == Trainee(case, None).go(1e9)["loss"]
+
+
+def test_a_loss_that_is_not_finite_at_the_end_has_diverged(text: str) -> None:
+    trainee = Trainee(runs(text)[0], None)
+    while trainee.step < 6:
+        trainee.go(0)
+    trainee.model.head.weight.data.fill_(math.nan)
+    told = trainee.go(0)
+    assert told["diverged"] == 6
+    assert "loss" not in told
+
+
+def test_a_rate_that_is_too_high_diverges_at_a_step(text: str) -> None:
+    told = Trainee(runs(text, lr="9", steps=60)[0], None).go(1e9)
+    assert 1 < told["diverged"] <= told["step"] <= 60
+    assert "loss" not in told
+
+
+# the text
+
+
+def test_parts_of_a_text_share_no_file(text: str, tmp_path: Path) -> None:
+    told, parts = read_text(text, 1)
+    files = [path.read_bytes() for path in Path(text).iterdir()]
+    for content in files:
+        assert sum(content in part for part in (parts.train, parts.choosing, parts.held_out)) == 1
+    assert told.bytes == sum(map(len, files)) == len(parts.train) + len(parts.choosing) + len(parts.held_out)
+    one = tmp_path / "one.bin"
+    one.write_bytes(bytes(range(256)) * 40)
+    told, parts = read_text(str(one), 1)
+    assert parts.train + parts.choosing + parts.held_out == one.read_bytes()
+    for number in range(3):
+        (tmp_path / "few").mkdir(exist_ok=True)
+        (tmp_path / "few" / f"{number}.txt").write_text("a few books " * 500)
+    _, few = read_text(str(tmp_path / "few"), 1)
+    assert all((few.train, few.choosing, few.held_out))
+    assert told.printable == pytest.approx((95 + 3 + 128) / 256)
+
+
+def test_files_too_few_for_a_part_are_cut_by_place(tmp_path: Path) -> None:
+    for number in range(40):
+        (tmp_path / f"{number}.txt").write_text("short")
+    (tmp_path / "long.txt").write_text("a long book " * 500)
+    _, parts = read_text(str(tmp_path), 300)
+    assert (tmp_path / "long.txt").read_bytes().endswith(parts.held_out)
+    notes = planned(str(tmp_path)).notes
+    assert any("at the end of 41 files are held out" in note.text for note in notes)
+
+
+@pytest.mark.parametrize("layers", [10**12, 10**6])
+def test_what_memory_does_not_hold_fails_before_anything_is_built(text: str, on_machine, monkeypatch, layers) -> None:
+    launch = FakeLaunch()
+    on_machine(launch)
+    monkeypatch.setattr(world, "MACHINE", replace(world.MACHINE, memory=lambda: 10**10))
+    report = train(replace(ASKED, text=text, layers=layers))
+    assert all("of memory, and 9.31 GiB are available" in row["failure"] for row in report.rows())
+    assert not [do for _, do, _ in launch.log if do in ("open", "train")]
+
+
+def test_memory_to_train_with_is_that_of_four_copies_of_all_weights(text: str) -> None:
+    case = runs(text, d_model=64, layers=3)[0]
+    state = sum(4 * p.numel() * p.element_size() for p in Trainee(case, None).model.decoder.parameters())
+    assert memory_needed([case]) == pytest.approx(state, rel=0.01)  # without norms
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "hint"),
+    [
+        ({"text": "~nosuchuser/x"}, "home of a user that is not there", "path"),
+        ({"context": 4000, "batch": 400}, "too short", "--batch"),
+        ({"text": "/nowhere"}, "is no file and no folder", "path"),
+        ({"d_model": 100}, "--d-model 100 can't be cut into heads of 32", "--d-model 96"),
+        ({"steps": 0}, "steps must be a positive integer", "--steps"),
+        ({"seeds": 99}, "more than 20", "3 to 5"),
+        ({"lr": "fast"}, "no number", "3e-3"),
+        ({"lr": "-1"}, "out of range", "--lr"),
+        ({"dtype": "float16"}, "gradients scaled", "bfloat16"),
+        ({"variants": "relu,swiglu@backend=compile"}, "workload of its own", "@backend"),
+    ],
+)
+def test_what_can_not_be_trained_is_told_before(text: str, asked: dict, error: str, hint: str) -> None:
+    with pytest.raises(FfnbenchError) as caught:
+        plan_train(replace(ASKED, **{"text": text, **asked}), NoProbe())
+    assert error in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_notes_tell_of_one_seed_of_junk_and_of_a_short_text(tmp_path: Path) -> None:
+    junk = tmp_path / "junk.bin"
+    junk.write_bytes(bytes(range(20)) * 100)
+    said = " ".join(note.text for note in planned(str(junk), seeds=1, steps=100).notes)
+    assert "one seed" in said
+    assert "are no text" in said
+    assert "seen 4.0 times" in said
+
+
+# what is decided
+
+
+def report_of(text: str, losses: dict[tuple[str, int], float], choosing: dict | None = None, **asked):
+    """A report with these losses, by variant (or variant and rate) and seed."""
+    plan = planned(text, **asked)
+    samples = []
+    for case in plan.cases:
+        if trained_by(case):
+            name = plan.name_of(case.label)
+            for metric, values in (("loss", losses), ("choosing_loss", choosing or {})):
+                value = values.get(
+                    (name, case.training.rate, case.training.seed), values.get((name, case.training.seed))
+                )
+                if value is not None:
+                    samples.append(
+                        Sample(case=case.label, metric=metric, worker=0, round=0, order=0, value=value, calls=1)
+                    )
+    from ffnbench.api.preparing import Prepared, new_report
+    from ffnbench.result import CaseCost
+
+    costs = tuple(CaseCost(case=case.label, cost=cost_of(case, NoProbe())) for case in plan.cases)
+    return replace(new_report(plan, Prepared(plan=plan, costs=costs).costs), samples=tuple(samples), environment=None)
+
+
+def test_differences_are_paired_by_seed_as_scipy_pairs_them(text: str) -> None:
+    relu, other = [2.0, 2.3, 1.8, 2.1], [1.95, 2.26, 1.74, 2.07]
+    losses = {("relu", s): v for s, v in enumerate(relu)} | {("swiglu", s): v for s, v in enumerate(other)}
+    found = learnt(report_of(text, losses, seeds=4))["swiglu"]
+    expected = stats.ttest_rel(other, relu)
+    assert found.difference.p_value() == pytest.approx(expected.pvalue)
+    assert found.difference.interval(0.95) == pytest.approx(tuple(expected.confidence_interval(0.95)))
+    assert found.verdict is Learns.BETTER
+    assert (
+        learnt(report_of(text, {key: v for key, v in losses.items() if key[1] == 0}, seeds=4))["swiglu"].verdict
+        is Learns.UNCLEAR
+    )
+
+
+@pytest.mark.parametrize(("seeds", "wild"), [(2, 1.0), (3, 1.0), (5, 1.0), (3, 4.0)])
+def test_a_variant_beside_itself_has_a_verdict_in_five_of_a_hundred_at_most(seeds: int, wild: float) -> None:
+    """Five variants that are the reference by other seeds, whose losses scatter by 0.014 as those of real runs do, half
+    of it common to a seed; one of them maybe more. Any of them better or worse counts.
+    """
+    draw, wrong, tries = random.Random(seeds), 0, 600
+    for _ in range(tries):
+        of_seed = [draw.gauss(1.4, 0.01) for _ in range(seeds)]
+        runs = [{s: x + draw.gauss(0, 0.01) * (wild if v == 5 else 1) for s, x in enumerate(of_seed)} for v in range(6)]
+        common = scatter_of(runs)
+        means = {v: paired(run, runs[0], common) for v, run in enumerate(runs) if v}
+        wrong += any(one in (Learns.BETTER, Learns.WORSE) for one in verdicts(means).values())
+    allowed = 0.05 if wild == 1 else 0.1  # a scatter that nobody knows of costs twice that
+    assert wrong <= stats.binom.ppf(0.999, tries, allowed)
+
+
+def test_the_scatter_of_all_variants_is_that_of_a_textbook() -> None:
+    """Two-way without interaction, by ordinary least squares."""
+    draw = random.Random(1)
+    rows = [[draw.gauss(0, 1) for _ in range(4)] for _ in range(3)]
+    design = [
+        [float(i == v) for i in range(3)] + [float(i == s) for i in range(1, 4)] for v in range(3) for s in range(4)
+    ]
+    values = [rows[v][s] for v in range(3) for s in range(4)]
+    fit, *_ = numpy.linalg.lstsq(numpy.array(design), numpy.array(values), rcond=None)
+    rest = numpy.array(values) - numpy.array(design) @ fit
+    found = scatter_of([dict(enumerate(row)) for row in rows])
+    assert found.freedom == 6
+    assert found.variance == pytest.approx(float(rest @ rest) / 6)
+
+
+def test_a_rate_is_chosen_where_it_is_not_reported(text: str) -> None:
+    losses = {("relu", 1e-3, 0): 2.0, ("relu", 2e-3, 0): 1.5, ("swiglu", 1e-3, 0): 1.9, ("swiglu", 2e-3, 0): 1.8}
+    choosing = {("relu", 1e-3, 0): 1.0, ("relu", 2e-3, 0): 1.1, ("swiglu", 1e-3, 0): 1.1, ("swiglu", 2e-3, 0): 1.0}
+    found = learnt(report_of(text, losses, choosing, lr="1e-3,2e-3", seeds=1))
+    assert (found["relu"].rate, found["relu"].loss.mean) == (1e-3, 2.0)
+    assert (found["swiglu"].rate, found["swiglu"].loss.mean) == (2e-3, 1.8)
+
+
+def test_on_the_front_is_what_is_nowhere_worse_without_being_better_elsewhere(text: str, monkeypatch) -> None:
+    """Loss 1 is decided worse than 0 for all; the sides of the times are given, 0 where nothing is decided."""
+    better, worse = ["swiglu", "geglu"], ["relu", "gelu", "silu"]
+    slower = {"swiglu": ["gelu", "geglu"], "geglu": ["gelu"]}  # relu: faster for all that is seen, and not decided
+    losses = {(n, s): (n in worse) + 0.001 * ((s * 7 + len(n)) % 5) for n in better + worse for s in range(5)}
+    report = report_of(text, losses, variants=",".join(better + worse), seeds=5)
+
+    def pairs(found):
+        sides = {1: Verdict.SLOWER, 0: Verdict.UNCLEAR, -1: Verdict.FASTER}
+        return {
+            (f"{a}@of=step", f"{b}@of=step"): Pair(None, sides[(b in slower.get(a, [])) - (a in slower.get(b, []))])
+            for a in better + worse for b in better + worse if a != b
+        }  # fmt: skip
+
+    monkeypatch.setattr(learning, "pairs_of", pairs)
+    assert learning.pareto_front(report, learnt(report), "step") == {"gelu", "geglu"}
+
+
+def test_order_of_losses_is_held_against_published_ones(text: str) -> None:
+    names = ["relu", "gelu", "swiglu", "geglu"]
+    losses = {(name, s): loss for name, loss in zip(names, (1.9, 1.8, 1.7, 1.6), strict=True) for s in range(2)}
+    agreed = learning.agreement(learnt(report_of(text, losses, variants=",".join(names), seeds=2)))
+    published = learning.CITED["Shazeer 2020"]
+    expected = stats.spearmanr((1.9, 1.8, 1.7, 1.6), [published[name] for name in names]).statistic
+    assert agreed["Shazeer 2020"] == (pytest.approx(expected), 4)
+
+
+# the command
+
+
+def learning_of(loss: float) -> dict:
+    curve = [["training_loss", 3, loss + 1], ["held_out_loss", 3, loss + 1.1], ["training_loss", 3, loss],
+             ["held_out_loss", 6, loss]]  # fmt: skip
+    return {"step": 6, "curve": curve, "seconds": 0.2, "diverged": None, "saved": "", "loss": loss, "choosing": loss}
+
+
+def trained(text: str, on_machine, tmp_path: Path, trouble: dict | None = None, **asked):
+    """The whole journey, with processes that tell made-up losses; the file, read again."""
+    plan = planned(text, **asked)
+    answers = {
+        ("train", case.label): learning_of(1.9 + case.training.seed / 100 - 0.1 * case.label.startswith("swiglu"))
+        for case in plan.cases
+        if trained_by(case)
+    }
+    launch = FakeLaunch(trouble=answers | (trouble or {}))
+    on_machine(launch)
+    return train(replace(ASKED, text=text, **asked)), launch
+
+
+def test_the_journey_gives_a_row_a_variant_and_reads_back(text: str, on_machine, tmp_path: Path) -> None:
+    report, _ = trained(text, on_machine, tmp_path)
+    report.save(tmp_path / "run.json")
+    again = load(tmp_path / "run.json")
+    relu, swiglu = report.rows()
+    assert (relu["verdict"], swiglu["verdict"]) == ("reference", "better")
+    assert swiglu["difference"] == pytest.approx(-0.1)
+    assert relu["loss"] == pytest.approx(1.91)
+    assert relu["step_s"] == pytest.approx(0.01)
+    assert learnt(again)["swiglu"].losses == pytest.approx({0: 1.8, 1: 1.81, 2: 1.82})
+    assert training_table(report).summary[0].startswith("best (nats/byte from relu): swiglu -0.100 [")
+    assert "a probe" in str(report)
+    assert len(cells_of(report.plan)) == 2 + 2 * 3
+    for suffix in ("png", "svg", "csv", "md"):
+        assert report.save(tmp_path / f"run.{suffix}").stat().st_size
+
+
+def test_seconds_are_steps_by_the_paired_time_of_a_step(text: str, on_machine) -> None:
+    def seconds(label: str, worker: int, number: int) -> float:
+        pace = 1 + 0.5 * worker  # of the machine, which the ratio does not see
+        return pace * (0.02 if label == "swiglu@of=step" else 0.01)
+
+    plan = planned(text)
+    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
+    on_machine(FakeLaunch(seconds, answers))
+    report = train(replace(ASKED, text=text))
+    relu, swiglu = report.rows()
+    assert relu["training_s"] == pytest.approx(6 * relu["step_s"])
+    assert swiglu["training_s"] == pytest.approx(2 * relu["training_s"])
+    assert swiglu["training_low_s"] <= swiglu["training_s"] <= swiglu["training_high_s"]
+    assert swiglu["tokens_per_s"] == pytest.approx(6 * 4 * 16 / swiglu["training_s"])
+    curves = training_figure(report).axes[:3]
+    ends = {line.get_label(): line.get_xdata()[-1] for line in curves[2].lines if len(line.get_xdata()) == 2}
+    assert ends["swiglu"] == pytest.approx(2 * ends["relu"])
+    assert curves[0].get_ylabel() == "held-out loss, nats per byte"
+    assert list(curves[0].lines[0].get_xdata()) == [3, 6]
+
+
+def test_the_rate_that_was_chosen_stands_in_the_table_and_the_edge_of_the_list_is_told(text: str) -> None:
+    losses = {("relu", rate, 0): 2.0 for rate in (1e-3, 2e-3, 4e-3)} | {
+        ("swiglu", 1e-3, 0): 1.9,
+        ("swiglu", 2e-3, 0): 1.8,
+    }
+    shown = plain(training_table(report_of(text, losses, losses, lr="1e-3,2e-3", seeds=1)), 80)
+    assert [line.split()[:2] for line in shown.splitlines() if line[:5] in ("relu ", "swigl")] == [
+        ["relu", ".001"], ["swiglu", ".002"],
+    ]  # fmt: skip
+    assert "best rate is the last of the list for relu and swiglu: --lr 0.0005,0.001,0.002,0.004" in " ".join(
+        shown.split()
+    )
+    losses[("relu", 2e-3, 0)] = 1.9
+    inside = plain(training_table(report_of(text, losses, losses, lr="1e-3,2e-3,4e-3", seeds=1)), 80)
+    assert "warning" not in inside
+    assert "warning" not in plain(training_table(report_of(text, losses, losses, lr="2e-3", seeds=1)), 80)
+
+
+def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str, on_machine, monkeypatch) -> None:
+    """20 s, of which a chunk takes 3: training ends within the first run, and steps and tokens have a time as well."""
+    clock = [0.0]
+
+    def chunk(worker):
+        clock[0] += 3
+        return {"step": 1, "curve": [], "seconds": 3.0, "diverged": None, "saved": ""}
+
+    plan = planned(text)
+    launch = FakeLaunch(trouble={("train", case.label): chunk for case in plan.cases if trained_by(case)})
+    on_machine(launch)
+    monkeypatch.setattr(lessons, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    report = train(replace(ASKED, text=text, budget=20.0))
+    asked = [do for _, do, _ in launch.log if do in ("train", "sample")]
+    trained = asked.count("train")
+    assert 4 <= trained <= 6
+    assert asked[:trained] == ["train"] * trained
+    assert all(row["step_s"] and row["token_s"] and row["loss"] is None for row in report.rows())
+    assert "--resume" in report.stopped
+
+
+@pytest.mark.parametrize(("budget", "workers", "rounds"), [(None, 5, 8), (1000.0, 5, 8), (20.0, 3, 2), (60.0, 5, 5)])
+def test_a_budget_cuts_what_is_timed_to_what_gives_a_time(text: str, budget, workers: int, rounds: int) -> None:
+    """A sample takes a second, so a worker of 2 rows, a practice and 8 rounds takes 18."""
+    clock = [0.0]
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        clock[0] += 1
+        return 1.0
+
+    cell = cells_of(planned(text))[-1]
+    cell = replace(cell, protocol=replace(cell.protocol, budget_s=budget))
+    found = run(cell, launch=FakeLaunch(seconds), now=lambda: clock[0], bound_s=budget or math.inf)
+    made = {(one.worker, one.round) for one in found.samples if one.metric == "latency"}
+    assert len({worker for worker, _ in made}) == workers
+    assert max(number for _, number in made) + 1 == rounds
+
+
+def test_the_committed_run_of_an_earlier_version_agrees_with_itself() -> None:
+    report = load(ROOT / "results/amd-epyc-2cpu/training/six-forms.json")
+    rows = training_records(report)
+    for row in rows:
+        assert row["training_s"] == pytest.approx(800 * rows[0]["step_s"] * row["step_ratio"])
+    assert {row["variant"] for row in rows if row["pareto_front_step"]} == {"swiglu", "geglu", "bilinear"}
+    curves = training_figure(report).axes[:3]
+    assert curves[0].get_ylabel() == "training loss, nats per byte"
+    order = sorted(rows, key=lambda row: row["step_ratio"])
+    ends = {line.get_label(): line.get_xdata()[-1] for line in curves[2].lines}
+    assert sorted((row["variant"] for row in rows), key=ends.get) == [row["variant"] for row in order]
+
+
+def test_experts_are_trained_beside_a_dense_form(text: str, on_machine, tmp_path: Path) -> None:
+    plan = planned(text, variants="relu,swiglu@moe=4x2")
+    assert len({case.workload for case in plan.cases if trained_by(case)}) == 1
+
+
+def test_each_rate_is_chosen_where_runs_are_jobs_of_one_case(text: str) -> None:
+    told = Trainee(runs(text, lr="1e-3,3e-3")[0], None).go(1e9)
+    assert told["choosing"] != told["loss"]
+
+
+def test_what_shares_no_seed_is_shown(text: str) -> None:
+    losses = {("relu", 0): 2.0, ("gelu", 1): 2.0, ("swiglu", 0): 1.9, ("swiglu", 1): 1.9}
+    assert "gelu" in plain(training_table(report_of(text, losses, variants="relu,gelu,swiglu")), 80)
+
+
+def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
+    text, on_machine, in_process, tmp_path
+) -> None:
+    plan = planned(text)
+    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
+    journal = tmp_path / "run.json.journal"
+    kept = []
+
+    def killed(worker):
+        kept.append(journal.read_bytes())
+        return learning_of(1.9)
+
+    on_machine(FakeLaunch(trouble=answers | {("train", "relu@of=run@lr=0.003@seed=1"): killed}))
+    asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
+             "--text", text, "--device=cpu", "-o", tmp_path / "run.json", "-q", "--columns", "loss,params")  # fmt: skip
+    code, out, err = in_process(*asked)
+    assert code == 0, err
+    assert "1.900" in out
+    for cut in (kept[0], kept[0][: kept[0].rindex(b"\n", 0, len(kept[0]) - 1)]):
+        journal.write_bytes(cut)
+        code, out, err = in_process("report", journal)
+        assert code == 0, err
+        assert "relu" in out
+    code, _, err = in_process("check", tmp_path / "run.json")
+    assert code == 2
+    assert "says what is learnt" in err
+
+
+def test_checkpoints_of_an_earlier_run_go_and_what_is_the_users_stays(on_fakes, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    kept = tmp_path / "run.json.checkpoints"
+    kept.mkdir()
+    for name in ("notes.txt", "0123456789abcdef.pt"):
+        (kept / name).write_text("mine")
+    sizes = "--d-model 32 --threads 1 --steps 6 --seeds 1 --layers 1 --context 16 --batch 2"
+    code, _, err = on_fakes(f"train relu {sizes} -o run.json")
+    assert code == 0, err
+    assert [path.name for path in kept.iterdir()] == ["notes.txt"]
+
+
+def test_the_arguments_are_the_flags_of_the_command() -> None:
+    of_terminal = {"format", "json", "verbose", "sort", "columns", "out", "resume", "on", "slurm"}
+    flags = {name.rstrip("_") for name in described("train").fields}
+    assert flags - of_terminal == set(inspect.signature(ffnbench.train).parameters)
+
+
+def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
+    diverged = {"step": 3, "curve": [], "seconds": 0.1, "diverged": 3, "saved": ""}
+    trouble = {("train", f"swiglu@of=run@lr=0.003@seed={seed}"): diverged for seed in range(3)}
+    report, _ = trained(text, on_machine, tmp_path, trouble)
+    assert report.rows()[1]["loss"] is None
+    assert "diverged at step 3" in report.rows()[1]["failure"]
+    assert "swiglu: diverged at step 3 (seed 0, rate 0.003): try a smaller --lr" in " ".join(str(report).split())
+
+
+def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_process, tmp_path: Path) -> None:
+    plan = planned(text)
+    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
+    stop = {("train", "relu@of=run@lr=0.003@seed=1"): KeyboardInterrupt()}
+    asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
+             "--text", text, "--device", "cpu", "-o", tmp_path / "run.json", "-q")  # fmt: skip
+    on_machine(FakeLaunch(trouble=answers | stop))
+    code, out, _ = in_process(*asked)
+    assert code == 130
+    assert "interrupted: 2 of 8 groups are done" in " ".join(out.split())
+    launch = FakeLaunch(trouble=answers)
+    on_machine(launch)
+    code, out, err = in_process(*asked, "--resume")
+    assert code == 0, err
+    done = [label for _, do, label in launch.log if do == "train"]
+    assert done == [f"{name}@of=run@lr=0.003@seed={seed}" for seed in (1, 2) for name in ("relu", "swiglu")]
+    assert {label for _, do, label in launch.log if do == "sample"} == {
+        "relu@of=step", "swiglu@of=step", "relu@of=token", "swiglu@of=token",
+    }  # fmt: skip
+    assert len(json.loads((tmp_path / "run.json").read_text())["plan"]["cases"]) == 10
+    code, _, err = in_process(*asked, "--resume", "--lr", "1e-3")
+    assert code == 2
+    assert "another plan" in err
+
+
+def test_a_journal_of_a_run_that_was_gone_on_with_and_killed_is_gone_on_with(text, on_machine, in_process, tmp_path):
+    journal = tmp_path / "run.json.journal"
+    answers = {("train", case.label): learning_of(1.9) for case in planned(text).cases if trained_by(case)}
+    asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
+             "--text", text, "--device=cpu", "-o", tmp_path / "run.json", "-q")  # fmt: skip
+
+    def killed_at(seed: int, *more: str) -> bytes:
+        kept = []
+
+        def kill(worker):
+            kept.append(journal.read_bytes())
+            return learning_of(1.9)
+
+        on_machine(FakeLaunch(trouble=answers | {("train", f"swiglu@of=run@lr=0.003@seed={seed}"): kill}))
+        assert in_process(*asked, *more)[0] == 0
+        (tmp_path / "run.json").unlink()
+        return kept[0]
+
+    journal.write_bytes(killed_at(0))
+    journal.write_bytes(killed_at(1, "--resume"))
+    code, out, err = in_process("report", journal)
+    assert code == 0, err
+    assert out.count("1.900") == 2
+    launch = FakeLaunch(trouble=answers)
+    on_machine(launch)
+    code, _, err = in_process(*asked, "--resume")
+    assert code == 0, err
+    trained = [label for _, do, label in launch.log if do == "train"]
+    assert trained == [f"{name}@of=run@lr=0.003@seed={seed}" for name, seed in
+                       (("swiglu", 1), ("relu", 2), ("swiglu", 2))]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_real_run_of_jobs_equals_one_of_this_process(text: str, tmp_path: Path) -> None:
+    from conftest import ffnbench
+
+    asked = (*SMALL, "--d-model=32", "--layers=1", "--steps=20", "--context=16", "--batch=4", "--seeds=2",
+             "--text", text, "--threads=1")  # fmt: skip
+    found = []
+    for name, more in (("here", ()), ("jobs", ("--on", "local"))):
+        ran = ffnbench(*asked, "-o", str(tmp_path / f"{name}.json"), *more)
+        assert ran.returncode == 0, ran.stderr
+        found.append({name: one.losses for name, one in learnt(load(tmp_path / f"{name}.json")).items()})
+    assert found[0] == found[1]
+
+
+def test_a_default_text_that_is_too_short_is_named() -> None:
+    with pytest.raises(FfnbenchError, match=r"^the default text, the standard library's \.py files, has [\d,]+ bytes"):
+        read_text("", 10**9)
