@@ -32,6 +32,8 @@ from ffnbench.units import counted
 
 Visit = Callable[[Plan, NullSink, Finder], ShownReport]  # one run of a cell; all that it finds is told as well
 
+ANEW = "give -o another file, or leave --resume out"
+
 
 @dataclass(slots=True)
 class Sweep:
@@ -80,7 +82,7 @@ class Sweep:
         if before is not None and not is_part(before, plan):
             raise FfnbenchError(
                 "--resume: what stands there was measured for another plan",
-                "give -o another file, or leave --resume out",
+                ANEW,
             )
         start = new_report(plan, self.prepared.costs)
         if before is not None and (known := whole(before, cells)).plan.cases:
@@ -144,7 +146,7 @@ class Sweep:
             there = self.before.environment
             raise FfnbenchError(
                 f"--resume: what stands there was measured on another machine ({there.cpu}, torch {there.torch})",
-                "give -o another file, or leave --resume out",
+                ANEW,
             )
 
 
