@@ -17,6 +17,7 @@ from ffnbench.extras.train.losses import (
     resolves,
     runs_of,
 )
+from ffnbench.extras.train.metrics import LOSS
 from ffnbench.extras.train.planning import OF, STEP, TOKEN
 from ffnbench.extras.train.text import Training
 from ffnbench.metrics import LATENCY
@@ -227,14 +228,28 @@ def _answer(report: Report, rows: list[Record], found: dict[str, Learnt]) -> str
 
 
 def _edge(report: Report, rows: list[Record]) -> list[str]:
-    """A warning of who learns best at the lowest or the highest of several rates, and the longer list to try."""
+    """A warning of who learns best at the lowest or the highest of several rates, and the longer list to try. Whoever
+    was not trained at all of them by then is not named.
+    """
     rates = sorted({found.rate for case in report.plan.shown if (found := trained_by(case))})
     if len(rates) == 1:
         return []
     beyond = {rates[0]: rates[0] ** 2 / rates[1], rates[-1]: rates[-1] ** 2 / rates[-2]}
-    at_edge = {row["variant"]: beyond[row["lr"]] for row in rows if row["lr"] in beyond}
+    tried = _rates_tried(report)
+    complete = [row for row in rows if len(tried.get(row["variant"], ())) == len(rates)]
+    at_edge = {row["variant"]: beyond[row["lr"]] for row in complete if row["lr"] in beyond}
     wider = ",".join(f"{rate:.2g}" for rate in sorted({*rates, *at_edge.values()}))
-    return [f"warning: the best rate is the last of the list for {listed(at_edge)}: --lr {wider}"] if at_edge else []
+    return [f"warning: the best rate is at an end of the list for {listed(at_edge)}: --lr {wider}"] if at_edge else []
+
+
+def _rates_tried(report: Report) -> dict[str, set[float]]:
+    """The rates at which each variant has a held-out loss."""
+    tried: dict[str, set[float]] = {}
+    for sample in report.samples:
+        training = trained_by(report.plan.case(sample.case)) if sample.metric == LOSS else None
+        if training:
+            tried.setdefault(report.plan.name_of(sample.case), set()).add(training.rate)
+    return tried
 
 
 def _scope(found: dict[str, Learnt]) -> str:

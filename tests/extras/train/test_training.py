@@ -489,9 +489,11 @@ def test_the_rate_that_was_chosen_stands_in_the_table_and_the_edge_of_the_list_i
     assert [line.split()[:2] for line in shown.splitlines() if line[:5] in ("relu ", "swigl")] == [
         ["relu", ".001"], ["swiglu", ".002"],
     ]  # fmt: skip
-    assert "best rate is the last of the list for relu and swiglu: --lr 0.0005,0.001,0.002,0.004" in " ".join(
+    assert "best rate is at an end of the list for relu and swiglu: --lr 0.0005,0.001,0.002,0.004" in " ".join(
         shown.split()
     )
+    unfinished = {of: loss for of, loss in losses.items() if of[1] == 1e-3}  # interrupted after the first rate
+    assert "warning" not in plain(training_table(report_of(text, unfinished, unfinished, lr="1e-3,2e-3", seeds=1)), 80)
     losses[("relu", 2e-3, 0)] = 1.9
     inside = plain(training_table(report_of(text, losses, losses, lr="1e-3,2e-3,4e-3", seeds=1)), 80)
     assert "warning" not in inside
