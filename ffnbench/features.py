@@ -61,24 +61,34 @@ def features() -> tuple[Feature, ...]:
     return tuple(import_module(f"ffnbench.extras.{folder}").FEATURE for folder in folders)
 
 
+def _by_name(what: str) -> dict[str, Feature]:
+    """What all features add of one kind (a field of Feature), by name, each with the feature that has it."""
+    return {name: feature for feature in features() for name in getattr(feature, what)}
+
+
 def commands() -> dict[str, Feature]:
     """The commands of all features, each with the feature that has it."""
-    return {name: feature for feature in features() for name in feature.commands}
+    return _by_name("commands")
 
 
 def calls() -> dict[str, Feature]:
     """The public functions of all features, each with the feature that has it."""
-    return {name: feature for feature in features() for name in feature.calls}
+    return _by_name("calls")
 
 
 def listings() -> dict[str, Feature]:
     """The topics of `ffnbench list` that features add, each with the feature that has it."""
-    return {name: feature for feature in features() for name in feature.listings}
+    return _by_name("listings")
 
 
 def suffixes() -> dict[str, Feature]:
     """The suffixes of `-o` that features add, each with the feature that has it."""
-    return {suffix: feature for feature in features() for suffix in feature.suffixes}
+    return _by_name("suffixes")
+
+
+def kinds() -> dict[str, Feature]:
+    """The kinds of plans that features add, each with the feature that has it."""
+    return _by_name("kinds")
 
 
 def measurers() -> tuple[type[Any], ...]:
@@ -86,24 +96,13 @@ def measurers() -> tuple[type[Any], ...]:
     return tuple(feature.file("flags").MEASURER for feature in features() if feature.measures)
 
 
-def kinds() -> dict[str, Feature]:
-    """The kinds of plans that features add, each with the feature that has it."""
-    return {name: feature for feature in features() for name in feature.kinds}
-
-
 def verb(name: str) -> Callable[..., Any]:
-    """What a worker does that is asked for this; raises LookupError where no feature has it."""
-    for feature in features():
-        if name in feature.verbs:
-            job: Callable[..., Any] = feature.file("worker").VERBS[name]
-            return job
-    raise LookupError(name)
+    """What a worker does that is asked for this; raises KeyError where no feature has it."""
+    job: Callable[..., Any] = _by_name("verbs")[name].file("worker").VERBS[name]
+    return job
 
 
 def completer_of(flag: str) -> Callable[[], Any] | None:
     """What gives the words for the value of a feature's flag; None where no feature completes it."""
-    for feature in features():
-        if flag in feature.completes:
-            completer: Callable[[], Any] = feature.file("listing").COMPLETIONS[flag]
-            return completer
-    return None
+    feature = _by_name("completes").get(flag)
+    return feature.file("listing").COMPLETIONS[flag] if feature else None

@@ -61,11 +61,6 @@ class History:
         mean = self._moved(self.mean, self.own, 1 + 1 / self.effective)
         return Change(self.mean, now.mean, now.less(mean))
 
-    def change_from(self, run: Mean, now: Mean) -> Change:
-        """From one of the runs to a run of today."""
-        then = self._moved(run.mean, Part(run.error**2, run.freedom), 2)
-        return Change(run.mean, now.mean, now.less(then))
-
     @property
     def over_runs(self) -> Mean:
         """The mean over the runs, with what moves between them in its error."""

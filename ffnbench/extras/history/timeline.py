@@ -5,18 +5,19 @@ A row is what is measured, and how: its label alone does not make it one. Exact 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from ffnbench.extras.history.steps import Shift, steps_of
-from ffnbench.gate.history import history_of
+from ffnbench.gate.history import Change, change_between, history_of
 from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, apart, is_busy, mean_in, value_in
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
 from ffnbench.result import Environment, Estimate, Report
-from ffnbench.stats.interval import Mean
+from ffnbench.stats.interval import Mean, Part, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,15 @@ def timeline_of(runs: Sequence[Report], metric: str = "") -> Timeline:
     return Timeline(len(once), tuple(followed), tuple(alone))
 
 
+def change_since_first(runs: Sequence[Mean]) -> Change:
+    """From the first run to the last. What moves between runs is learnt from all but the last, and counts for both."""
+    first = runs[0]
+    between = history_of(runs[:-1]).between
+    both = Part(2 * between.variance, between.freedom)
+    error = whole((both, Part(first.error**2, first.freedom)))
+    return change_between(Mean(first.mean, math.sqrt(error.variance), error.freedom), runs[-1])
+
+
 def unlike(case: Case, rows: Sequence[Series]) -> list[str]:
     """What sets a case apart from rows of the same label: `d_ff 128`."""
     others = [row.case for row in rows if row.case.label == case.label]
@@ -113,7 +123,7 @@ def _point(run: Report, label: str, metric: str) -> Point | None:
 def _row(metric: str, label: str, points: Sequence[Point]) -> Series:
     last, logs = points[-1].run, [point.log for point in points if point.log]
     if logs:
-        change = history_of(logs[:-1]).change_from(logs[0], logs[-1]).estimate()
+        change = change_since_first(logs).estimate()
         steps = steps_of(logs)
     else:
         values = [point.value.value for point in points]

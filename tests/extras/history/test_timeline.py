@@ -17,8 +17,9 @@ from gate_world import machine, measured
 
 from ffnbench.extras.history import following
 from ffnbench.extras.history.steps import steps_of
-from ffnbench.extras.history.timeline import Timeline, timeline_of
+from ffnbench.extras.history.timeline import Timeline, change_since_first, timeline_of
 from ffnbench.extras.history.view import history_view
+from ffnbench.gate.history import history_of
 from ffnbench.report.files.store import report_text
 from ffnbench.report.tables.text import plain
 from ffnbench.result import CaseCost, Report
@@ -57,6 +58,19 @@ def test_the_place_is_where_absolute_deviations_are_least() -> None:
     assert found.at == min(left, key=left.__getitem__) == 6
     assert steps_of(runs[6:]) == []
     assert steps_of(runs[:3]) == []
+
+
+def test_the_change_since_the_first_run_knows_what_moves_between_runs() -> None:
+    """By hand: errors of 0.1 % by 6 degrees of freedom each, and for both runs what moves between them."""
+    steady = [Mean(0.0, 0.001, 6.0), Mean(0.05, 0.001, 6.0)]
+    change = change_since_first(steady).difference
+    variances = {2 * 0.004**2: 3, 0.001**2: 6.0}  # one run before the last: the prior of docs/methodology-details.md
+    assert change.mean == pytest.approx(0.05)
+    assert change.error == pytest.approx(math.sqrt(sum(variances) + 0.001**2))
+    rising = [Mean(0.01 * k, 0.001, 6.0) for k in range(7)]
+    over_all = change_since_first(rising)
+    assert over_all.difference.mean == pytest.approx(0.06)
+    assert over_all.difference.error > history_of(rising[:-1]).change(rising[-1]).difference.error
 
 
 @pytest.fixture(scope="module")
