@@ -16,7 +16,7 @@ from ffnbench.python import CALLS
 __version__ = "0.2.0"
 _HOMES = {
     "Answer": ("report.answers", "Answer"),
-    "Check": ("report.shown_check", "ShownCheck"),
+    "Check": ("gate.shown", "ShownCheck"),
     "Error": ("errors", "FfnbenchError"),
     "FFNSpec": ("ffn.spec", "FFNSpec"),
     "Report": ("report.shown_report", "ShownReport"),

@@ -12,8 +12,8 @@ from torch import nn
 from ffnbench.errors import FfnbenchError as Error
 from ffnbench.ffn.spec import FFNSpec as FFNSpec
 from ffnbench.ffn.user_activation import activation as activation
+from ffnbench.gate.shown import ShownCheck as Check
 from ffnbench.report.answers import Answer as Answer
-from ffnbench.report.shown_check import ShownCheck as Check
 from ffnbench.report.shown_report import ShownReport as Report
 
 __version__: str

@@ -15,6 +15,7 @@ from rich.cells import cell_len
 
 from ffnbench import api
 from ffnbench.block.plan import plan_block
+from ffnbench.compare.table import compare_table
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec
@@ -23,7 +24,6 @@ from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
 from ffnbench.plan import Backend, Plan, Workload, values_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import lacks
-from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.listing import WHAT_IT_DOES
 from ffnbench.report.tables.text import plain
 from ffnbench.report.tables.words import backend_text

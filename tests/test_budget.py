@@ -16,9 +16,9 @@ from exam.machine import ENVIRONMENT
 from ffnbench.api import measuring
 from ffnbench.api.preparing import Prepared, prepare
 from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.gate.sides import variant_of_sides
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.sides import variant_of_sides
 from ffnbench.report.output import NullSink
 from ffnbench.report.progress import ProgressBar
 from ffnbench.request import CompareRequest, SidesRequest

@@ -11,12 +11,12 @@ import pytest
 from exam.machine import ENVIRONMENT
 from test_stats import plan_of, run_of
 
+from ffnbench.compare.table import compare_table
 from ffnbench.gate.decision import Policy, Status, exit_code, latency_findings, past_of
 from ffnbench.gate.looks import report_of
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.report.csv_columns import case_records
 from ffnbench.report.pictures.ratios import ratio_figure
-from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.text import plain
 from ffnbench.result import Around, Comparison, Report, Run, Verdict
 from ffnbench.run.runner import run

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from conftest import FakeLaunch, KnownProber
 
 from ffnbench import api
+from ffnbench.compare.table import compare_table
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.modules import build_module, reference
 from ffnbench.ffn.moe import MoESpec
@@ -26,7 +27,6 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.report.csv_columns import case_records
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.report.tables.compare import compare_table
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind, Report, Verdict
 from ffnbench.worker.correctness import Mismatch, difference, row_error

@@ -14,14 +14,14 @@ from conftest import csv_of
 from rich.cells import cell_len
 
 from ffnbench import api
+from ffnbench.compare.table import compare_table
 from ffnbench.gate.decision import Policy, Status, exact_findings, latency_findings, past_of
+from ffnbench.gate.side_by_side_table import side_by_side_view
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.plan import NoProbe, Plan, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.shown_report import ShownReport, recompute
-from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.conditions import latency_line, untested_note
-from ffnbench.report.tables.side_by_side import side_by_side_view
 from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost, Estimate, Report, Roof

@@ -10,10 +10,10 @@ from conftest import KnownProber, csv_of
 from device_world import POWER_CAP, US, Context, Kernel, Kernels, Launch, Slow, World, install, shapes, truth_of, used
 
 from ffnbench import api
+from ffnbench.compare.table import compare_table
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.plan import Workload
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, FailureKind

@@ -24,10 +24,10 @@ from ffnbench.cli.commands import described
 from ffnbench.errors import FfnbenchError
 from ffnbench.features import calls, suffixes
 from ffnbench.gate.decision import Finding, Status
+from ffnbench.gate.shown import ShownCheck
 from ffnbench.python.arguments import arguments_of, as_python
 from ffnbench.python.stub import STUB, stub_text
 from ffnbench.python.targets import variants_text
-from ffnbench.report.shown_check import ShownCheck
 from ffnbench.request import (
     BlockRequest,
     CompareRequest,

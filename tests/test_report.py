@@ -15,6 +15,7 @@ from rich.cells import cell_len
 
 from ffnbench import cost
 from ffnbench.api import measure, prepare
+from ffnbench.compare.table import compare_table
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Note, NoteKind
 from ffnbench.report.csv_columns import case_records
@@ -22,7 +23,6 @@ from ffnbench.report.files.outputs import Outputs
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.formats import SUFFIXES
 from ffnbench.report.tables import listing
-from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.lines_below import verdict_lines
 from ffnbench.report.tables.table import EXTRA
 from ffnbench.report.tables.text import markdown, plain

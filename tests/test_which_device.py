@@ -9,11 +9,11 @@ import pytest
 from conftest import ROOT, FakeLaunch
 from test_cli import call  # noqa: F401 - a fixture
 
-from ffnbench import api
 from ffnbench.api import world
 from ffnbench.device import environment
 from ffnbench.device.environment import why_no_gpu
 from ffnbench.errors import FfnbenchError
+from ffnbench.gate import checking
 from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import device_of
@@ -92,4 +92,4 @@ def test_a_baseline_of_a_device_that_is_not_here_is_refused_before_anything_is_s
 
     monkeypatch.setattr(world, "MACHINE", world.Machine(launch=started, no_gpu=lambda: "there is none"))
     with pytest.raises(FfnbenchError, match="device 'cuda' was asked for, but there is none"):
-        api.check(CheckRequest(baseline=str(ROOT / "tests/golden/cuda.json"), exact_only=True))
+        checking.check(CheckRequest(baseline=str(ROOT / "tests/golden/cuda.json"), exact_only=True))

@@ -3,8 +3,6 @@
     compare      show(measure(plan of the request))
     block        show(measure(plan of the request))
     time         show(measure(plan of the request))
-    check        show(decide(the baseline's plan, measured again))
-    ab           show(decide(both sides in one plan, measured))
 
 A request is planned and priced with the help of a prober, which looks at code of the user's; it is measured into a
 report; an `OutputSink` shows it. A file is loaded when a command of it is called.
@@ -16,22 +14,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ffnbench.api.checks import ab, check
     from ffnbench.api.measuring import measure, measured_once
     from ffnbench.api.preparing import Prepared, prepare
-    from ffnbench.api.saved import load, report, reports
+    from ffnbench.api.saved import load, report
     from ffnbench.api.this_machine import backends, environment
     from ffnbench.api.variants import block, build, compare, cost, time_activations
 
 __all__ = [
-    "Prepared", "ab", "backends", "block", "build", "check", "compare", "cost", "environment", "load", "measure",
-    "measured_once", "prepare", "report", "reports", "time_activations",
+    "Prepared", "backends", "block", "build", "compare", "cost", "environment", "load", "measure",
+    "measured_once", "prepare", "report", "time_activations",
 ]  # fmt: skip
 _ELSEWHERE = {
-    "checks": ("ab", "check"),
     "measuring": ("measure", "measured_once"),
     "preparing": ("Prepared", "prepare"),
-    "saved": ("load", "report", "reports"),
+    "saved": ("load", "report"),
     "this_machine": ("backends", "environment"),
 }  # all others are in variants.py
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from ffnbench.report.output import OutputSink
 
 FILES = {  # of each command, in the order of the help; a file is loaded when a command of it is typed
-    "compare": "cli.compare", "cost": "cli.compare", "report": "cli.compare", "block": "block.command",
-    "check": "cli.check", "ab": "cli.check",
+    "compare": "compare.command", "cost": "compare.command", "report": "cli.saved", "block": "block.command",
+    "check": "gate.command", "ab": "gate.command",
     "plot-activations": "activations.command", "activations": "activations.command",
     "list": "cli.tools", "env": "cli.tools",
 }  # fmt: skip

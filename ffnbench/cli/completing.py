@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import Field
 from typing import Any
 
-from ffnbench.features import completer_of
+from ffnbench.features import completer_of, function_of
 from ffnbench.planning.fields import LIST, flag_of
 
 
@@ -26,7 +26,6 @@ def names_of(field: str) -> Iterable[str]:
     from ffnbench.ffn.activations import ACTIVATIONS
     from ffnbench.ffn.variants import GATED
     from ffnbench.ffn.width_rules import RULES
-    from ffnbench.gate.decision import CHECKED
     from ffnbench.metrics import METRIC_GROUPS
     from ffnbench.models.presets import PRESETS
     from ffnbench.planning.workload import DEVICES
@@ -39,7 +38,7 @@ def names_of(field: str) -> Iterable[str]:
         **CHOICES, "variants": forms, "variant": forms, "preset": models,
         "activations": curves, "rule": RULES.names(), "metrics": METRIC_GROUPS, "device": DEVICES,
         "on_unclear": ("pass", "fail"), "format": ("table", "markdown", "csv", "json", "github"), "what": LISTINGS,
-        "tolerance": [f"{metric}=" for metric in CHECKED],
+        "tolerance": [f"{metric}=" for metric in function_of("gate.decision:CHECKED")],
     }  # fmt: skip
     if field in known:
         return known[field]

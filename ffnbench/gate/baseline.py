@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Set
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.decision import EXACT, IDENTITY, SECONDS, Policy, exact_value, parse_tolerances
+from ffnbench.gate.decision import EXACT, IDENTITY, Policy, exact_value, parse_tolerances
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, Plan, Value, added_kind, value_of
 from ffnbench.planning.effort import check_budget
-from ffnbench.request import CheckRequest, SidesRequest, spelling
+from ffnbench.report.files.store import made_anew
+from ffnbench.request import CheckRequest, SidesRequest
 from ffnbench.result import Environment, FailureKind, Report
+from ffnbench.stats.history import SECONDS
 from ffnbench.stats.rounds import table_of
 from ffnbench.units import read_share
 
@@ -125,34 +127,6 @@ def of_another_method(path: str, run: Report) -> str:
         return ""
     told = f"{path!r} was measured with method {method}, now it is {METHOD}: their ratios can't be compared"
     return f"{told}; {made_anew(path, run)}"
-
-
-def made_anew(path: str, run: Report, **other: object) -> str:
-    """What to do where a run has to be made anew, with other values of the flags that it has."""
-    return f"measure it again: {command_of(run, **other)} -o {shlex.quote(path)}"
-
-
-def command_of(run: Report, **other: object) -> str:
-    """The command that asks the same again, with other values of its flags; older files know their plan alone."""
-    if not run.plan.command:
-        return "ffnbench compare ..."
-    words = [shlex.quote(word) for word in _without(shlex.split(run.plan.command), other)]
-    for name, value in other.items():
-        if value:
-            words += [spelling(name), str(value)]
-    return " ".join(words)
-
-
-def _without(words: Sequence[str], flags: Collection[str]) -> list[str]:
-    """Words of a command line but these flags and their values."""
-    dropped = {spelling(name) for name in flags}
-    kept, drops = [], False
-    for word in words:
-        if word.startswith("--"):
-            drops = word in dropped
-        if not drops:
-            kept.append(word)
-    return kept
 
 
 def _refuse_run(told: str, run: Report, hint: str) -> None:

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.gate.sides import SideFlags
 from ffnbench.git import git, head
 from ffnbench.plan import Arm
-from ffnbench.planning.sides import SideFlags
 from ffnbench.planning.variant_text import Variant, parse_env
 from ffnbench.run.prober import Prober
 

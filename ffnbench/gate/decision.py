@@ -15,19 +15,16 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from ffnbench.errors import EXIT_REGRESSED, FfnbenchError
-from ffnbench.gate.history import Change, History, history_of
 from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.names import hint_for
 from ffnbench.plan import SWEPT, Case, Plan
 from ffnbench.result import Agreement, Environment, Estimate, Report
+from ffnbench.stats.history import SECONDS, Change, History, history_of, mismatch_of_row, rounds_of_row, row_of
 from ffnbench.stats.interval import CONFIDENCE, Mean
-from ffnbench.stats.rounds import Row as Rounds
-from ffnbench.stats.rounds import table_of
 from ffnbench.stats.verdict import ONE_WORKER, busy_text, control_slack
 from ffnbench.units import read_share
 
 Row = tuple[str, str]  # case, metric
-SECONDS = "seconds"
 DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
 # of what a case is fed, and how: what makes it another row
 FED = ("batch", "seq_len", "dtype", "mode", "time", "cache", "matmul_precision", "reduced_reductions")
@@ -303,8 +300,8 @@ def _told(row: Row, change: Change | None, now: Report, policy: Policy, slack: f
     else, nor against such a reference. `slack` (in logs) is what the control asks for.
     """
     label, metric = row
-    reference, rounds = now.plan.reference_of(label), _rounds_of(now, label, metric)
-    if why := _mismatch(now, *row):
+    reference, rounds = now.plan.reference_of(label), rounds_of_row(now, label, metric)
+    if why := mismatch_of_row(now, *row):
         return _finding(*row, Status.MISSING, policy, reason=why)
     if change is None and rounds.every:
         reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else ONE_WORKER
@@ -351,24 +348,6 @@ def status_of(low: float, high: float, tolerance: float) -> Status:
     if high > 1 + tolerance:
         return Status.UNCLEAR
     return Status.IMPROVED if high < 1 else Status.OK
-
-
-def row_of(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
-    """The log of a row's ratio to the reference, or of its seconds, over clean rounds; None where there are none, and
-    where one of the two computes something else.
-    """
-    return None if _mismatch(report, label, metric) else _rounds_of(report, label, metric).mean()
-
-
-def _mismatch(report: Report, label: str, metric: str) -> str:
-    """How a row's answer, or that of its reference, differs from what it should be; empty where it does not."""
-    reference = report.plan.reference_of(label) if metric == LATENCY else label
-    return report.mismatch(label) or report.mismatch(reference)
-
-
-def _rounds_of(report: Report, label: str, metric: str) -> Rounds:
-    table = table_of(report)
-    return table.ratio(label, report.plan.reference_of(label)) if metric == LATENCY else table.seconds(label)
 
 
 def exit_code(findings: list[Finding], *, unclear_fails: bool) -> int:

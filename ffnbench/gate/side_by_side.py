@@ -11,12 +11,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean
 
-from ffnbench.gate.decision import row_of
-from ffnbench.gate.history import change_between, history_of
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.plan import Case
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.ceilings import needed_by
+from ffnbench.stats.history import change_between, history_of, row_of
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.rounds import table_of
 

@@ -49,7 +49,7 @@ class Reading:
 
 RATIOS, OF_ROOFLINE = "report.pictures.ratios:ratio_figure", "report.pictures.roofline:roofline_figure"
 OF_SWEEP = "report.pictures.sweeps:sweep_figure"
-OF_CASES = Reading(tables="report.tables.compare:compare_table", rows="report.csv_columns:case_records", picture=RATIOS)
+OF_CASES = Reading(tables="compare.table:compare_table", rows="report.csv_columns:case_records", picture=RATIOS)
 VIEWS = {
     Kind.COMPARE: OF_CASES,
     Kind.SIDES: OF_CASES,

@@ -16,7 +16,7 @@ from itertools import accumulate
 from ffnbench.result import Estimate
 from ffnbench.stats.interval import CONFIDENCE
 
-# sd of the log of a ratio between runs of unchanged code: PRIOR of gate/history.py, times the quantile of Student's t
+# sd of the log of a ratio between runs of unchanged code: PRIOR of stats/history.py, times the quantile of Student's t
 # at its degrees of freedom over a normal's (0.004 * 3.18 / 1.96)
 BETWEEN_RUNS = 0.0065
 STEP_SD = 0.1  # of the log of a step before it is known

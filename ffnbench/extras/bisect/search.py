@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 
-from ffnbench.api.checks import ab, environment_here
 from ffnbench.api.preparing import NULL_SINK, with_threads
 from ffnbench.errors import EXIT_USAGE, FfnbenchError, Unfinished
 from ffnbench.extras.bisect.commits import BisectRepository, Commit
@@ -15,11 +14,12 @@ from ffnbench.extras.bisect.probes import Bisected, CommitProbe, Memory
 from ffnbench.extras.bisect.request import BisectRequest
 from ffnbench.extras.bisect.table import bisect_view, probe_text
 from ffnbench.gate.baseline import policy_of_sides
+from ffnbench.gate.checking import ab, environment_here
 from ffnbench.gate.decision import OUTPUT, Checked, Status
+from ffnbench.gate.sides import BASE, HEAD, sides_asked, variant_of_sides
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD
 from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.planning.sides import BASE, HEAD, sides_asked, variant_of_sides
 from ffnbench.report.output import Finder, NullSink, OneOfSeveral
 from ffnbench.request import DEFAULT_BUDGET_S, SidesRequest, command_line
 from ffnbench.result import Report

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 
-from ffnbench.gate.history import PRIOR, PRIOR_FREEDOM, change_between, history_of
 from ffnbench.result import Estimate
+from ffnbench.stats.history import PRIOR, PRIOR_FREEDOM, change_between, history_of
 from ffnbench.stats.interval import CONFIDENCE, Mean
 
 SHORTEST = 2  # runs of a level: one run by itself is no step

@@ -12,11 +12,11 @@ from itertools import pairwise
 from typing import Any
 
 from ffnbench.extras.history.steps import Shift, steps_of
-from ffnbench.gate.history import Change, change_between, history_of
 from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, apart, is_busy, mean_in, value_in
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
 from ffnbench.result import Environment, Estimate, Report
+from ffnbench.stats.history import Change, change_between, history_of
 from ffnbench.stats.interval import Mean, Part, whole
 
 

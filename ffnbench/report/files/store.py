@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
 from ffnbench.files import content_of
 from ffnbench.plan import METHOD, NoteKind
+from ffnbench.request import spelling
 from ffnbench.result import SCHEMA, FailureKind, Report
 
 LEFT_OUT = "rows of further kinds of machine are left out, which ffnbench 0.2.0 kept in one file"
@@ -166,3 +167,31 @@ def _is_of(one: Any, labels: Collection[str], workers: Collection[int]) -> bool:
     if not isinstance(one, dict):
         return False
     return one.get("case", one.get("label")) in labels or one.get("worker") in workers
+
+
+def made_anew(path: str, run: Report, **other: object) -> str:
+    """What to do where a run has to be made anew, with other values of the flags that it has."""
+    return f"measure it again: {command_of(run, **other)} -o {shlex.quote(path)}"
+
+
+def command_of(run: Report, **other: object) -> str:
+    """The command that asks the same again, with other values of its flags; older files know their plan alone."""
+    if not run.plan.command:
+        return "ffnbench compare ..."
+    words = [shlex.quote(word) for word in _without(shlex.split(run.plan.command), other)]
+    for name, value in other.items():
+        if value:
+            words += [spelling(name), str(value)]
+    return " ".join(words)
+
+
+def _without(words: Sequence[str], flags: Collection[str]) -> list[str]:
+    """Words of a command line but these flags and their values."""
+    dropped = {spelling(name) for name in flags}
+    kept, drops = [], False
+    for word in words:
+        if word.startswith("--"):
+            drops = word in dropped
+        if not drops:
+            kept.append(word)
+    return kept

@@ -22,9 +22,9 @@ from ffnbench.metrics import ERROR, LATENCY, PEAK
 from ffnbench.plan import Kind
 from ffnbench.report.csv_columns import case_records
 from ffnbench.report.pictures.canvas import BLACK, drawing, ended, literal, shortened
-from ffnbench.report.tables.compare import HEADINGS, Heading
 from ffnbench.report.tables.details import conditions_line
 from ffnbench.report.tables.groups import heading
+from ffnbench.report.tables.headings import HEADINGS, Heading
 from ffnbench.report.tables.words import (
     CERTAIN,
     VERDICTS,

@@ -26,7 +26,7 @@ from ffnbench.stats.verdict import launch_bound
 from ffnbench.units import counted, digits
 
 if TYPE_CHECKING:
-    from ffnbench.gate.history import History
+    from ffnbench.stats.history import History
 
 MOST = 4  # lines
 MEANS = 8  # rows whose mean over several runs is told
@@ -235,10 +235,9 @@ def over_runs(report: Report) -> list[str]:
     """The mean over all runs of a file that holds several; the table shows the first."""
     if not report.repeats:
         return []
-    from ffnbench.gate.decision import Policy, past_of  # few files hold several runs
+    from ffnbench.stats.history import ratios_over_runs  # few files hold several runs
 
-    past = past_of(report, Policy())
-    means = [f"{label} {_over(history)}" for (label, _), history in past.rows.items() if history]
+    means = [f"{label} {_over(history)}" for label, history in ratios_over_runs(report).items()]
     over = f"; mean of all runs: {', '.join(means[:MEANS])}" if means else ""
     over += f" and {len(means) - MEANS} more" if len(means) > MEANS else ""
     return [f"the table shows run 1 of {len(report.runs)}{over}"]

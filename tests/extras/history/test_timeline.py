@@ -19,10 +19,10 @@ from ffnbench.extras.history import following
 from ffnbench.extras.history.steps import steps_of
 from ffnbench.extras.history.timeline import Timeline, change_since_first, timeline_of
 from ffnbench.extras.history.view import history_view
-from ffnbench.gate.history import history_of
 from ffnbench.report.files.store import report_text
 from ffnbench.report.tables.text import plain
 from ffnbench.result import CaseCost, Report
+from ffnbench.stats.history import history_of
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.verdict import with_figures
 

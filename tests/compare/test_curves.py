@@ -15,11 +15,11 @@ from exam.machine import WORLDS, Machine
 from matplotlib.figure import Figure
 
 from ffnbench.api import measure, prepare
+from ffnbench.compare.table import compare_table
 from ffnbench.gate.looks import report_of
 from ffnbench.plan import Plan
 from ffnbench.report.files.store import load
 from ffnbench.report.pictures.sweeps import sweep_figure
-from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.report.views import figure_of
 from ffnbench.request import CompareRequest

@@ -14,11 +14,12 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, FakeLaunch, ffnbench
 
-from ffnbench.api import load, measure, prepare, reports
+from ffnbench.api import load, measure, prepare
 from ffnbench.errors import FfnbenchError
+from ffnbench.gate.saved_runs import reports
 from ffnbench.gate.side_by_side import changes_between, common_rows
+from ffnbench.gate.side_by_side_table import side_by_side_view
 from ffnbench.report.files.store import report_text
-from ffnbench.report.tables.side_by_side import side_by_side_view
 from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from ffnbench.gate.decision import Checked, Status, exit_code
+from ffnbench.gate.table import check_view, finding_records
 from ffnbench.report.answers import Shows
 from ffnbench.report.formats import View
 from ffnbench.report.records import Record, origin_record
-from ffnbench.report.tables.check import check_view, finding_records
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -49,13 +49,13 @@ from ffnbench.gate.decision import (
     without_gain,
 )
 from ffnbench.gate.looks import Look, look, look_back
+from ffnbench.gate.sides import BASE, plan_sides, sides_asked, variant_of_sides
+from ffnbench.gate.table import check_view
 from ffnbench.gate.trust import refuse_untrusted
 from ffnbench.plan import METHOD, Arm, Plan
-from ffnbench.planning.sides import BASE, plan_sides, sides_asked, variant_of_sides
 from ffnbench.planning.variant_text import Variant
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.report.tables.check import check_view
 from ffnbench.request import CheckRequest, SidesRequest
 from ffnbench.result import CaseCost, Environment, Report
 from ffnbench.run.prober import Prober

@@ -18,6 +18,7 @@ from rich.cells import cell_len
 
 import ffnbench
 from ffnbench import api
+from ffnbench.compare.table import compare_table
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
@@ -25,7 +26,6 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.tables.compare import compare_table
 from ffnbench.report.tables.html import html_fragment
 from ffnbench.report.tables.text import plain
 from ffnbench.report.views import report_view

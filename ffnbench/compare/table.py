@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from ffnbench.compare.pivot import pivots
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.metrics import (
     COMPILE,
@@ -30,8 +31,8 @@ from ffnbench.report.tables.conditions import CONDITIONS
 from ffnbench.report.tables.conditions import differing as conditions_differing
 from ffnbench.report.tables.details import conditions_line, details
 from ffnbench.report.tables.groups import axis_field, headings, in_groups, swept_columns
+from ffnbench.report.tables.headings import HEADINGS
 from ffnbench.report.tables.lines_below import answer, failure_line, general_line, machine_line
-from ffnbench.report.tables.pivot import pivots
 from ffnbench.report.tables.row_notes import row_notes
 from ffnbench.report.tables.table import (
     EXTRA,
@@ -51,39 +52,14 @@ from ffnbench.report.tables.table import (
 )
 from ffnbench.report.tables.words import error_text, seconds_text, verdict_text
 from ffnbench.result import Report
-from ffnbench.units import IEC, SI, TIME, Units, scale
+from ffnbench.units import TIME, scale
 
 LONGEST_TITLE = 12
 LONG = 2000  # rows: of more nobody reads what there is to say of each
 ONCE = {COMPILE: "compile", PACK: "pack"}
-FORWARD, PER_TOKEN = Mode.FORWARD.value, "/tok"
+FORWARD = Mode.FORWARD.value
 
 
-@dataclass(frozen=True, slots=True)
-class Heading:
-    """How a column of the rows is headed and written: in these units, or as it is."""
-
-    title: str
-    units: Units | None = None
-    per: str = ""
-
-
-HEADINGS = {
-    "flops_timed": Heading("FLOPs", SI, PER_TOKEN),
-    "flops_forward": Heading("FLOPs fwd", SI, PER_TOKEN),
-    "flops_backward": Heading("FLOPs bwd", SI, PER_TOKEN),
-    "flops_elementwise": Heading("elem.-wise", SI, PER_TOKEN),
-    "flops_elementwise_backward": Heading("elem. bwd", SI, PER_TOKEN),
-    "tokens_per_s": Heading("tokens", SI, "/s"),
-    "weight_bytes": Heading("weights", IEC),
-    HELD: Heading("weights", IEC),
-    "weight_bytes_touched": Heading("touched", IEC),
-    PEAK: Heading("peak", IEC),
-    SAVED: Heading("saved", IEC),
-    "total_bytes": Heading("total", IEC),
-    "params_formula": Heading("closed form"),
-    "sizing": Heading("d_ff from"),
-}
 MEASURED = (PEAK, SAVED, HELD, "total_bytes", "tokens_per_s")  # columns of a width that does not follow their values
 
 

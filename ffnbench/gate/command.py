@@ -17,7 +17,7 @@ from ffnbench.request import CheckRequest, SidesRequest
 )
 def check(request: CheckRequest, updating: Updating, output: CheckOutput) -> int:
     """Measure a baseline's own plan again and say what has regressed: exit 1, and nothing else exits 1."""
-    from ffnbench import api
+    from ffnbench.gate import checking
     from ffnbench.report.output import CheckSink
 
     if updating.update and updating.append:
@@ -27,7 +27,7 @@ def check(request: CheckRequest, updating: Updating, output: CheckOutput) -> int
     if updating.append and request.current:
         raise FfnbenchError("--append adds a run that is measured now", f"leave {request.current!r} out")
     with CheckSink(output, request.baseline, request.current, updating) as sink:
-        api.check(request, sink, updates=updating.update)
+        checking.check(request, sink, updates=updating.update)
     return sink.code
 
 
@@ -44,9 +44,9 @@ def ab(request: SidesRequest, output: CheckOutput) -> int:
     Base and head may be git revisions, folders, interpreters, environments. Head is this environment and the working
     tree as it is, unless it is said otherwise. With no baseline to be kept, it decides as `ffnbench check` does.
     """
-    from ffnbench import api
+    from ffnbench.gate import checking
     from ffnbench.report.output import CheckSink
 
     with CheckSink(output) as sink:
-        api.ab(request, sink)
+        checking.ab(request, sink)
     return sink.code

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from ffnbench.result import Estimate
+from ffnbench.metrics import LATENCY
+from ffnbench.result import Estimate, Report
 from ffnbench.stats.interval import CONFIDENCE, Mean, Part, whole
+from ffnbench.stats.rounds import Row, table_of
 
 # sd of a log ratio between runs. On the reference machine, at d_model 768, swiglu / relu moved by 0.47 % (60 checks),
 # by 0.53 % (9 saved runs), gelu / relu by 0.1 %; three degrees of freedom make the interval 1.6 times as wide.
 PRIOR, PRIOR_FREEDOM = 0.004, 3
+SECONDS = "seconds"  # the metric of a row whose own time is followed, in place of its ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,3 +100,34 @@ def _between(runs: Sequence[Mean]) -> Part:
     found = max(0.0, fmean(steps) - fmean(run.error**2 for run in runs))
     seen = 2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)  # degrees of freedom of their mean
     return Part((PRIOR_FREEDOM * PRIOR**2 + seen * found) / (PRIOR_FREEDOM + seen), PRIOR_FREEDOM + seen)
+
+
+def row_of(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
+    """The log of a row's ratio to the reference, or of its seconds, over clean rounds; None where there are none, and
+    where one of the two computes something else.
+    """
+    return None if mismatch_of_row(report, label, metric) else rounds_of_row(report, label, metric).mean()
+
+
+def mismatch_of_row(report: Report, label: str, metric: str) -> str:
+    """How a row's answer, or that of its reference, differs from what it should be; empty where it does not."""
+    reference = report.plan.reference_of(label) if metric == LATENCY else label
+    return report.mismatch(label) or report.mismatch(reference)
+
+
+def rounds_of_row(report: Report, label: str, metric: str) -> Row:
+    """The rounds of a row: of its ratio to the reference, or of its seconds."""
+    table = table_of(report)
+    return table.ratio(label, report.plan.reference_of(label)) if metric == LATENCY else table.seconds(label)
+
+
+def ratios_over_runs(report: Report) -> dict[str, History]:
+    """For each row that is compared, the history of its ratio over all runs of a file."""
+    histories = {}
+    for case in report.plan.shown:
+        if report.plan.is_reference(case.label):
+            continue
+        means = [mean for run in report.runs if (mean := row_of(run, case.label)) and mean.freedom > 0]
+        if means:
+            histories[case.label] = history_of(means)
+    return histories

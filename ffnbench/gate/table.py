@@ -7,14 +7,14 @@ import shlex
 from dataclasses import replace
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
-from ffnbench.gate.baseline import is_timed, made_anew, too_few
+from ffnbench.gate.baseline import is_timed, too_few
 from ffnbench.gate.decision import OUTPUT, TIMED, Checked, Finding, Status, exit_code, kind
+from ffnbench.gate.exports import described, junit, workflow_commands
 from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import NoteKind
-from ffnbench.report.files.exports import described, junit, workflow_commands
-from ffnbench.report.files.store import report_text
+from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import NOT_ALL, Longer, View, view_of
 from ffnbench.report.records import Record
 from ffnbench.report.tables.details import effort, notes_of_run

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass
-
 from ffnbench.cli.commands import command, sink_of
 from ffnbench.report.flags import MeasuredOutput, Reported
 from ffnbench.request import (
-    ARGUMENTS,
     CompareRequest,
     CostRequest,
-    flag,
 )
 
 
@@ -45,37 +40,4 @@ def cost(request: CostRequest, output: Reported) -> int:
 
     with sink_of(output, "cost", *vars(request).values(), pictures=True, counts_only=True) as sink:
         api.cost(CompareRequest(**vars(request)), sink)
-    return sink.code
-
-
-@dataclass(frozen=True, kw_only=True)
-class Saved:
-    """Runs in files."""
-
-    paths: tuple[str, ...] = flag(
-        (), "A .json that `compare`, `block` or `activations --time` wrote with -o; several: side by side.", ARGUMENTS,
-        place="FILE...",
-    )  # fmt: skip
-
-
-@command(
-    "report",
-    "ffnbench report run.json -v",
-    "ffnbench report run.json -o run.md -o run.png",
-    "ffnbench report old.json new.json",
-    docs="docs/methodology.md#counts",
-)
-def report(saved: Saved, output: Reported) -> int:
-    """Show a saved run again, every figure computed anew; or several side by side: old, new, change, its interval."""
-    from ffnbench import api
-    from ffnbench.streams import visible
-
-    paths, differs = saved.paths, ""
-    with sink_of(output, "report", *paths, pictures=len(paths) == 1, features=True) as sink:
-        if len(paths) > 1:
-            api.reports(paths, sink)
-        else:
-            _, differs = api.report(paths[0], sink)
-    if differs:
-        print(visible(f"note: {differs}"), file=sys.stderr)
     return sink.code

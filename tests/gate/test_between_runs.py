@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from ffnbench.gate.history import history_of
+from ffnbench.stats.history import history_of
 from ffnbench.stats.interval import Mean, Part
 
 TYPED = 0.004, 3  # the prior as docs/methodology.md states it

@@ -1,0 +1,32 @@
+"""The Python functions `compare` and `cost`."""
+
+from __future__ import annotations
+
+from ffnbench import api
+from ffnbench.python.following import Following
+from ffnbench.python.public import asks
+from ffnbench.report.shown_report import ShownReport as Report
+from ffnbench.request import CompareRequest, CostRequest
+
+
+@asks(CompareRequest, follows=True)
+def compare(request: CompareRequest, sink: Following) -> Report:
+    """Measure FFN variants side by side: parameters, FLOPs, latency and memory, at equal parameters.
+
+    Fresh processes measure. A class of your own as a variant must stand in a file; where that is the script which calls
+    this, it does so under `if __name__ == "__main__":`. Raises ffnbench.Error for a mistake, before anything is
+    measured, and KeyboardInterrupt at Ctrl-C: its `.report` holds what was measured by then.
+
+    >>> report = ffnbench.compare(["relu", "swiglu"], d_model=256, quick=True)
+    >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
+    """
+    return api.compare(request, sink)
+
+
+@asks(CostRequest)
+def cost(request: CostRequest, sink: Following) -> Report:
+    """Count parameters, FLOPs and bytes of variants; nothing is measured.
+
+    >>> ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()[["label", "d_ff", "params", "flops_forward"]]
+    """
+    return api.cost(CompareRequest(**vars(request)), sink)
