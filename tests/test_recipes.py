@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import ROOT, FakeLaunch, ProberHere
-from test_ab import git
+from repositories import git
 
 from ffnbench.cli import run
 

@@ -33,8 +33,8 @@ from ffnbench.stats.verdict import summarise
 # its error (Lan and DeMets 1983): by the workers that a run will have, the level after 6, 7, 8, 10, ... of them.
 # benchmarks/spending.py reckons the levels and writes this file.
 LEVELS = Path(__file__).with_name("look_levels.json")
-# A row that a look has decided needs no interval as wide as that which decided it: with this level it covers the truth
-# in 93.5-98 % over changes from 0 to three times the tolerance (tests/gate/test_looks.py), with the look's own in 99.7 %.
+# A row that a look has decided needs no interval as wide as that which decided it: with this level it covers the
+# truth in 93.5-98 % over changes from 0 to three times the tolerance (tests/gate/test_looks.py), with its own in 99.7.
 REPORTED = 0.975
 FINEST_PART = 3  # rounds are chosen for a precision of this part of the smallest tolerance
 DECIDED = "decided"

@@ -14,6 +14,7 @@ from pathlib import Path
 import gate_world
 import pytest
 from conftest import ROOT, FakeLaunch, KnownProber, ffnbench, listen
+from repositories import MODULE, TARGET, git
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
@@ -27,35 +28,7 @@ from ffnbench.run.prober import Prober
 from ffnbench.targets import NOT_THERE
 from ffnbench.worker.agreement import hold, keep
 
-MODULE = """
-import time
-import torch
-from torch import nn
-
-SECONDS = {seconds}
-
-class SwiGLU(nn.Module):
-    def __init__(self, dim, hidden_dim):
-        super().__init__()
-        self.gate, self.up = (nn.Linear(dim, hidden_dim, bias=False) for _ in range(2))
-        self.down = nn.Linear(hidden_dim, dim, bias=False)
-
-    def forward(self, x):
-        if x.device.type == "cpu":
-            time.sleep(SECONDS)  # as long whatever else runs
-        return self.down(torch.nn.functional.{act}(self.gate(x)) * self.up(x))
-"""
-TARGET = "mypkg.mlp:SwiGLU"
 SMALL = ("--d-model", "16", "--seq-len", "32", "--threads", "1", "-q")
-
-
-def git(folder: Path, *arguments: str) -> str:
-    who = ("-c", "user.name=n", "-c", "user.email=e@x", "-c", "init.defaultBranch=main")
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    done = subprocess.run(
-        ["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True, env=clean
-    )  # fmt: skip
-    return done.stdout.strip()
 
 
 @pytest.fixture(scope="session")

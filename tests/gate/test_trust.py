@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import FakeLaunch, ProberHere, ffnbench
-from test_ab import git
+from repositories import git
 
 import ffnbench as module
 from ffnbench import api

@@ -13,7 +13,7 @@ from pathlib import Path
 import gate_world
 import pytest
 from conftest import ROOT, FakeLaunch, KnownProber
-from test_ab import MODULE, TARGET, git
+from repositories import MODULE, TARGET, git
 
 from ffnbench.cli.commands import FILES, described
 from ffnbench.errors import FfnbenchError
