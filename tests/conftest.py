@@ -23,8 +23,8 @@ from ffnbench.device.environment import about_machine
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import OWN, Arm, Backend, Case, Workload
-from ffnbench.report.csv_columns import case_records
-from ffnbench.report.records import csv_text
+from ffnbench.report.columns import case_records
+from ffnbench.report.writers import csv_text
 from ffnbench.result import Agreement, Report
 from ffnbench.run.prober import Prober
 from ffnbench.run.session import Session, WorkerLost

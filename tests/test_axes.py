@@ -23,7 +23,7 @@ from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.lists import several
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
 from ffnbench.run.what_fits import memory_needed, too_large
 

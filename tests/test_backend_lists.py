@@ -25,8 +25,8 @@ from ffnbench.plan import Backend, Plan, Workload, values_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import lacks
 from ffnbench.report.tables.listing import WHAT_IT_DOES
-from ffnbench.report.tables.text import plain
 from ffnbench.report.tables.words import backend_text
+from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Report, Sample, Verdict
 from ffnbench.stats.fastest import Fastest, fastest

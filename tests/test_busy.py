@@ -15,9 +15,9 @@ from ffnbench.compare.table import compare_table
 from ffnbench.gate.decision import Policy, Status, exit_code, latency_findings, past_of
 from ffnbench.gate.looks import report_of
 from ffnbench.plan import CONTROL, Plan
-from ffnbench.report.csv_columns import case_records
+from ffnbench.report.columns import case_records
 from ffnbench.report.pictures.ratios import ratio_figure
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.result import Around, Comparison, Report, Run, Verdict
 from ffnbench.run.runner import run
 from ffnbench.stats.verdict import summarise, with_figures

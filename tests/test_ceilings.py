@@ -19,7 +19,7 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import as_shown, recompute
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost
 from ffnbench.run.runner import run

@@ -22,7 +22,7 @@ from ffnbench.plan import NoProbe, Plan, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.shown_report import ShownReport, recompute
 from ffnbench.report.tables.conditions import latency_line, untested_note
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost, Estimate, Report, Roof
 from ffnbench.stats.ceilings import fits, needed_by

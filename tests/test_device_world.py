@@ -14,7 +14,7 @@ from ffnbench.compare.table import compare_table
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.plan import Workload
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, FailureKind
 from ffnbench.stats.rounds import is_clean

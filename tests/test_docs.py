@@ -22,11 +22,11 @@ from ffnbench.cli import run
 from ffnbench.cli.commands import FILES, built, command_names, described, is_command
 from ffnbench.compare.table import compare_table
 from ffnbench.plan import METHOD
-from ffnbench.report.csv_columns import case_records
+from ffnbench.report.columns import case_records
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.shown_report import recompute
-from ffnbench.report.tables.text import plain
 from ffnbench.report.tables.words import VERDICTS
+from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
 

@@ -18,16 +18,17 @@ from ffnbench.api import measure, prepare
 from ffnbench.compare.table import compare_table
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Note, NoteKind
-from ffnbench.report.csv_columns import case_records
+from ffnbench.report.columns import case_records
 from ffnbench.report.files.outputs import Outputs
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.formats import SUFFIXES
 from ffnbench.report.tables import listing
 from ffnbench.report.tables.lines_below import verdict_lines
 from ffnbench.report.tables.table import EXTRA
-from ffnbench.report.tables.text import markdown, plain
 from ffnbench.report.tables.words import interval_text
+from ffnbench.report.terminal import plain
 from ffnbench.report.views import report_view
+from ffnbench.report.writers import markdown
 from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Estimate, Report, Verdict
 
@@ -106,7 +107,7 @@ def test_the_columns_do_not_depend_on_what_was_measured() -> None:
 def test_verbose_shows_every_column_in_blocks_that_fit_and_the_details() -> None:
     from rich.console import Console
 
-    from ffnbench.report.tables.text import show
+    from ffnbench.report.terminal import show
 
     table = compare_table(report_of())
     console = Console(width=80, file=io.StringIO(), force_terminal=False)

@@ -15,9 +15,9 @@ from conftest import FakeLaunch
 from ffnbench import api
 from ffnbench.report.files.store import report_text
 from ffnbench.report.progress import ProgressBar
-from ffnbench.report.tables.html import html_fragment
 from ffnbench.report.tables.table import Cell, Column, TextTable
-from ffnbench.report.tables.text import markdown, plain
+from ffnbench.report.terminal import plain
+from ffnbench.report.writers import html_fragment, markdown
 from ffnbench.request import CompareRequest
 from ffnbench.result import Progress
 

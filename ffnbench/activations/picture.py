@@ -14,7 +14,7 @@ from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.ffn.variants import GATED_BY_ACTIVATION
 from ffnbench.report.formats import PICTURES, Write
 from ffnbench.report.pictures.canvas import render
-from ffnbench.report.records import csv_text
+from ffnbench.report.writers import csv_text
 from ffnbench.request import PictureRequest
 from ffnbench.result import Curve
 

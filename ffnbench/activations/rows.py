@@ -6,8 +6,8 @@ from dataclasses import asdict, fields
 
 from ffnbench.activations.facts import Facts
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.report.csv_columns import LATENCY_KEYS, RATIO_KEYS, case_records
-from ffnbench.report.records import Record
+from ffnbench.report.columns import LATENCY_KEYS, RATIO_KEYS, case_records
+from ffnbench.report.frame import Row
 from ffnbench.report.tables.row_notes import case_notes
 from ffnbench.result import Report
 
@@ -15,7 +15,7 @@ FACTS = (*(field.name for field in fields(Facts) if field.name != "dead"), "smoo
 TIMED = ("mode", "dtype", *LATENCY_KEYS, *RATIO_KEYS, "verdict", "workers", "failure", "rounds")  # of the rows
 
 
-def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> list[Record]:
+def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> list[Row]:
     """One record an activation, numbers in full precision, None for what is not finite, not reached or
     not known.
 
@@ -35,7 +35,7 @@ def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) ->
     return records
 
 
-def timing_records(report: Report) -> list[Record]:
+def timing_records(report: Report) -> list[Row]:
     """One flat record for each activation, size, dtype and direction; seconds in full precision."""
     found = []
     for case, row in zip(report.plan.shown, case_records(report, TIMED), strict=True):

@@ -14,8 +14,8 @@ from ffnbench.device.environment import advice, auto_device, describe, usable_cp
 from ffnbench.device.nvml import advice as device_advice
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.report.frame import Row
 from ffnbench.report.output import NullSink
-from ffnbench.report.records import Record
 from ffnbench.report.tables.ceilings import DISTURBED, machine_records
 from ffnbench.report.tables.listing import (
     backends_view,
@@ -81,7 +81,7 @@ def backends(sink: NullSink = NULL_SINK) -> None:
     sink.show(lambda: backends_view(found["backends"], device, found.get("bfloat16", {})))
 
 
-def _ceilings_here(worker: Worker, sink: NullSink) -> tuple[list[Record], list[str]]:
+def _ceilings_here(worker: Worker, sink: NullSink) -> tuple[list[Row], list[str]]:
     """What this machine can do: the fastest roofs of each path; and what disturbed them."""
     asked = roofs_of_machine(usable_cpus(), DTYPES.names(), caches(), room_for_ceilings((), usable_memory()))
     request = {"do": "ceilings", "roofs": [jsonable.encode(roof) for roof in asked], "seconds": CEILINGS_S}

@@ -23,8 +23,8 @@ from ffnbench.ffn.attention import (
 )
 from ffnbench.metrics import PEAK
 from ffnbench.plan import Case, Mode
-from ffnbench.report.csv_columns import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_records
-from ffnbench.report.records import Record
+from ffnbench.report.columns import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_records
+from ffnbench.report.frame import Row
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.cells import restricted
@@ -74,7 +74,7 @@ def blocks_of(report: Report) -> list[Report]:
     return [report] if len(plans) == 1 else [restricted(report, plan) for plan in plans]
 
 
-def block_records(report: Report) -> list[Record]:
+def block_records(report: Report) -> list[Row]:
     """One flat record a length and window, everything in base units, unknown as None: what csv holds.
 
     Where layers differ in their windows, the mean of them all comes after those of each length.
@@ -91,7 +91,7 @@ def block_records(report: Report) -> list[Record]:
     return found
 
 
-def _mean(rows: list[Record]) -> Record:
+def _mean(rows: list[Row]) -> Row:
     """What is counted of one length, on average over all layers."""
     layers = sum(row["layers"] for row in rows)
     keys = ("flops_attention", "flops_scores", "flops_values", "flops_softmax", "kv_bytes")
@@ -104,7 +104,7 @@ def _share(of_ffn: int | None, of_attention: int) -> float | None:
     return None if of_ffn is None else of_ffn / (of_ffn + of_attention)
 
 
-def _counted(report: Report, length: Length) -> Record:
+def _counted(report: Report, length: Length) -> Row:
     spec, work = spec_of(length), length.ffn.workload
     ffn, attention = report.cost(length.ffn.label), report.cost(length.attention.label)
     passes = PRODUCTS[work.mode]
@@ -146,10 +146,10 @@ def _counted(report: Report, length: Length) -> Record:
     }
 
 
-def _measured(report: Report, length: Length, rows: dict[str, Record]) -> Record:
+def _measured(report: Report, length: Length, rows: dict[str, Row]) -> Row:
     """What was measured of one length and window: columns of the rows of its parts, and the FFN's share."""
 
-    def part(name: str, case: Case | None, keys: Iterable[str]) -> Record:
+    def part(name: str, case: Case | None, keys: Iterable[str]) -> Row:
         return {f"{name}_{key}": rows[case.label][key] if case else None for key in keys}
 
     beside = ((ATTENTION, length.attention), (TEXTBOOK, length.textbook))

@@ -19,8 +19,7 @@ from ffnbench.block.rows import (
 from ffnbench.ffn.cost import bias_params, matrix_params
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.metrics import LATENCY, PEAK
-from ffnbench.report.records import Record
-from ffnbench.report.tables.ceilings import share_text
+from ffnbench.report.frame import Row
 from ffnbench.report.tables.conditions import in_title
 from ffnbench.report.tables.details import details
 from ffnbench.report.tables.lines_below import failure_line, machine_line, to_do
@@ -42,7 +41,7 @@ from ffnbench.report.tables.table import (
     table_of_fields,
     text_field,
 )
-from ffnbench.report.tables.words import CERTAIN, device_text, sizing_text
+from ffnbench.report.tables.words import CERTAIN, device_text, share_text, sizing_text
 from ffnbench.result import Report, Verdict
 from ffnbench.units import IEC, SI, TIME, counted, digits, scale
 
@@ -212,7 +211,7 @@ def parts_table(report: Report, length: Length) -> TextTable:
     return replace(table, details=(CONVENTION,), extra=True)
 
 
-def _attention_rows(length: Length) -> tuple[list[Record], list[Record]]:
+def _attention_rows(length: Length) -> tuple[list[Row], list[Row]]:
     """Its matrices; the sums: q, k and v; with o all of attention."""
     spec = spec_of(length)
     rows = [_part(name, shape, spec.biases.get(name, 0)) for name, shape in spec.matrices.items()]
@@ -230,7 +229,7 @@ def params_text(report: Report) -> str:
     return f"the FFN has {ffn['params']:,} parameters: {times}{active}"
 
 
-def ffn_rows(report: Report, length: Length) -> list[Record]:
+def ffn_rows(report: Report, length: Length) -> list[Row]:
     """The FFN's matrices and their sum; only the sum where it is code of the user's or of experts."""
     ffn, cost = length.ffn.ffn, report.cost(length.ffn.label)
     if not isinstance(ffn, FFNSpec):
@@ -241,16 +240,16 @@ def ffn_rows(report: Report, length: Length) -> list[Record]:
     return [*rows, _total(FFN, cost.params) | {"weights": matrix_params(ffn), "biases": bias_params(ffn)}]
 
 
-def _total(name: str, params: int) -> Record:
+def _total(name: str, params: int) -> Row:
     return {"part": name, "shape": "", "weights": None, "biases": None, "params": params}
 
 
-def _part(name: str, shape: tuple[int, int], bias: int) -> Record:
+def _part(name: str, shape: tuple[int, int], bias: int) -> Row:
     weights, text = shape[0] * shape[1], f"{shape[0]:,} x {shape[1]:,}"
     return {"part": name, "shape": text, "weights": weights, "biases": bias, "params": weights + bias}
 
 
-def _sum(name: str, parts: Sequence[Record]) -> Record:
+def _sum(name: str, parts: Sequence[Row]) -> Row:
     return {"part": name, "shape": "", **{key: sum(p[key] for p in parts) for key in ("weights", "biases", "params")}}
 
 

@@ -8,7 +8,8 @@ from ffnbench.gate.decision import Checked, Status, exit_code
 from ffnbench.gate.table import check_view, finding_records
 from ffnbench.report.answers import Shows
 from ffnbench.report.formats import View
-from ffnbench.report.records import Record, origin_record
+from ffnbench.report.frame import Row
+from ffnbench.report.records import origin_record
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -22,7 +23,7 @@ class ShownCheck(Shows, Checked):
         return "check"
 
     @property
-    def _origin(self) -> Record:
+    def _origin(self) -> Row:
         return origin_record(self.now)
 
     @property
@@ -40,7 +41,7 @@ class ShownCheck(Shows, Checked):
         """The findings with all that writes them."""
         return check_view(self)
 
-    def rows(self) -> list[Record]:
+    def rows(self) -> list[Row]:
         """One flat record a metric of a case."""
         return finding_records(self.findings)
 

@@ -23,7 +23,7 @@ from ffnbench.gate.side_by_side import (
 )
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.records import Record
+from ffnbench.report.frame import Row
 from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable, estimated
 from ffnbench.report.tables.words import (
     CERTAIN,
@@ -83,7 +83,7 @@ class _Beside:
     common: Sequence[str]
     changes: Sequence[Sequence[RunChange]]
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[Row]:
         """One flat record a row, metric and later run, everything in base units."""
         return [
             {"label": c.label, "metric": c.metric, "old_run": self.names[0], "new_run": name}

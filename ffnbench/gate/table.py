@@ -16,7 +16,7 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import NoteKind
 from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import NOT_ALL, Longer, View, view_of
-from ffnbench.report.records import Record
+from ffnbench.report.frame import Row
 from ffnbench.report.tables.details import effort, notes_of_run
 from ffnbench.report.tables.lines_below import general_line, machine_line
 from ffnbench.report.tables.table import OF_NUMBER, OF_RATIO, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields
@@ -36,7 +36,7 @@ LOUD = {
 PASSED = (Status.OK, Status.IMPROVED)
 
 
-def finding_records(findings: tuple[Finding, ...]) -> list[Record]:
+def finding_records(findings: tuple[Finding, ...]) -> list[Row]:
     """One flat record a row, numbers in full precision."""
     return [
         {

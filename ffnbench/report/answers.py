@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ffnbench.errors import WrongArgument
 from ffnbench.report.files.outputs import Outputs
 from ffnbench.report.formats import View, Write, bytes_of
-from ffnbench.report.records import Record
-from ffnbench.report.tables.html import html_fragment
-from ffnbench.report.tables.table import TextTable
-from ffnbench.report.tables.text import Terminal, plain, renderable, show
+from ffnbench.report.frame import Frame, Row
+from ffnbench.report.terminal import Terminal, plain, renderable, show
+from ffnbench.report.writers import html_fragment
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +39,7 @@ class Shows:
         return "answer"
 
     @property
-    def _origin(self) -> Record:
+    def _origin(self) -> Row:
         """What every row of its frame has, so that frames of several can be told apart."""
         return {}
 
@@ -49,7 +48,7 @@ class Shows:
         return [*(name for name in super().__dir__() if name.startswith("_")), *CALLED, *self.READ]
 
     @property
-    def table(self) -> TextTable:
+    def table(self) -> Frame:
         """The answer as a table."""
         return self.view().table
 
@@ -57,7 +56,7 @@ class Shows:
         """The answer with all that writes it; raises FfnbenchError where there is nothing to write."""
         raise NotImplementedError
 
-    def rows(self) -> list[Record]:
+    def rows(self) -> list[Row]:
         """One flat record a row, in the order and with the names of the CSV."""
         raise NotImplementedError
 
@@ -111,7 +110,7 @@ class Answer(Shows):
         """The answer with all that writes it."""
         return self.shown
 
-    def rows(self) -> list[Record]:
+    def rows(self) -> list[Row]:
         """One flat record a row."""
         return list(self.shown.records())
 

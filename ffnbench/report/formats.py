@@ -10,9 +10,9 @@ from pathlib import Path
 from ffnbench.errors import FfnbenchError
 from ffnbench.features import Feature, suffixes
 from ffnbench.report.arrangement import Arrangement
-from ffnbench.report.records import Record, csv_text, json_text
-from ffnbench.report.tables.table import TextTable
-from ffnbench.report.tables.text import markdown
+from ffnbench.report.frame import Frame, Row
+from ffnbench.report.tables.table import TextTable, as_frame
+from ffnbench.report.writers import csv_text, json_text, markdown
 from ffnbench.result import Report
 
 FORMATS = ("table", "markdown", "csv", "json")  # for stdout
@@ -57,7 +57,7 @@ class View:
     are its rows as data.
     """
 
-    table: TextTable
+    table: Frame
     stdout: Mapping[str, Callable[[], str]]
     files: Mapping[str, Write]
     code: int = 0
@@ -67,7 +67,7 @@ class View:
     baseline: Callable[[], str] | None = None
     longer: Callable[[], Longer] | None = None
     arranged: Callable[[Arrangement], View] | None = None  # the same with other columns, in another order
-    records: Callable[[], Sequence[Record]] = tuple
+    records: Callable[[], Sequence[Row]] = tuple
 
     def ending(self, code: int, problem: FfnbenchError | None = None) -> View:
         """This view with an exit code and a problem, however it is arranged."""
@@ -76,8 +76,8 @@ class View:
 
 
 def view_of(
-    table: TextTable,
-    records: Callable[[], Sequence[Record]],
+    table: TextTable | Frame,
+    records: Callable[[], Sequence[Row]],
     *,
     json: Callable[[], str] | None = None,
     pictures: Mapping[str, Callable[[str], bytes]] | None = None,
@@ -92,18 +92,19 @@ def view_of(
 
     `every` is whether markdown shows the columns and details that only -v does.
     """
+    frame = as_frame(table)
     texts: dict[str, Callable[[], str]] = {
         "csv": lambda: csv_text(records()),
         "json": json or (lambda: json_text(records())),
-        "markdown": lambda: markdown(table, every=every),
+        "markdown": lambda: markdown(frame, every=every),
     }
     files: dict[str, Write] = {".csv": texts["csv"], ".json": texts["json"], ".md": texts["markdown"]}
     for begin, draw in (pictures or {}).items():
         files |= {begin + suffix: lambda draw=draw, suffix=suffix: draw(suffix) for suffix in PICTURES}  # type: ignore[misc]
 
     for suffix, feature in suffixes().items():
-        files[suffix] = partial(_by_feature, feature, suffix, table, pictures or {}, reports, title)
-    return View(table=table, stdout=texts, files=files, rescue=rescue, records=records)
+        files[suffix] = partial(_by_feature, feature, suffix, frame, pictures or {}, reports, title)
+    return View(table=frame, stdout=texts, files=files, rescue=rescue, records=records)
 
 
 def _by_feature(feature: Feature, suffix: str, *shown: object) -> str:

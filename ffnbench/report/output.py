@@ -24,7 +24,7 @@ from ffnbench.report.files.outputs import Outputs, append, inputs_of, refuse_unw
 from ffnbench.report.flags import CheckOutput, Shown, Updating, Written
 from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, FORMATS, SUFFIXES, View, Write, bytes_of, is_roofline
 from ffnbench.report.progress import ProgressBar
-from ffnbench.report.tables.text import Terminal, show
+from ffnbench.report.terminal import Terminal, show
 from ffnbench.report.views import refuse_unknown_columns
 from ffnbench.result import Progress, Report
 from ffnbench.streams import hush, visible

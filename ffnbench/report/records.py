@@ -1,23 +1,15 @@
-"""Flat records: what programs read in place of a table, as csv and json; and as a plain table of their own."""
+"""What tells records of several runs apart; and records as a plain frame of their own."""
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 from collections.abc import Iterable, Sequence
-from typing import Any
 
-from ffnbench.jsonable import text_of
-from ffnbench.report.tables.table import Cell, Column, TextTable
+from ffnbench.report.frame import Column, Frame, Row
 from ffnbench.result import Report
-from ffnbench.streams import visible
-
-Record = dict[str, Any]
-PLAIN = {int, float, type(None)}  # what stands in a CSV as it is
 
 
-def origin_record(report: Report) -> Record:
+def origin_record(report: Report) -> Row:
     """When, where and by what a report was made; of one that was not measured machine, cpu, torch and git are None.
 
     `created` is in ISO 8601; `machine` is the fingerprint of all that latency depends on; `git` is the commit of the
@@ -36,46 +28,10 @@ def origin_record(report: Report) -> Record:
     }
 
 
-def csv_text(records: Iterable[Record]) -> str:
-    """One line a record: full precision, booleans as true and false, a list as its items and spaces, unknown empty."""
-    found, text = list(records), io.StringIO()
-    writer, keys = csv.writer(text, lineterminator="\n"), list(found[0])
-    writer.writerow(keys)
-    columns = ([record[key] for record in found] for key in keys)
-    writer.writerows(zip(*map(_csv_cells, columns), strict=True))
-    return text.getvalue()
-
-
-def json_text(records: Sequence[Record]) -> str:
-    """A list of objects."""
-    return text_of(list(records), 1) + "\n"
-
-
-def table_of(records: Sequence[Record], below: Iterable[str] = (), prose: Iterable[str] = ()) -> TextTable:
-    """Records as a table: the first column stays longest, then in their order; columns of `prose` may be wrapped."""
-    keys, wrapped = list(records[0]), set(prose)
+def frame_of(records: Sequence[Row], below: Iterable[str] = (), prose: Iterable[str] = ()) -> Frame:
+    """Records as a frame: the first column stays longest, then in their order; columns of `prose` may be wrapped."""
     columns = tuple(
-        Column(title=key, left=not isinstance(records[0][key], int), priority=place, flexible=key in wrapped)
-        for place, key in enumerate(keys)
+        Column(key=key, left=not isinstance(value, int), priority=place, flexible=key in prose)
+        for place, (key, value) in enumerate(records[0].items())
     )
-    rows = tuple(tuple(Cell(text=plain_text(record[key]), value=record[key]) for key in keys) for record in records)
-    return TextTable(columns=columns, rows=rows, summary=tuple(below))
-
-
-def plain_text(value: Any) -> str:
-    """A value as it stands in a table: counts with thousands apart."""
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def _csv_cells(values: list[Any]) -> Iterable[Any]:
-    kinds = {*map(type, values)}
-    as_it_is = kinds <= PLAIN or (kinds == {str} and visible(text := "".join(values)) is text)
-    return values if as_it_is else map(_csv_cell, values)
-
-
-def _csv_cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        value = " ".join(map(str, value))
-    return visible(value) if isinstance(value, str) else value
+    return Frame(columns=columns, rows=records, summary=tuple(below))

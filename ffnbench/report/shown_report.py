@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, overload
 from ffnbench.plan import METHOD
 from ffnbench.report.answers import Shows, as_displayed, written_to
 from ffnbench.report.formats import PICTURES, View
+from ffnbench.report.frame import Frame
 from ffnbench.report.records import origin_record
-from ffnbench.report.tables.table import TextTable
 from ffnbench.report.views import figure_of, picture_of, reading_of, report_view
 from ffnbench.result import Report
 from ffnbench.stats.verdict import with_figures
@@ -42,7 +42,7 @@ class ShownReport(Shows, Report):
         return origin_record(self)
 
     @property
-    def table(self) -> TextTable:
+    def table(self) -> Frame:
         """The table that belongs to this report, by the kind of its plan."""
         return reading_of(self).table(self)
 

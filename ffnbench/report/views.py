@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ffnbench.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
+from ffnbench.errors import EXIT_INTERRUPTED, FfnbenchError, Interrupted, Unfinished
 from ffnbench.features import function_of
 from ffnbench.plan import Kind, added_kind
 from ffnbench.report.arrangement import Arrangement, arranged, key_of
 from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import NOT_ALL, ROOFLINE, View, view_of
-from ffnbench.report.records import Record
-from ffnbench.report.tables.table import TextTable
+from ffnbench.report.frame import Frame, Row
+from ffnbench.report.tables.table import TextTable, as_frame
 from ffnbench.result import Environment, Report
 from ffnbench.stats.curves import axes_of
 
@@ -36,20 +36,20 @@ class Reading:
     rows: str
     picture: str
 
-    def table(self, report: Report) -> TextTable:
+    def table(self, report: Report) -> Frame:
         """The table or tables for people."""
-        found: TextTable = function_of(self.tables)(report)
-        return found
+        found: TextTable | Frame = function_of(self.tables)(report)
+        return as_frame(found)
 
-    def records(self, report: Report) -> list[Record]:
+    def records(self, report: Report) -> list[Row]:
         """The rows for programs."""
-        found: list[Record] = function_of(self.rows)(report)
+        found: list[Row] = function_of(self.rows)(report)
         return found
 
 
 RATIOS, OF_ROOFLINE = "report.pictures.ratios:ratio_figure", "report.pictures.roofline:roofline_figure"
 OF_SWEEP = "report.pictures.sweeps:sweep_figure"
-OF_CASES = Reading(tables="compare.table:compare_table", rows="report.csv_columns:case_records", picture=RATIOS)
+OF_CASES = Reading(tables="compare.table:compare_table", rows="report.columns:case_records", picture=RATIOS)
 VIEWS = {
     Kind.COMPARE: OF_CASES,
     Kind.SIDES: OF_CASES,
@@ -93,8 +93,21 @@ def refuse_unknown_columns(report: Report, how: Arrangement) -> None:
     reading = reading_of(report)
     as_measured = replace(report, environment=report.environment or SOMEWHERE)  # with the headings that it will have
     table, records = reading.table(as_measured), reading.records(report)
-    for name in how.names:
+    for name in filter(None, (how.sorted_by, *how.chosen)):
         key_of(name, table, records)
+
+
+def _arranged(report: Report, how: Arrangement) -> tuple[Frame, list[Row]]:
+    """The frame and the records as they were asked for; raises FfnbenchError for a sort by what is not known."""
+    reading = reading_of(report)
+    table, records = reading.table(report), reading.records(report)
+    if how.sort and report.environment is None:
+        key = key_of(how.sorted_by, table, records)
+        if all(row.get(key, key) is None for row in records):
+            message = f"--sort {how.sort}: nothing here has that, as it is counted and not measured"
+            hint = "`ffnbench compare` measures; `ffnbench cost --sort params` sorts by a count"
+            raise FfnbenchError(message, hint)
+    return arranged(table, records, how)
 
 
 def report_view(report: Report, how: Arrangement = AS_IT_COMES) -> View:
@@ -102,11 +115,7 @@ def report_view(report: Report, how: Arrangement = AS_IT_COMES) -> View:
     if report.interrupted and not report.samples:
         raise Interrupted("interrupted before anything was measured")
     reading = reading_of(report)
-    table, records = (
-        (reading.table(report), None)
-        if not how
-        else arranged(reading.table(report), reading.records(report), how, counted=not report.environment)
-    )
+    table, records = (reading.table(report), None) if not how else _arranged(report, how)
     view = view_of(
         table,
         lambda: reading.records(report) if records is None else records,

@@ -23,7 +23,7 @@ from ffnbench.plan import Probe
 from ffnbench.report.flags import Written
 from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.report.output import OutputSink
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.request import PictureRequest
 from ffnbench.result import Curve
 

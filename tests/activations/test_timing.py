@@ -16,7 +16,7 @@ from ffnbench.activations.plan import plan_timing
 from ffnbench.activations.rows import timing_records
 from ffnbench.activations.table import timing_table
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.request import TimingRequest
 from ffnbench.result import Report
 

@@ -26,9 +26,9 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.tables.html import html_fragment
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.report.views import report_view
+from ffnbench.report.writers import html_fragment
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
 from ffnbench.run.what_fits import check_fits, memory_needed

@@ -28,7 +28,7 @@ from ffnbench.report.pictures.drawn import Drawn
 from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.pictures.roofline import roofline_figure
 from ffnbench.report.shown_report import ShownReport, as_shown
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Report, Run
 from ffnbench.stats.curves import axes_of

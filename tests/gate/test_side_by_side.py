@@ -20,7 +20,7 @@ from ffnbench.gate.saved_runs import reports
 from ffnbench.gate.side_by_side import changes_between, common_rows
 from ffnbench.gate.side_by_side_table import side_by_side_view
 from ffnbench.report.files.store import report_text
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 from ffnbench.stats.verdict import with_figures

@@ -10,8 +10,8 @@ from ffnbench.extras.bisect.commits import Commit
 from ffnbench.extras.bisect.probes import Bisected, CommitProbe
 from ffnbench.jsonable import text_of
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.records import Record, table_of
-from ffnbench.report.tables.table import TextTable
+from ffnbench.report.frame import Frame, Row
+from ffnbench.report.records import frame_of
 from ffnbench.report.tables.words import CERTAIN, change_text
 from ffnbench.result import Estimate
 from ffnbench.units import counted, percent
@@ -67,8 +67,8 @@ def _probes(found: Bisected) -> list[ProbeOfCommit]:
     return [(commit, one) for commit in found.commits for one in found.probed if one.commit == commit.name]
 
 
-def _table(found: Bisected) -> TextTable:
-    rows: list[Record] = [
+def _table(found: Bisected) -> Frame:
+    rows: list[Row] = [
         {
             "commit": commit.short, f"change {CERTAIN}": "skipped" if one.skipped else change_text(_change(one)),
             "subject": commit.subject, "note": one.skipped or one.differs,
@@ -76,7 +76,7 @@ def _table(found: Bisected) -> TextTable:
         for commit, one in _probes(found)
     ]  # fmt: skip
     header = f"{found.variant}, {counted(len(found.commits), 'commit')} after {found.good} up to {found.bad}"
-    table = table_of(rows, _says(found), prose=("subject", "note"))
+    table = frame_of(rows, _says(found), prose=("subject", "note"))
     return replace(table, header=(f"{header}; change against {found.good}",))
 
 
@@ -108,7 +108,7 @@ def _says(found: Bisected) -> list[str]:
     return lines
 
 
-def _records(found: Bisected) -> list[Record]:
+def _records(found: Bisected) -> list[Row]:
     """One flat record a probe."""
     named = zip(found.commits, found.posterior.probabilities[1:], strict=True)
     probabilities = {commit.name: probability for commit, probability in named}
@@ -122,7 +122,7 @@ def _records(found: Bisected) -> list[Record]:
     ]  # fmt: skip
 
 
-def _answer(found: Bisected) -> Record:
+def _answer(found: Bisected) -> Row:
     """All of it: the commits that are left, and every probe."""
     posterior = found.posterior
     change = posterior.step(posterior.likeliest[-1]) if _state(found) == FOUND else posterior.at_end()

@@ -9,9 +9,9 @@ from typing import Any
 from ffnbench.extras.estimate.bounds import Bounds, Hardware, path_of
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import Plan, Workload
-from ffnbench.report.csv_columns import case_records
+from ffnbench.report.columns import case_records
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.records import Record
+from ffnbench.report.frame import Row
 from ffnbench.report.tables import table as t
 from ffnbench.report.tables.details import conditions_line
 from ffnbench.report.tables.groups import headings, swept_columns
@@ -46,7 +46,7 @@ def estimate_view(report: Report, machines: Sequence[Hardware], found: Sequence[
     return view_of(_table(report, machines, rows, near), lambda: rows, every=False)
 
 
-def _table(report: Report, machines: Sequence[Hardware], rows: list[Record], near: Near) -> t.TextTable:
+def _table(report: Report, machines: Sequence[Hardware], rows: list[Row], near: Near) -> t.TextTable:
     plan, split, times = report.plan, rows[0]["devices"] > 1, len(machines)
     swept = [key for key in swept_columns(plan) if key in rows[0] and key != "d_ff"]
     timed = ("device_at_least_s", "all_reduce_at_least_s", "at_least_s")
@@ -106,7 +106,7 @@ def _near_lines(plan: Plan, near: Near) -> list[str]:
     ]
 
 
-def _told(report: Report, machines: Sequence[Hardware], rows: list[Record]) -> list[str]:
+def _told(report: Report, machines: Sequence[Hardware], rows: list[Row]) -> list[str]:
     """What else a reader has to know: of links, of parts that are not equal, of experts."""
     devices, told, plan = rows[0]["devices"], [], report.plan
     links = (f"{m.name} {m.link_gb_per_s:g} GB/s a direction ({m.link})" if m.link_gb_per_s else f"{m.name} unknown"

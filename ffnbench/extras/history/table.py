@@ -9,7 +9,7 @@ from ffnbench.extras.history.steps import Shift
 from ffnbench.extras.history.timeline import Series, Timeline, unlike
 from ffnbench.gate.side_by_side import FLOPS, RATIO
 from ffnbench.metrics import LATENCY, PEAK
-from ffnbench.report.records import Record
+from ffnbench.report.frame import Row
 from ffnbench.report.tables.table import Cell, Column, Field, TextTable, table_of_fields
 from ffnbench.report.tables.words import CERTAIN, change_text, interval_text, seconds_text
 from ffnbench.result import Estimate
@@ -22,7 +22,7 @@ SHORT = 7  # letters of a commit
 OF_STEPS = 24  # letters: a step with its commit
 
 
-def history_records(found: Timeline) -> list[Record]:
+def history_records(found: Timeline) -> list[Row]:
     """One flat record a row and run, in base units; `change` stands where a run begins a level."""
     return [
         {

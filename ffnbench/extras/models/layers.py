@@ -21,7 +21,7 @@ from ffnbench.ffn.spec import read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
 from ffnbench.models.presets import model_of
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.records import Record
+from ffnbench.report.frame import Row
 from ffnbench.report.tables.table import (
     EXTRA,
     Column,
@@ -77,7 +77,7 @@ def _as_asked(request: BlockRequest, model: ModelSpec) -> ModelSpec:
     return replace(model, groups=tuple(groups))
 
 
-def _of_all(whole: WholeModel | None) -> Record:
+def _of_all(whole: WholeModel | None) -> Row:
     """The parts of the whole model, which stand in the last record."""
     if whole is None:
         return dict.fromkeys(OF_ALL)
@@ -86,7 +86,7 @@ def _of_all(whole: WholeModel | None) -> Record:
     return dict(zip(OF_ALL, numbers, strict=True))
 
 
-def _layers(request: BlockRequest, model: ModelSpec, group: LayerGroup, sight: Sight, seq_len: int) -> Record:
+def _layers(request: BlockRequest, model: ModelSpec, group: LayerGroup, sight: Sight, seq_len: int) -> Row:
     dtype = DTYPES.canonical(request.dtype)
     ffn = cost(group.ffn, tokens=seq_len, dtype=dtype, train=False, device="cpu")
     assert ffn.flops_forward is not None
@@ -130,9 +130,9 @@ def _sum(numbers: Iterable[int | None]) -> int | None:
     return None if None in found else sum(filter(None, found))
 
 
-def with_total(records: Sequence[Record]) -> list[Record]:
+def with_total(records: Sequence[Row]) -> list[Row]:
     """The records of all kinds, their sum below; shares are the FFN's in the two together."""
-    total: Record = {**records[0], "kind": "all", **{key: _sum(r[key] for r in records) for key in SUMMED}}
+    total: Row = {**records[0], "kind": "all", **{key: _sum(r[key] for r in records) for key in SUMMED}}
     rows = [*records, total] if len(records) > 1 else list(records)
     return [
         row | {name: None if row[b] is None else row[a] / (row[a] + row[b]) for name, (a, b) in SHARES.items()}
@@ -140,7 +140,7 @@ def with_total(records: Sequence[Record]) -> list[Record]:
     ]
 
 
-def layers_table(records: Sequence[Record], header: Sequence[str], notes: Sequence[str]) -> TextTable:
+def layers_table(records: Sequence[Row], header: Sequence[str], notes: Sequence[str]) -> TextTable:
     """One row a kind of layer; all layers of a kind together."""
     rows = list(records)
 

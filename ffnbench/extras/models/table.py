@@ -7,7 +7,7 @@ from ffnbench.extras.models.counting import CountedLayers, CountedModel, WholeMo
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.jsonable import text_of
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.records import Record
+from ffnbench.report.frame import Row
 from ffnbench.report.tables.table import (
     EXTRA,
     Cell,
@@ -46,7 +46,7 @@ def _experts(moe: MoESpec) -> list[str]:
 
 def model_view(model: CountedModel) -> View:
     """The answer of `inspect`: parameters of one layer, then of all."""
-    rows: list[Record] = [
+    rows: list[Row] = [
         {
             "kind": found.kind, "count": found.count, "params": found.params, "params_active": found.params_active,
             "ffn": words(found), "counted_by": model.counted_by,
@@ -108,7 +108,7 @@ def parts_view(model: WholeModel) -> View:
     return view_of(parts_table(model), lambda: parts_records(model), json=lambda: text_of(data, 1) + "\n")
 
 
-def parts_records(model: WholeModel) -> list[Record]:
+def parts_records(model: WholeModel) -> list[Row]:
     """One flat record a part, their sum last."""
     rows = [*model.parts.items(), ("all", model.params)]
     return [{"model": model.name, "part": name, "params": number, "share": _share(model, number),

@@ -22,7 +22,7 @@ from ffnbench.extras.train.planning import OF, STEP, TOKEN
 from ffnbench.extras.train.text import Training
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import group_suffix
-from ffnbench.report.records import Record
+from ffnbench.report.frame import Row
 from ffnbench.report.tables.details import MATCHED
 from ffnbench.report.tables.lines_below import general_line, machine_line
 from ffnbench.report.tables.table import (
@@ -59,7 +59,7 @@ def training_of(report: Report) -> Training:
     return next(filter(None, map(trained_by, report.plan.shown)))
 
 
-def training_records(report: Report) -> list[Record]:
+def training_records(report: Report) -> list[Row]:
     """One flat record a variant: losses and their differences in nats per byte, seconds in full precision. Seconds of a
     run are its steps by the reference's step and the paired ratio, with the interval of that.
     """
@@ -71,7 +71,7 @@ def training_records(report: Report) -> list[Record]:
     for name, one in found.items():
         case = runs[name][0]
         cost = report.cost(case.label)
-        record: Record = {
+        record: Row = {
             "variant": name, "d_ff": case.ffn.d_ff, "params": cost.params, "lr": one.rate,
             "seeds": len(one.losses), **_ends("loss", one.loss), **_ends("difference", one.difference),
             "verdict": one.verdict.value if one.loss else None,
@@ -101,7 +101,7 @@ def timed_label(name: str, of: str) -> str:
     return name + group_suffix({OF: of})
 
 
-def _ends(name: str, found: Mean | Estimate | None) -> Record:
+def _ends(name: str, found: Mean | Estimate | None) -> Row:
     """A value and its interval, under three names."""
     unit = "_s" * name.endswith("_s")
     names = (f"{name.removesuffix(unit)}{end}{unit}" for end in ENDS)
@@ -150,11 +150,11 @@ def _rate(rate: float) -> str:
     return f"{rate:g}".removeprefix("0")
 
 
-def _timed(report: Report, rows: list[Record], of: str, first: int, second: int) -> list[Field]:
+def _timed(report: Report, rows: list[Row], of: str, first: int, second: int) -> list[Field]:
     """The time of a step or of a token, and its ratio to the reference's."""
     unit, size = scale([row[f"{of}_s"] for row in rows if row[f"{of}_s"]] or [1.0], TIME)
 
-    def label(row: Record) -> str:
+    def label(row: Row) -> str:
         return timed_label(row["variant"], of)
 
     return [
@@ -165,7 +165,7 @@ def _timed(report: Report, rows: list[Record], of: str, first: int, second: int)
     ]  # fmt: skip
 
 
-def _nats(row: Record, key: str) -> Cell:
+def _nats(row: Row, key: str) -> Cell:
     """`1.869 [1.862, 1.876]`, of a difference with its sign."""
     value, low, high = row[key], row[f"{key}_low"], row[f"{key}_high"]
     if value is None:
@@ -175,13 +175,13 @@ def _nats(row: Record, key: str) -> Cell:
     return Cell(text=text, value=value)
 
 
-def _verdict(row: Record, found: dict[str, Learnt]) -> Cell:
+def _verdict(row: Row, found: dict[str, Learnt]) -> Cell:
     if row["verdict"] is None:
         return Cell(text="failed" if row["failure"] else "-", style="red" if row["failure"] else "")
     return Cell(text=row["verdict"], value=row["verdict"], style=STYLES.get(found[row["variant"]].verdict, ""))
 
 
-def _marked(row: Record) -> Cell:
+def _marked(row: Row) -> Cell:
     return Cell(text=MARK if row["pareto_front_step"] else "", value=row["pareto_front_step"])
 
 
@@ -197,7 +197,7 @@ def _header(report: Report) -> str:
     return f"{shape}, {device_text(work)}; {how}, {counted(len(seeds), 'seed')}{equal}"
 
 
-def _summary(report: Report, rows: list[Record], found: dict[str, Learnt]) -> list[str]:
+def _summary(report: Report, rows: list[Row], found: dict[str, Learnt]) -> list[str]:
     """Who learns best and by how much, the Pareto front, whether to try other rates, what failed, how far it goes."""
     lines = [_answer(report, rows, found)]
     if front := [row["variant"] for row in rows if row["pareto_front_step"]]:
@@ -207,7 +207,7 @@ def _summary(report: Report, rows: list[Record], found: dict[str, Learnt]) -> li
     return list(filter(None, lines))
 
 
-def _answer(report: Report, rows: list[Record], found: dict[str, Learnt]) -> str:
+def _answer(report: Report, rows: list[Row], found: dict[str, Learnt]) -> str:
     """Who learns best and by how much, how the others learn, and what so many seeds can show."""
     reference = report.plan.name_of(report.plan.reference)
     known = {row["variant"]: row for row in rows if row["verdict"]}
@@ -227,7 +227,7 @@ def _answer(report: Report, rows: list[Record], found: dict[str, Learnt]) -> str
     return "; ".join(told)
 
 
-def _edge(report: Report, rows: list[Record]) -> list[str]:
+def _edge(report: Report, rows: list[Row]) -> list[str]:
     """A warning of who learns best at the lowest or the highest of several rates, and the longer list to try. Whoever
     was not trained at all of them by then is not named.
     """
@@ -259,7 +259,7 @@ def _scope(found: dict[str, Learnt]) -> str:
     return f"a probe: a small model, trained for a short time{with_others}"
 
 
-def _details(report: Report, rows: list[Record]) -> list[str]:
+def _details(report: Report, rows: list[Row]) -> list[str]:
     text = training_of(report).text
     cited = [
         f"{source}, held-out loss of T5-base: {', '.join(f'{name} {loss:g}' for name, loss in losses.items())}"

@@ -20,11 +20,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import ERROR, LATENCY, PEAK
 from ffnbench.plan import Kind
-from ffnbench.report.csv_columns import case_records
+from ffnbench.report.columns import case_rows, column
 from ffnbench.report.pictures.canvas import BLACK, drawing, ended, literal, shortened
 from ffnbench.report.tables.details import conditions_line
 from ffnbench.report.tables.groups import heading
-from ffnbench.report.tables.headings import HEADINGS, Heading
 from ffnbench.report.tables.words import (
     CERTAIN,
     VERDICTS,
@@ -37,7 +36,7 @@ from ffnbench.report.tables.words import (
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.verdict import SAME_WITHIN
 from ffnbench.streams import visible
-from ffnbench.units import SI, TIME, digits, scale
+from ffnbench.units import SI, digits, scale
 
 WIDTH, DPI = 3.3, 300  # inches: a column of a paper
 ROW, FOLDED = 0.27, 0.36  # inches: a row, and one whose name may be folded
@@ -64,11 +63,11 @@ MARKS: dict[Verdict, tuple[str, str]] = {  # marker, colour: Okabe & Ito's
     Verdict.REFERENCE: ("s", BLACK),
 }
 PANELS = {  # bars by column of the rows
-    "latency_s": Heading("latency", TIME),
-    "params": Heading("params", SI),
-    "flops_timed": HEADINGS["flops_timed"],
-    PEAK: HEADINGS[PEAK],
-    ERROR: Heading("error"),
+    "latency_s": column("latency_s"),
+    "params": column("params", units=SI),
+    "flops_timed": column("flops_timed"),
+    PEAK: column(PEAK),
+    ERROR: column(ERROR),
 }
 
 
@@ -80,7 +79,7 @@ def ratio_figure(report: Report) -> Figure:
     places, headings = _places(report)
     names = [_name(report, label) for label in places]
     operations = report.plan.kind == Kind.ACTIVATIONS.value
-    amounts = {record["label"]: record for record in case_records(report, ["label", *PANELS])}
+    amounts = {record["label"]: record for record in case_rows(report)}
     keys = [key for key in PANELS if any(amounts[label][key] for label in places)]
     keys = [key for key in keys if not operations or key == "latency_s"]
     timed = LATENCY in report.plan.metrics
@@ -241,4 +240,5 @@ def _bars(axes: Axes, report: Report, values: dict[str, float | None], places: d
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
     axes.axvline(0, color=BLACK, linewidth=0.6)
-    axes.set_title(f"{heading.title}\n{'' if key == ERROR else unit}{heading.per}", fontsize=SMALL, loc="left", pad=3)
+    title = f"{heading.title or key}\n{'' if key == ERROR else unit}{heading.unit}"
+    axes.set_title(title, fontsize=SMALL, loc="left", pad=3)

@@ -7,12 +7,10 @@ from collections.abc import Collection, Sequence
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import CEILINGS
 from ffnbench.plan import MatmulPrecision, Mode, Plan
-from ffnbench.report.records import Record
-from ffnbench.report.tables.table import EXTRA, OF_NUMBER, Cell, Column, Field, estimated, known, text_field
-from ffnbench.report.tables.words import CERTAIN
-from ffnbench.result import Bound, Estimate, Report, Roof
+from ffnbench.report.frame import Row
+from ffnbench.result import Bound, Report, Roof
 from ffnbench.stats.ceilings import Ceiling, ceilings_of, read_bytes
-from ffnbench.units import IEC, TIME, counted, decimals, digits, quantity
+from ffnbench.units import IEC, TIME, counted, digits, quantity
 
 GIGA = 1e9
 DISTURBED = "disturbed"
@@ -27,40 +25,6 @@ def no_ceilings() -> FfnbenchError:
 def has_ceilings(what: Plan | Report) -> bool:
     """Whether a plan asks for ceilings; whether a run has some."""
     return CEILINGS in what.metrics if isinstance(what, Plan) else bool(what.roofs)
-
-
-def ceiling_fields(report: Report) -> list[Field]:
-    """The columns, where ceilings were measured."""
-    if not report.shares:
-        return []
-
-    def share(row: Record) -> Cell:
-        found = report.share(row["label"])
-        return estimated(found.share if found else None, share_text)
-
-    return [
-        (Column(title="of ceiling", unit=f"% {CERTAIN}", priority=EXTRA, key="ceiling_share"), share),
-        text_field("bound_by", "bound by", EXTRA, left=True),
-    ]
-
-
-def rate_fields() -> list[Field]:
-    """What was reached: FLOPs of what was timed, and bytes that it can't do without, over its seconds."""
-
-    def rate(key: str, title: str, priority: int) -> Field:
-        column = Column(title=title, priority=priority, key=key, takes=OF_NUMBER)
-        return column, lambda row: known(row[key], lambda value: digits(value / GIGA))
-
-    return [rate("flops_per_s", "GFLOP/s", 6), rate("bytes_per_s", "GB/s", 7)]
-
-
-def share_text(share: Estimate) -> str:
-    """`87.3 [86.1, 88.4]`, in percent."""
-    if share.low is None or share.high is None:
-        return f"{100 * share.value:.1f}"
-    places = min(2, decimals(50 * (share.high - share.low)))
-    value, low, high = (f"{100 * one:.{places}f}" for one in (share.value, share.low, share.high))
-    return f"{value} [{low}, {high}]"
 
 
 def ceiling_lines(report: Report) -> list[str]:
@@ -100,7 +64,7 @@ def _kind(roof: Roof) -> str:
     return roof.dtype if highest else f"{roof.dtype}, {roof.matmul_precision} precision"
 
 
-def machine_records(found: Sequence[Ceiling], disturbed: Collection[str] = ()) -> list[Record]:
+def machine_records(found: Sequence[Ceiling], disturbed: Collection[str] = ()) -> list[Row]:
     """What `env` says of ceilings: products by dtype and path, bytes by level, the empty call; those are marked whose
     roofs have these names.
     """

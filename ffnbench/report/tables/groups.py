@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from ffnbench.plan import Group, Plan, Value, typed_as, value_of
-from ffnbench.report.records import Record
-from ffnbench.report.tables.table import Cell, Column, Field, count
+from ffnbench.report.frame import Column, Row
 from ffnbench.report.tables.words import device_text, listed
 from ffnbench.units import counted, signed_percent
 
@@ -23,7 +22,7 @@ def heading(group: Group) -> str:
 
 
 def _told(key: str, values: Iterable[Value]) -> str:
-    shown = [f"{value:,}" if type(value) is int else typed_as(value) for value in values]
+    shown = list(map(axis_text, values))
     text = listed(shown) if len(shown) <= MOST_VALUES else f"{shown[0]} to {shown[-1]} ({len(shown):,} values)"
     return text if key in PLAIN else f"{key} {text}"
 
@@ -45,7 +44,7 @@ def _headed(plan: Plan) -> bool:
     return len(plan.groups) > 1 and any(len(group.cases) > 1 for group in plan.groups)
 
 
-def in_groups(plan: Plan, rows: Iterable[Record]) -> list[Record]:
+def in_groups(plan: Plan, rows: Iterable[Row]) -> list[Row]:
     """The rows, those of a group together, in the order that they have."""
     places = {case.label: place for place, group in enumerate(plan.groups) for case in group.cases}
     return sorted(rows, key=lambda row: places[row["label"]])
@@ -56,14 +55,14 @@ def swept_columns(plan: Plan) -> Sequence[str]:
     return () if _headed(plan) else tuple(plan.groups[0].values)
 
 
-def axis_field(plan: Plan, key: str) -> Field:
+def axis_column(key: str) -> Column:
     """Where the rows are on an axis."""
+    return Column(key=key, priority=2, left=key in PLAIN, write=axis_text)
 
-    def cell(row: Record) -> Cell:
-        value = value_of(plan.case(row["label"]), key)
-        return count(value) if type(value) is int else Cell(text=typed_as(value), value=value)
 
-    return Column(title=key, priority=2, left=key in PLAIN), cell
+def axis_text(value: Value) -> str:
+    """A value of an axis: numbers with thousands apart."""
+    return f"{value:,}" if type(value) is int else typed_as(value)
 
 
 def workload_words(plan: Plan, keys: Sequence[str]) -> list[str]:

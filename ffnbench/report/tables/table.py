@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ffnbench.metrics import LATENCY
+from ffnbench.report.frame import Column as FrameColumn
+from ffnbench.report.frame import Frame
 from ffnbench.report.tables.words import CERTAIN, half_width, interval_text, seconds_text, verdict_text
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.streams import visible
@@ -98,6 +100,27 @@ class _Rows(Sequence[tuple[Cell, ...]]):
             row = self._rows[place]
             self._made[place] = tuple(cell(row) for cell in self._cells)
         return self._made[place]
+
+
+def as_frame(table: TextTable | Frame) -> Frame:
+    """A table as a frame, while both are about."""
+    if isinstance(table, Frame):
+        return table
+    keys = [column.key or column.title for column in table.columns]
+    columns = tuple(
+        FrameColumn(
+            key=key, title=column.title, unit=column.unit, left=column.left, priority=column.priority,
+            flexible=column.flexible, takes=column.takes,
+            text=lambda row, at=at: row["cells"][at].text, style=lambda row, at=at: row["cells"][at].style,
+        )
+        for at, (key, column) in enumerate(zip(keys, table.columns, strict=True))
+    )  # fmt: skip
+    rows = [{"cells": row, **{key: cell.value for key, cell in zip(keys, row, strict=True)}} for row in table.rows]
+    return Frame(
+        columns=columns, rows=rows, header=table.header, summary=table.summary, details=table.details,
+        groups=table.headings, above=tuple(map(as_frame, table.above)), verbose_only=table.extra,
+        short=tuple(map(as_frame, table.short)),
+    )  # fmt: skip
 
 
 def table_of_fields(

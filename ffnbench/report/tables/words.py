@@ -6,23 +6,42 @@ Limits stand in stats/; the words that tell of them are made of them here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ffnbench.plan import CompileMode, Sizing, Workload
 from ffnbench.result import Estimate, FailureKind, Report, Side, Verdict
 from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.verdict import SAME_WITHIN
-from ffnbench.units import digits, signed_percent, supported
+from ffnbench.units import decimals, digits, signed_percent, supported
 
 WITHIN = f"{100 * SAME_WITHIN:g}%"
 CERTAIN = f"[{100 * CONFIDENCE:g}%]"  # the unit of a column with intervals
 INTERVALS = f"[ ] and ± are {100 * CONFIDENCE:g}% intervals over processes"
 VERDICTS = {verdict: verdict.value for verdict in Verdict} | {Verdict.UNCLEAR: "can't tell"}
 FAILED = {FailureKind.OOM: "out of memory", FailureKind.TIMEOUT: "timed out"}
+BUSY = VERDICTS[Verdict.BUSY]
+STYLES = {"slower": "red", "faster": "green", "unclear": "yellow", "busy": "yellow"}
 WIDEST = 1.0  # half an interval, relative: beyond, only the size of its ends is told
 TENFOLD = 10.0
 LONGEST = 44
 FLOPS_OF_ONE = "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1"
+
+
+def verdict_word(row: Mapping[str, Any]) -> str | None:
+    """A row's verdict in a word; of a row without one why, in a word; None where there is neither."""
+    if failure := row["failure"]:
+        kind = FailureKind(failure.partition(":")[0])
+        return FAILED.get(kind, kind.value)
+    verdict = row["verdict"]
+    return None if verdict is None else VERDICTS[Verdict(verdict)]
+
+
+def verdict_style(row: Mapping[str, Any]) -> str:
+    """The colour of a verdict; a failure is red."""
+    if row["failure"]:
+        return "red"
+    return STYLES.get(row["verdict"] or "", "")
 
 
 def verdict_text(report: Report, label: str) -> tuple[str, Verdict | None]:
@@ -33,7 +52,7 @@ def verdict_text(report: Report, label: str) -> tuple[str, Verdict | None]:
     return ("", None) if comparison is None else (VERDICTS[comparison.verdict], comparison.verdict)
 
 
-def seconds_text(estimate: Estimate, size: float) -> str:
+def seconds_text(estimate: Estimate, size: float = 1.0) -> str:
     """`24.5` in units of `size` seconds, in the digits that its interval supports: three at least, for a ratio stands
     beside it that is known better than its seconds.
     """
@@ -51,6 +70,15 @@ def interval_text(ratio: Estimate) -> str:
     value, low, high = (supported(v, half, most=4) for v in (ratio.value, ratio.low, ratio.high))
     low = _off_one(low, ratio.low) if ratio.low > 1 else low
     high = _off_one(high, ratio.high) if ratio.high < 1 else high
+    return f"{value} [{low}, {high}]"
+
+
+def share_text(share: Estimate) -> str:
+    """`87.3 [86.1, 88.4]`, in percent."""
+    if share.low is None or share.high is None:
+        return f"{100 * share.value:.1f}"
+    places = min(2, decimals(50 * (share.high - share.low)))
+    value, low, high = (f"{100 * end:.{places}f}" for end in (share.value, share.low, share.high))
     return f"{value} [{low}, {high}]"
 
 

@@ -20,7 +20,7 @@ from ffnbench.extras.history.steps import steps_of
 from ffnbench.extras.history.timeline import Timeline, change_since_first, timeline_of
 from ffnbench.extras.history.view import history_view
 from ffnbench.report.files.store import report_text
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.result import CaseCost, Report
 from ffnbench.stats.history import history_of
 from ffnbench.stats.interval import Mean

@@ -21,7 +21,7 @@ from ffnbench.extras.models.table import in_words, parts_view
 from ffnbench.models.configs import read_groups
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import PRESETS, model_of
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 
 # The safetensors index of the checkpoint on the hub, the paper, or transformers' count of the published config
 PUBLISHED = {

@@ -15,8 +15,8 @@ import ffnbench
 from ffnbench.errors import FfnbenchError
 from ffnbench.extras.page.page import page_of
 from ffnbench.report.pictures.canvas import render
-from ffnbench.report.tables.html import html_fragment
 from ffnbench.report.tables.table import EXTRA, Cell, Column, TextTable
+from ffnbench.report.writers import html_fragment
 
 COMPARED = ROOT / "results" / "amd-epyc-2cpu" / "compare.json"
 EVIL = "</script><script>ran()</script></svg><img src=x onerror=ran()>&lt;'\"` \u2028 --> ]]>"

@@ -37,7 +37,7 @@ from ffnbench.extras.train.training import train
 from ffnbench.extras.train.worker import Trainee
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.report.files.store import load
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.result import Sample, Verdict
 from ffnbench.run.runner import run
 from ffnbench.run.what_fits import memory_needed
