@@ -23,14 +23,14 @@ from ffnbench.ffn.attention import (
 )
 from ffnbench.metrics import PEAK
 from ffnbench.plan import Case, Mode
-from ffnbench.report.columns import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_records
-from ffnbench.report.frame import Row
+from ffnbench.report.columns import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_rows
+from ffnbench.report.frame import Row, in_row
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.cells import restricted
 
 PRODUCTS = {Mode.FORWARD.value: 1, Mode.TRAIN.value: 3, Mode.BACKWARD.value: 2}  # backward: two products for each
-PARTS = ("label", *LATENCY_KEYS, PEAK, *RATIO_KEYS, *CONDITION_KEYS, *DEVICE_KEYS)  # of the rows of its cases
+WORDS = ("verdict", "failure")  # of a part, that are not saved
 MEAN = "mean"  # of all layers, in place of what a token sees
 
 
@@ -75,11 +75,17 @@ def blocks_of(report: Report) -> list[Report]:
 
 
 def block_records(report: Report) -> list[Row]:
-    """One flat record a length and window, everything in base units, unknown as None: what csv holds.
+    """The rows as they are saved."""
+    unsaved = tuple(f"_{key}" for key in WORDS)
+    return [{key: value for key, value in row.items() if not key.endswith(unsaved)} for row in block_rows(report)]
+
+
+def block_rows(report: Report) -> list[Row]:
+    """One flat row a length and window, everything in base units, unknown as None; with why a part has no time.
 
     Where layers differ in their windows, the mean of them all comes after those of each length.
     """
-    rows, found = {row["label"]: row for row in case_records(report, PARTS)}, []
+    rows, found = {row["label"]: row for row in case_rows(report)}, []
     by_length = (list(of) for one in parts_of(report.plan) for _, of in groupby(lengths_of(one), key=_tokens))
     for lengths in by_length:
         counted = [_counted(report, length) for length in lengths]
@@ -157,11 +163,10 @@ def _measured(report: Report, length: Length, rows: dict[str, Row]) -> Row:
     for name, case in beside:
         found |= part(name, case, (*LATENCY_KEYS, PEAK, *RATIO_KEYS))
     share = ffn_share(ratio_to_ffn(report, length.attention.label))
-    for end, name in (("", "value"), ("_low", "low"), ("_high", "high")):
-        found[f"ffn_share_latency{end}"] = getattr(share, name, None)
+    found |= in_row("ffn_share_latency", share)
     found |= {key: rows[length.ffn.label][key] for key in CONDITION_KEYS}
     for name, case in ((FFN, length.ffn), *beside):
-        found |= part(name, case, DEVICE_KEYS)
+        found |= part(name, case, (*DEVICE_KEYS, *WORDS))
     return found | {"threads": length.ffn.workload.threads}
 
 

@@ -37,6 +37,7 @@ from ffnbench.units import IEC, SI, TIME, digits, percent
 
 GIGA = 1e9
 TOKEN = "/tok"
+OF_SHARE = 18
 
 
 class Unknown:
@@ -279,8 +280,56 @@ OF_CASES = (
     of_case("launch_bound", lambda case: launch_bound(case.report, case.label), "launch-bound"),
 )
 # fmt: on
+def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:
+    """What was measured of a part of a block."""
+    parts = ("ffn", "attention", "textbook")
+
+    def text(row: Row) -> str | None:
+        return latency_text({key: row[f"{part}_{key}"] for key in ("verdict", "failure")})
+
+    return (
+        Column(key=f"{part}_latency_s", title=title, units=TIME, interval=seconds_text, text=text, priority=priority,
+               style=lambda row: "yellow" if text(row) else "", takes=OF_NUMBER,
+               scaled_with=tuple(f"{one}_latency_s" for one in parts)),
+        Column(key=f"{part}_ratio", title=title, unit=f"time vs FFN {CERTAIN}", interval=interval_text, priority=4,
+               takes=OF_RATIO),
+        Column(key=f"{part}_peak_bytes", title=f"{title} peak", units=IEC, priority=EXTRA,
+               scaled_with=tuple(f"{one}_peak_bytes" for one in parts)),
+    )  # fmt: skip
+
+
+def _flops(key: str, title: str, priority: int) -> Column:
+    """FLOPs of a part of a block, on the scale of the whole."""
+    whole = ("flops_ffn", "flops_attention")
+    return Column(key=key, title=title, units=SI, unit=TOKEN, priority=priority, scaled_with=whole)
+
+
+# fmt: off
+OF_BLOCKS = (
+    Column(key="layers"),
+    Column(key="sees", left=True),
+    _flops("flops_ffn", "FFN", 1),
+    _flops("flops_attention", "attention", 1),
+    _flops("flops_projections", "projections", 4),
+    _flops("flops_scores", "scores", 5),
+    _flops("flops_values", "values", 6),
+    _flops("flops_softmax", "softmax", EXTRA),
+    Column(key="ffn_share_flops", title="FFN's share", unit="of FLOPs", write=with_sign),
+    Column(key="ffn_share_latency", title="FFN's share", unit=f"% of latency {CERTAIN}", interval=share_text,
+           takes=OF_SHARE),
+    Column(key="kv_bytes", title="KV", units=IEC, priority=3),
+    Column(key="kv_bytes_per_token", title="KV", units=IEC, unit=TOKEN, priority=EXTRA),
+    *_of_part("ffn", "FFN", 1),
+    *_of_part("attention", "attention", 1),
+    *_of_part("textbook", "textbook", 3),
+    Column(key="part", left=True),
+    Column(key="shape", title="rows x columns", priority=2),
+    Column(key="weights", priority=1),
+    Column(key="biases", priority=3),
+)
+# fmt: on
 OTHERS = (Column(key="spread", title="±", text=_spread, priority=EXTRA),)
-COLUMNS = {column.key: column for column in (*OF_CASES, *OTHERS)}
+COLUMNS = {column.key: column for column in (*OF_CASES, *OF_BLOCKS, *OTHERS)}
 UNSAVED = keys_of(PACK)[1:]
 CASE_KEYS = tuple(
     key

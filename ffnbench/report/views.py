@@ -54,7 +54,7 @@ VIEWS = {
     Kind.COMPARE: OF_CASES,
     Kind.SIDES: OF_CASES,
     Kind.BLOCK: Reading(
-        tables="block.table:block_tables",
+        tables="block.table:block_frame",
         rows="block.rows:block_records",
         picture="block.picture:block_figure",
     ),
