@@ -21,7 +21,7 @@ from ffnbench.metrics import (
     SAVED,
 )
 from ffnbench.plan import SWEPT, Mode, Time, value_of
-from ffnbench.report.columns import CASE_KEYS, case_rows, column
+from ffnbench.report.columns import CASE_KEYS, case_rows, column, timed_columns
 from ffnbench.report.frame import EXTRA, Column, Frame, Row
 from ffnbench.report.tables.conditions import CONDITIONS, differing
 from ffnbench.report.tables.details import conditions_line, details
@@ -187,12 +187,3 @@ def _has_errors(report: Report, rows: list[Row]) -> bool:
     likened = any(isinstance(case.ffn, ImportedSpec) and case.ffn.like for case in report.plan.shown)
     asked = ERROR in report.plan.metrics
     return (asked or likened or _backends(report)) and any(row[ERROR] is not None for row in rows)
-
-
-def timed_columns(report: Report, reference: str) -> list[Column]:
-    """Latency, the ratio to the reference, and the verdict in a word."""
-    alone = all(report.plan.is_reference(case.label) for case in report.plan.shown) and not report.failures
-    shown = [column("latency_s"), column("spread")]
-    if alone:  # nothing to be compared with
-        return shown
-    return [*shown, column("ratio", title=f"time vs {reference}"), column("verdict")]

@@ -349,6 +349,15 @@ def column(key: str, priority: int | None = None, **how: Any) -> Column:
     return replace(COLUMNS[key], **how)
 
 
+def timed_columns(report: Report, reference: str) -> list[Column]:
+    """Latency, the ratio to the reference, and the verdict in a word."""
+    alone = all(report.plan.is_reference(case.label) for case in report.plan.shown) and not report.failures
+    shown = [column("latency_s"), column("spread")]
+    if alone:  # nothing to be compared with
+        return shown
+    return [*shown, column("ratio", title=f"time vs {reference}"), column("verdict")]
+
+
 def case_rows(report: Report) -> list[Row]:
     """One flat row a case that is shown."""
     known: list[Row] | None = vars(report).get("_case_rows")

@@ -59,7 +59,7 @@ VIEWS = {
         picture="block.picture:block_figure",
     ),
     Kind.ACTIVATIONS: Reading(
-        tables="activations.table:timing_table", rows="activations.rows:timing_records", picture=RATIOS
+        tables="activations.table:timing_frame", rows="activations.table:timing_records", picture=RATIOS
     ),
 }
 
