@@ -16,10 +16,9 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import NoteKind
 from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import NOT_ALL, Longer, View, view_of
-from ffnbench.report.frame import Row
+from ffnbench.report.frame import OF_NUMBER, OF_RATIO, UNKNOWN, Column, Frame, Row, estimate_in
 from ffnbench.report.tables.details import effort, notes_of_run
 from ffnbench.report.tables.lines_below import general_line, machine_line
-from ffnbench.report.tables.table import OF_NUMBER, OF_RATIO, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields
 from ffnbench.report.tables.words import CERTAIN, change_text, listed, side_lines
 from ffnbench.stats.rounds import table_of
 from ffnbench.units import counted, percent, signed_percent
@@ -50,8 +49,7 @@ def finding_records(findings: tuple[Finding, ...]) -> list[Row]:
 
 def check_view(checked: Checked) -> View:
     """The answer of a check: its findings, the reports that they follow from, and a new baseline."""
-    table = findings_table(checked)
-    view = view_of(table, lambda: finding_records(checked.findings))
+    view = view_of(findings_frame(checked), lambda: finding_records(checked.findings))
     findings = checked.findings
     view = replace(
         view,
@@ -120,35 +118,17 @@ def _lacking(checked: Checked) -> set[str]:
     return missing | set(table_of(checked.now).without_quiet())
 
 
-def findings_table(checked: Checked) -> TextTable:
+def findings_frame(checked: Checked) -> Frame:
     """Every row that is not an equal exact metric; those are counted below."""
-    findings, now = checked.findings, checked.now
-    quiet = [f for f in findings if f.status is Status.OK and f.metric not in (LATENCY, OUTPUT) and f.change is None]
-    shown = sorted((f for f in findings if f not in quiet), key=lambda f: list(Status).index(f.status))
-
-    def limit(f: Finding) -> Cell:
-        if f.metric in TIMED:
-            return Cell(text=f"+{percent(f.tolerance)}")
-        if f.metric == OUTPUT:
-            return Cell(text=_value(f, f.tolerance))
-        return Cell(text=f"+{percent(f.tolerance)}" if f.tolerance else "equal")
-
-    fields: list[Field] = [
-        (Column(title="case", left=True), lambda f: Cell(text=f.case)),
-        (Column(title="metric", left=True), lambda f: Cell(text=f.metric)),
-        (Column(title="status", left=True), lambda f: Cell(text=f.status.word, style=STYLES.get(f.status, ""))),
-        (
-            Column(title="change", unit=CERTAIN * any(f.change for f in findings), takes=OF_RATIO),
-            lambda f: Cell(text=_change(f)),
-        ),
-        (Column(title="limit", priority=1), limit),
-        (Column(title="before", priority=2, takes=OF_NUMBER), lambda f: Cell(text=_value(f, f.before))),
-        (Column(title="now", priority=2, takes=OF_NUMBER), lambda f: Cell(text=_value(f, f.now))),
-    ]
-    reasons = {finding.reason for finding in findings}
-    return table_of_fields(
-        fields,
-        shown,
+    now, rows = checked.now, finding_records(checked.findings)
+    quiet = [row for row in rows if is_quiet(row)]
+    order = [status.value for status in Status]
+    shown = sorted((row for row in rows if not is_quiet(row)), key=lambda row: order.index(row["status"]))
+    reasons = {row["reason"] for row in rows}
+    has_intervals = any(row["change_low"] is not None for row in rows)
+    return Frame(
+        columns=(*COLUMNS[:3], replace(COLUMNS[3], unit=CERTAIN if has_intervals else ""), *COLUMNS[4:]),
+        rows=shown,
         header=[_title(checked)],
         summary=_summary(checked, len(quiet)),
         details=[
@@ -157,6 +137,52 @@ def findings_table(checked: Checked) -> TextTable:
             *(text for text in notes_of_run(now) if text not in reasons),
         ],
     )
+
+
+def is_quiet(row: Row) -> bool:
+    """Whether it is an exact metric that is equal."""
+    return row["status"] == Status.OK.value and row["metric"] not in (*TIMED, OUTPUT) and row["change_low"] is None
+
+
+def _change(row: Row) -> str:
+    change = estimate_in(row, "change")
+    if change is None:
+        return UNKNOWN
+    if change.low is not None:
+        return change_text(change)
+    return signed_percent(change.value - 1)
+
+
+def _limit(row: Row) -> str:
+    if row["metric"] == OUTPUT:
+        return _value(row["metric"], row["tolerance"])
+    if row["metric"] not in TIMED and not row["tolerance"]:
+        return "equal"
+    return f"+{percent(row['tolerance'])}"
+
+
+def _value(metric: str, value: float | None) -> str:
+    if value is None or metric in TIMED:  # a time's change says it, in the unit of its limit
+        return UNKNOWN
+    if metric == OUTPUT:
+        return f"{value:.1e}" if value else "0"
+    return f"{value:,.0f}"
+
+
+COLUMNS = (
+    Column(key="case", left=True),
+    Column(key="metric", left=True),
+    Column(
+        key="status",
+        left=True,
+        write=lambda value: Status(value).word,
+        style=lambda row: STYLES.get(Status(row["status"]), ""),
+    ),
+    Column(key="change", text=_change, takes=OF_RATIO),
+    Column(key="tolerance", title="limit", priority=1, text=_limit),
+    Column(key="before", priority=2, takes=OF_NUMBER, text=lambda row: _value(row["metric"], row["before"])),
+    Column(key="now", priority=2, takes=OF_NUMBER, text=lambda row: _value(row["metric"], row["now"])),
+)
 
 
 def _title(checked: Checked) -> str:
@@ -202,19 +228,3 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     known = {finding.reason for finding in findings}
     general = [line for line in general_line(now) if line not in known]
     return list(filter(None, [*lines, "; ".join(told), *general, *ended]))
-
-
-def _change(finding: Finding) -> str:
-    if finding.change is not None:
-        return change_text(finding.change)
-    if finding.ratio is None:
-        return UNKNOWN
-    return "0%" if finding.ratio == 1 else signed_percent(finding.ratio - 1)
-
-
-def _value(finding: Finding, value: float | None) -> str:
-    if value is None or finding.metric in TIMED:  # a time's change says it, in the unit of its limit
-        return UNKNOWN
-    if finding.metric == OUTPUT:
-        return f"{value:.1e}" if value else "0"
-    return f"{value:,.0f}"
