@@ -110,10 +110,29 @@ def mean_in(report: Report, label: str, metric: str) -> Mean | None:
     return known[0] if known else None
 
 
-def geometric_mean(values: Iterable[float]) -> float | None:
-    """None of nothing, and where a value is not above zero."""
-    found = list(values)
-    return math.exp(fmean(map(math.log, found))) if found and min(found) > 0 else None
+def mean_changes(changes: Sequence[Sequence[RunChange]]) -> list[RunChange]:
+    """The geometric means over the rows that all runs know, one a later run; none of a single row. `changes` are those
+    of one metric, a list of the same rows for each later run.
+    """
+    everywhere = [rows for rows in zip(*changes, strict=True) if all(c.change and c.old and c.new for c in rows)]
+    if len(everywhere) < 2:
+        return []
+    return [
+        RunChange(
+            label="geometric mean",
+            metric=rows[0].metric,
+            old=_geometric_mean(row.old for row in rows),
+            new=_geometric_mean(row.new for row in rows),
+            change=_geometric_mean(row.change for row in rows),
+        )
+        for rows in zip(*everywhere, strict=True)
+    ]
+
+
+def _geometric_mean(estimates: Iterable[Estimate | None]) -> Estimate | None:
+    """None where a value is not above zero."""
+    values = [estimate.value for estimate in estimates if estimate]
+    return Estimate(value=math.exp(fmean(map(math.log, values)))) if min(values) > 0 else None
 
 
 def apart(old: Case, new: Case) -> list[tuple[str, str, str]]:

@@ -6,7 +6,7 @@ A table for each metric that is timed or has changed; nothing is decided for any
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ffnbench.errors import FfnbenchError
@@ -19,15 +19,14 @@ from ffnbench.gate.side_by_side import (
     apart,
     changes_between,
     common_rows,
-    geometric_mean,
+    mean_changes,
 )
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.frame import Row
-from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable, estimated
+from ffnbench.report.frame import UNKNOWN, Column, Frame, Row, in_row
 from ffnbench.report.tables.words import (
+    BUSY,
     CERTAIN,
-    VERDICTS,
     change_text,
     interval_text,
     labelled,
@@ -35,12 +34,19 @@ from ffnbench.report.tables.words import (
     seconds_text,
     side_lines,
 )
-from ffnbench.result import Estimate, Report, Side, Verdict
-from ffnbench.units import IEC, SI, TIME, counted, digits, scale, signed_percent
+from ffnbench.result import Estimate, Report, Side
+from ffnbench.units import IEC, SI, TIME, counted, digits
 
 NAMES = {LATENCY: "latency", RATIO: "ratio", PARAMS: "params", FLOPS: "FLOPs", PEAK: "peak"}
 UNITS = {LATENCY: TIME, FLOPS: SI, PEAK: IEC}
 PER = {FLOPS: "/tok"}
+WRITERS: dict[str, Callable[[Estimate], str]] = {
+    LATENCY: seconds_text,
+    RATIO: lambda ratio: interval_text(ratio).partition(" ")[0],
+    PARAMS: lambda count: f"{count.value:,.0f}",
+    FLOPS: lambda count: digits(count.value),
+    PEAK: lambda count: digits(count.value),
+}
 TIMED = (LATENCY, RATIO)
 MOST_APART = 3  # differences of a row that are told
 LONGEST_NAME = 24
@@ -60,9 +66,8 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
             f"these runs have no row in common: {', '.join(has)}", f"one alone: `ffnbench report {paths[0]}`"
         )
     changes = [changes_between(runs[0], run, common) for run in runs[1:]]
-    beside = _Beside(names=names, runs=runs, common=common, changes=changes)
-    table = beside.table()
-    return view_of(table, beside.records, reports=runs, title=f"report: {', '.join(names)}", every=False)
+    beside = SideBySide(names=names, runs=runs, common=common, changes=changes)
+    return view_of(beside.frame(), beside.records, reports=runs, title=f"report: {', '.join(names)}", every=False)
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
@@ -75,7 +80,7 @@ def names_of(paths: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Beside:
+class SideBySide:
     """Runs with their names, the rows that all have, and for each later run what has changed since the first."""
 
     names: Sequence[str]
@@ -86,49 +91,55 @@ class _Beside:
     def records(self) -> list[Row]:
         """One flat record a row, metric and later run, everything in base units."""
         return [
-            {"label": c.label, "metric": c.metric, "old_run": self.names[0], "new_run": name}
-            | {
-                f"{what}{end}": getattr(estimate, part, None)
-                for what, estimate in (("old", c.old), ("new", c.new), ("change", c.change))
-                for end, part in (("", "value"), ("_low", "low"), ("_high", "high"))
-            }
-            | {"clear": c.clear, "differs": "; ".join(_told(self.runs[0], run, c.label)) or None}
-            for name, run, found in zip(self.names[1:], self.runs[1:], self.changes, strict=True)
-            for c in found
+            {"label": change.label, "metric": change.metric, "old_run": self.names[0], "new_run": name}
+            | in_row("old", change.old)
+            | in_row("new", change.new)
+            | in_row("change", change.change)
+            | {"clear": change.clear, "differs": "; ".join(_told(self.runs[0], run, change.label)) or None}
+            for name, run, changes in zip(self.names[1:], self.runs[1:], self.changes, strict=True)
+            for change in changes
         ]
 
-    def table(self) -> TextTable:
-        """A table for each metric that is timed, or exact and another one now."""
-        every = [change for found in self.changes for change in found]
-        shown = [
-            metric for metric in COMPARED
-            if any(c.metric == metric and (c.old or c.new if metric in TIMED else c.clear) for c in every)
-        ]  # fmt: skip
-        tables = [self._table(metric) for metric in shown or [PARAMS]]
-        tables[0] = replace(tables[0], header=tuple(self._header()))
-        last = replace(tables[-1], summary=tuple(self._unlike()))
-        return replace(last, above=tuple(tables[:-1]))
+    def frame(self) -> Frame:
+        """A frame for each metric that is timed, or exact and another one now."""
+        shown = [metric for metric in COMPARED if any(self._is_shown(c) for c in self._of(metric))]
+        frames = [self._frame(metric) for metric in shown or [PARAMS]]
+        frames[0] = replace(frames[0], header=list(self._header()))
+        return replace(frames[-1], summary=list(self._unlike()), above=tuple(frames[:-1]))
 
-    def _differences(self, label: str) -> list[str]:
-        return [text for run in self.runs[1:] for text in _told(self.runs[0], run, label)]
+    def _of(self, metric: str) -> list[RunChange]:
+        return [change for changes in self.changes for change in changes if change.metric == metric]
 
-    def _table(self, metric: str) -> TextTable:
-        rows = [[c for c in found if c.metric == metric] for found in self.changes]
-        known = [e.value for found in rows for c in found for e in (c.old, c.new) if e]
-        unit, size = scale(known, UNITS[metric]) if metric in UNITS else ("", 1.0)
-        unit += PER.get(metric, "")
-        columns = [Column(title=self._title(metric), left=True), Column(title=self.names[0], unit=unit, priority=2)]
-        for name in self.names[1:]:
-            change = Column(title="change", unit=CERTAIN * (metric in TIMED), priority=1)
-            columns += [Column(title=name, unit=unit, priority=2), change]
-        made = []
-        for label, *changes in zip(self.common, *rows, strict=True):
-            if any(c.old or c.new for c in changes):
-                cells = [Cell(text=label), _value(changes[0].old, metric, size)]
-                made.append([*cells, *(cell for c in changes for cell in (_value(c.new, metric, size), _change(c)))])
-        same = [i for i, label in enumerate(self.common) if not self._differences(label)]
-        made += _geometric([[later[i] for i in same] for later in rows], metric, size)
-        return TextTable(columns=tuple(columns), rows=tuple(map(tuple, made)))
+    @staticmethod
+    def _is_shown(change: RunChange) -> bool:
+        return bool(change.old or change.new) if change.metric in TIMED else change.clear
+
+    def _frame(self, metric: str) -> Frame:
+        """A row a label, a column a run, and a change beside each later one."""
+        by_run = [[change for change in changes if change.metric == metric] for changes in self.changes]
+        rows = [_row(changes) for changes in zip(*by_run, strict=True) if any(c.old or c.new for c in changes)]
+        same = [[change for change in changes if not self._differences(change.label)] for changes in by_run]
+        means = mean_changes(same)
+        return Frame(
+            columns=tuple(self._columns(metric)),
+            rows=[*rows, _row(means)] if means else rows,
+            scaled_as=rows,
+        )
+
+    def _columns(self, metric: str) -> Iterator[Column]:
+        keys = tuple(f"run{number}" for number in range(len(self.runs)))
+        timed = metric in TIMED
+        yield Column(key="label", title=self._title(metric), left=True)
+        for number, name in enumerate(self.names):
+            yield Column(
+                key=f"run{number}", title=name, units=UNITS.get(metric), unit=PER.get(metric, ""), priority=2,
+                interval=WRITERS[metric], scaled_with=keys,
+            )  # fmt: skip
+            if number:
+                yield Column(
+                    key=f"change{number}", title="change", unit=CERTAIN if timed else "", priority=1,
+                    text=_change_text(number), style=_change_style(number),
+                )  # fmt: skip
 
     def _title(self, metric: str) -> str:
         """`time vs relu` where that is what all ratios are to."""
@@ -136,6 +147,9 @@ class _Beside:
         if metric != RATIO:
             return NAMES[metric]
         return f"time vs {references.pop() if len(references) == 1 else 'reference'}"
+
+    def _differences(self, label: str) -> list[str]:
+        return [text for run in self.runs[1:] for text in _told(self.runs[0], run, label)]
 
     def _header(self) -> Iterator[str]:
         made = [
@@ -173,45 +187,44 @@ class _Beside:
         ]
 
 
-def _geometric(rows: Sequence[Sequence[RunChange]], metric: str, size: float) -> list[list[Cell]]:
-    """The geometric mean over these rows where all runs know them; none of a single row."""
-    both = [i for i in range(len(rows[0])) if all(later[i].change and later[i].old and later[i].new for later in rows)]
-    if len(both) < 2:
-        return []
-    old = geometric_mean(rows[0][i].old.value for i in both)  # type: ignore[union-attr]
-    cells = [Cell(text="geometric mean"), Cell(text=_plain(old, metric, size))]
-    for later in rows:
-        now = geometric_mean(later[i].new.value for i in both)  # type: ignore[union-attr]
-        change = geometric_mean(later[i].change.value for i in both)  # type: ignore[union-attr]
-        text = UNKNOWN if change is None else signed_percent(change - 1)
-        cells += [Cell(text=_plain(now, metric, size)), Cell(text=text, value=change)]
-    return [cells]
+def _row(changes: Sequence[RunChange]) -> Row:
+    """A label in all runs."""
+    row: Row = {"label": changes[0].label, **in_row("run0", changes[0].old)}
+    for number, change in enumerate(changes, start=1):
+        row |= in_row(f"run{number}", change.new) | {f"change{number}": change}
+    return row
 
 
-def _plain(value: float | None, metric: str, size: float) -> str:
-    if value is None:
-        return UNKNOWN
-    return f"{value:,.0f}" if metric == PARAMS else digits(value / size)
-
-
-def _value(of: Estimate | None, metric: str, size: float) -> Cell:
-    if metric == LATENCY:
-        return estimated(of, lambda found: seconds_text(found, size))
-    if metric == RATIO:
-        return estimated(of, lambda found: interval_text(found).partition(" ")[0])
-    return estimated(of, lambda found: _plain(found.value, metric, size))
-
-
-def _change(change: RunChange) -> Cell:
+def _change_text(number: int) -> Callable[[Row], str]:
     """`+12% [+10%, +14%]`; `-0.3% [-1.1%, +0.5%] ~` where no change can be told; `0%` for what is exactly the same."""
-    found = change.change
-    if change.busy:
-        return Cell(text=VERDICTS[Verdict.BUSY], style="yellow")
-    if found is None:
-        return Cell(text=UNKNOWN)
-    timed = change.metric in TIMED
-    style = "" if not timed else "yellow" if not change.clear else "red" if found.value > 1 else "green"
-    return Cell(text=change_text(found) + " ~" * (timed and not change.clear), value=found.value, style=style)
+
+    def text(row: Row) -> str:
+        change: RunChange = row[f"change{number}"]
+        if change.busy:
+            return BUSY
+        if change.change is None:
+            return UNKNOWN
+        return f"{change_text(change.change)} ~" if _is_unclear(change) else change_text(change.change)
+
+    return text
+
+
+def _change_style(number: int) -> Callable[[Row], str]:
+    def style(row: Row) -> str:
+        change: RunChange = row[f"change{number}"]
+        if change.busy or _is_unclear(change):
+            return "yellow"
+        if change.change is None or change.change.low is None or change.metric not in TIMED:
+            return ""
+        return "red" if change.change.value > 1 else "green"
+
+    return style
+
+
+def _is_unclear(change: RunChange) -> bool:
+    """Whether a change is timed, and can't be told."""
+    ends = change.change is not None and change.change.low is not None
+    return ends and change.metric in TIMED and not change.clear
 
 
 def _facts(run: Report) -> dict[str, str]:
