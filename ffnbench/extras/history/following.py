@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ffnbench.api.preparing import NULL_SINK
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.history.table import history_view
 from ffnbench.extras.history.timeline import Timeline, timeline_of
-from ffnbench.extras.history.view import history_view
 from ffnbench.gate.side_by_side import apart, common_rows
 from ffnbench.report.files.store import load as load_report
 from ffnbench.report.output import NullSink

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from ffnbench.extras.train.decoder import trained_by
 from ffnbench.extras.train.losses import (
@@ -22,29 +22,13 @@ from ffnbench.extras.train.planning import OF, STEP, TOKEN
 from ffnbench.extras.train.text import Training
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import group_suffix
-from ffnbench.report.frame import Row
+from ffnbench.report.frame import EXTRA, OF_NUMBER, OF_RATIO, UNKNOWN, Column, Frame, Row, estimate_in, in_row
 from ffnbench.report.tables.details import MATCHED
 from ffnbench.report.tables.lines_below import general_line, machine_line
-from ffnbench.report.tables.table import (
-    EXTRA,
-    OF_NUMBER,
-    OF_RATIO,
-    UNKNOWN,
-    Cell,
-    Column,
-    Field,
-    TextTable,
-    count_field,
-    known,
-    latency_cell,
-    number_field,
-    ratio_cell,
-    table_of_fields,
-)
-from ffnbench.report.tables.words import CERTAIN, INTERVALS, device_text, listed
+from ffnbench.report.tables.words import BUSY, CERTAIN, INTERVALS, device_text, interval_text, listed, seconds_text
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.interval import CONFIDENCE, Mean
-from ffnbench.units import IEC, SI, TIME, counted, digits, quantity, scale
+from ffnbench.units import IEC, SI, TIME, counted, digits, quantity
 
 MARK = "*"
 NATS = "nats/byte"
@@ -73,14 +57,15 @@ def training_records(report: Report) -> list[Row]:
         cost = report.cost(case.label)
         record: Row = {
             "variant": name, "d_ff": case.ffn.d_ff, "params": cost.params, "lr": one.rate,
-            "seeds": len(one.losses), **_ends("loss", one.loss), **_ends("difference", one.difference),
+            "seeds": len(one.losses), **in_row("loss", estimate_of(one.loss)),
+            **in_row("difference", estimate_of(one.difference)),
             "verdict": one.verdict.value if one.loss else None,
         }  # fmt: skip
         for of in (STEP, TOKEN):
             label = timed_label(name, of)
             seconds, comparison = report.estimate(label, LATENCY), report.comparison(label)
             ratio = comparison.ratio if comparison and comparison.verdict is not Verdict.BUSY else None
-            record |= {**_ends(f"{of}_s", seconds), **_ends(f"{of}_ratio", ratio)}
+            record |= in_row(f"{of}_s", seconds) | in_row(f"{of}_ratio", ratio)
             record[f"{of}_verdict"] = comparison and comparison.verdict.value
             record[f"pareto_front_{of}"] = name in fronts[of] if one.loss and seconds else None
         for end in ENDS:
@@ -101,16 +86,12 @@ def timed_label(name: str, of: str) -> str:
     return name + group_suffix({OF: of})
 
 
-def _ends(name: str, found: Mean | Estimate | None) -> Row:
-    """A value and its interval, under three names."""
-    unit = "_s" * name.endswith("_s")
-    names = (f"{name.removesuffix(unit)}{end}{unit}" for end in ENDS)
-    if isinstance(found, Mean):
-        interval = found.interval(CONFIDENCE)
-        values: tuple[Any, ...] = (found.mean, *(interval or (None, None)))
-    else:
-        values = (found.value, found.low, found.high) if found else (None, None, None)
-    return dict(zip(names, values, strict=True))
+def estimate_of(mean: Mean | None) -> Estimate | None:
+    """A mean over seeds with its interval."""
+    if mean is None:
+        return None
+    low, high = mean.interval(CONFIDENCE) or (None, None)
+    return Estimate(value=mean.mean, low=low, high=high)
 
 
 def _failed(report: Report, name: str, one: Learnt) -> list[str]:
@@ -119,29 +100,17 @@ def _failed(report: Report, name: str, one: Learnt) -> list[str]:
     return list(dict.fromkeys((*one.failed, *timed)))
 
 
-def training_table(report: Report) -> TextTable:
+def training_frame(report: Report) -> Frame:
     """One row a variant. A mark stands at the Pareto front of loss and the time of a step."""
     rows, found = training_records(report), learnt(report)
-    reference = report.plan.name_of(report.plan.reference)
-    fields: list[Field] = [
-        (Column(title="variant", left=True), lambda row: Cell(text=row["variant"], value=row["variant"])),
-        count_field("d_ff", "d_ff", 8),
-        count_field("params", "params", 5),
-        (Column(title="lr", priority=2, key="lr"), lambda row: known(row["lr"], _rate)),
-        (Column(title="loss", unit="nats", key="loss", priority=1), lambda row: known(row["loss"], "{:.3f}".format)),
-        (Column(title="loss", unit=CERTAIN, priority=EXTRA), lambda row: _nats(row, "loss")),
-        (
-            Column(title=f"loss - {reference}", unit=CERTAIN, key="difference", takes=OF_DIFFERENCE),
-            lambda row: _nats(row, "difference"),
-        ),
-        (Column(title="learns", left=True, key="verdict"), lambda row: _verdict(row, found)),
-        *_timed(report, rows, STEP, 3, 1),
-        number_field(rows, "tokens_per_s", "tokens/s", SI, 5, takes=OF_NUMBER),
-        *_timed(report, rows, TOKEN, 7, 6),
-        (Column(title="Pareto front", left=True, priority=4, key="pareto_front_step"), _marked),
-    ]
-    return table_of_fields(
-        fields, rows, header=[_header(report)], summary=_summary(report, rows, found), details=_details(report, rows)
+    difference = replace(COLUMNS["difference"], title=f"loss - {report.plan.name_of(report.plan.reference)}")
+    columns = COLUMNS | {"difference": difference}
+    return Frame(
+        columns=tuple(columns[key] for key in SHOWN),
+        rows=rows,
+        header=[_header(report)],
+        summary=_summary(report, rows, found),
+        details=_details(report, rows),
     )
 
 
@@ -150,39 +119,75 @@ def _rate(rate: float) -> str:
     return f"{rate:g}".removeprefix("0")
 
 
-def _timed(report: Report, rows: list[Row], of: str, first: int, second: int) -> list[Field]:
+def difference_text(difference: Estimate) -> str:
+    """`-0.064 [-0.079, -0.050]`."""
+    return _nats(difference, "+")
+
+
+def _loss_text(row: Row) -> str | None:
+    loss = estimate_in(row, "loss")
+    return _nats(loss, "") if loss else None
+
+
+def _nats(estimate: Estimate, sign: str) -> str:
+    value, low, high = (end is not None and f"{end:{sign}.3f}" for end in (estimate.value, estimate.low, estimate.high))
+    return f"{value} [{low}, {high}]" if low else str(value)
+
+
+def _timed(of: str, first: int, second: int) -> tuple[Column, Column]:
     """The time of a step or of a token, and its ratio to the reference's."""
-    unit, size = scale([row[f"{of}_s"] for row in rows if row[f"{of}_s"]] or [1.0], TIME)
 
-    def label(row: Row) -> str:
-        return timed_label(row["variant"], of)
+    def text(row: Row) -> str | None:
+        return BUSY if row[f"{of}_verdict"] == Verdict.BUSY.value else None
 
-    return [
-        (Column(title=of, unit=unit, priority=first, key=f"{of}_s", takes=OF_NUMBER),
-         lambda row: latency_cell(report, label(row), size)),
-        (Column(title=f"{of} time vs ref.", unit=CERTAIN, priority=second, key=f"{of}_ratio", takes=OF_RATIO),
-         lambda row: ratio_cell(report, label(row))),
-    ]  # fmt: skip
+    def ratio(row: Row) -> str | None:
+        reference = row[f"{of}_verdict"] == Verdict.REFERENCE.value and row[f"{of}_ratio"] is not None
+        return "1" if reference else None
 
-
-def _nats(row: Row, key: str) -> Cell:
-    """`1.869 [1.862, 1.876]`, of a difference with its sign."""
-    value, low, high = row[key], row[f"{key}_low"], row[f"{key}_high"]
-    if value is None:
-        return Cell(text=UNKNOWN)
-    sign = "+" if key == "difference" else ""
-    text = f"{value:{sign}.3f}" + (f" [{low:{sign}.3f}, {high:{sign}.3f}]" if low is not None else "")
-    return Cell(text=text, value=value)
+    seconds = Column(
+        key=f"{of}_s", title=of, units=TIME, interval=seconds_text, text=text, priority=first, takes=OF_NUMBER,
+        style=lambda row: STYLES[Learns.UNCLEAR] if text(row) else "",
+    )  # fmt: skip
+    title = f"{of} time vs ref."
+    return seconds, Column(
+        key=f"{of}_ratio", title=title, unit=CERTAIN, interval=interval_text, text=ratio, priority=second,
+        takes=OF_RATIO,
+    )  # fmt: skip
 
 
-def _verdict(row: Row, found: dict[str, Learnt]) -> Cell:
+def _verdict(row: Row) -> str:
+    return row["verdict"] or ("failed" if row["failure"] else UNKNOWN)
+
+
+def _style(row: Row) -> str:
     if row["verdict"] is None:
-        return Cell(text="failed" if row["failure"] else "-", style="red" if row["failure"] else "")
-    return Cell(text=row["verdict"], value=row["verdict"], style=STYLES.get(found[row["variant"]].verdict, ""))
+        return "red" if row["failure"] else ""
+    return STYLES.get(Learns(row["verdict"]), "")
 
 
-def _marked(row: Row) -> Cell:
-    return Cell(text=MARK if row["pareto_front_step"] else "", value=row["pareto_front_step"])
+SHOWN = (
+    "variant", "d_ff", "params", "lr", "loss", "loss_interval", "difference", "verdict", "step_s", "step_ratio",
+    "tokens_per_s", "token_s", "token_ratio", "pareto_front_step",
+)  # fmt: skip
+COLUMNS = {
+    column.key: column
+    for column in (
+        Column(key="variant", left=True),
+        Column(key="d_ff", priority=8),
+        Column(key="params", priority=5),
+        Column(key="lr", priority=2, write=_rate),
+        Column(key="loss", unit="nats", priority=1, write="{:.3f}".format),
+        Column(key="loss_interval", title="loss", unit=CERTAIN, priority=EXTRA,
+               text=_loss_text),
+        Column(key="difference", unit=CERTAIN, interval=difference_text, takes=OF_DIFFERENCE),
+        Column(key="verdict", title="learns", left=True, text=_verdict, style=_style),
+        *_timed(STEP, 3, 1),
+        Column(key="tokens_per_s", title="tokens/s", units=SI, priority=5, takes=OF_NUMBER),
+        *_timed(TOKEN, 7, 6),
+        Column(key="pareto_front_step", title="Pareto front", left=True, priority=4,
+               text=lambda row: MARK if row["pareto_front_step"] else ""),
+    )
+}  # fmt: skip
 
 
 def _header(report: Report) -> str:
@@ -218,8 +223,9 @@ def _answer(report: Report, rows: list[Row], found: dict[str, Learnt]) -> str:
     told = []
     if best:
         by[Learns.BETTER] = [name for name in by[Learns.BETTER] if name not in best]
-        differences = [f"{name} {_nats(known[name], 'difference').text}" for name in best]
-        told.append(f"best ({NATS} from {reference}): {listed(differences)}")
+        differences = {name: estimate_in(known[name], "difference") for name in best}
+        texts = [f"{name} {difference_text(difference)}" for name, difference in differences.items() if difference]
+        told.append(f"best ({NATS} from {reference}): {listed(texts)}")
     told += [f"{word}: {listed(by[verdict])}" for verdict, word in WORDS.items() if by[verdict]]
     if (least := resolves(found)) is not None:
         seeds = max(row["seeds"] for row in rows)

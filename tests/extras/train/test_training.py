@@ -31,7 +31,7 @@ from ffnbench.extras.train.module import RotaryAttention
 from ffnbench.extras.train.picture import training_figure
 from ffnbench.extras.train.planning import plan_train
 from ffnbench.extras.train.request import TrainRequest
-from ffnbench.extras.train.table import training_records, training_table
+from ffnbench.extras.train.table import training_frame, training_records
 from ffnbench.extras.train.text import read_text
 from ffnbench.extras.train.training import train
 from ffnbench.extras.train.worker import Trainee
@@ -452,7 +452,7 @@ def test_the_journey_gives_a_row_a_variant_and_reads_back(text: str, on_machine,
     assert relu["loss"] == pytest.approx(1.91)
     assert relu["step_s"] == pytest.approx(0.01)
     assert learnt(again)["swiglu"].losses == pytest.approx({0: 1.8, 1: 1.81, 2: 1.82})
-    assert training_table(report).summary[0].startswith("best (nats/byte from relu): swiglu -0.100 [")
+    assert training_frame(report).summary[0].startswith("best (nats/byte from relu): swiglu -0.100 [")
     assert "a probe" in str(report)
     assert len(cells_of(report.plan)) == 2 + 2 * 3
     for suffix in ("png", "svg", "csv", "md"):
@@ -485,7 +485,7 @@ def test_the_rate_that_was_chosen_stands_in_the_table_and_the_edge_of_the_list_i
         ("swiglu", 1e-3, 0): 1.9,
         ("swiglu", 2e-3, 0): 1.8,
     }
-    shown = plain(training_table(report_of(text, losses, losses, lr="1e-3,2e-3", seeds=1)), 80)
+    shown = plain(training_frame(report_of(text, losses, losses, lr="1e-3,2e-3", seeds=1)), 80)
     assert [line.split()[:2] for line in shown.splitlines() if line[:5] in ("relu ", "swigl")] == [
         ["relu", ".001"], ["swiglu", ".002"],
     ]  # fmt: skip
@@ -493,11 +493,11 @@ def test_the_rate_that_was_chosen_stands_in_the_table_and_the_edge_of_the_list_i
         shown.split()
     )
     unfinished = {of: loss for of, loss in losses.items() if of[1] == 1e-3}  # interrupted after the first rate
-    assert "warning" not in plain(training_table(report_of(text, unfinished, unfinished, lr="1e-3,2e-3", seeds=1)), 80)
+    assert "warning" not in plain(training_frame(report_of(text, unfinished, unfinished, lr="1e-3,2e-3", seeds=1)), 80)
     losses[("relu", 2e-3, 0)] = 1.9
-    inside = plain(training_table(report_of(text, losses, losses, lr="1e-3,2e-3,4e-3", seeds=1)), 80)
+    inside = plain(training_frame(report_of(text, losses, losses, lr="1e-3,2e-3,4e-3", seeds=1)), 80)
     assert "warning" not in inside
-    assert "warning" not in plain(training_table(report_of(text, losses, losses, lr="2e-3", seeds=1)), 80)
+    assert "warning" not in plain(training_frame(report_of(text, losses, losses, lr="2e-3", seeds=1)), 80)
 
 
 def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str, on_machine, monkeypatch) -> None:
@@ -563,7 +563,7 @@ def test_each_rate_is_chosen_where_runs_are_jobs_of_one_case(text: str) -> None:
 
 def test_what_shares_no_seed_is_shown(text: str) -> None:
     losses = {("relu", 0): 2.0, ("gelu", 1): 2.0, ("swiglu", 0): 1.9, ("swiglu", 1): 1.9}
-    assert "gelu" in plain(training_table(report_of(text, losses, variants="relu,gelu,swiglu")), 80)
+    assert "gelu" in plain(training_frame(report_of(text, losses, variants="relu,gelu,swiglu")), 80)
 
 
 def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
