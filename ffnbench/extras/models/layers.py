@@ -13,26 +13,16 @@ from ffnbench.block.rows import sees
 from ffnbench.block.table import overtaking_text
 from ffnbench.extras.models.counting import WholeModel, whole_model
 from ffnbench.extras.models.request import InspectRequest
-from ffnbench.extras.models.table import parts_table
+from ffnbench.extras.models.table import parts_frame
 from ffnbench.ffn.attention import AttentionSpec, attention_flops, kept_tokens, kv_bytes, overtakes_at
 from ffnbench.ffn.cost import cost, flops_forward
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.spec import read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
 from ffnbench.models.presets import model_of
+from ffnbench.report.columns import with_sign
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.frame import Row
-from ffnbench.report.tables.table import (
-    EXTRA,
-    Column,
-    Field,
-    TextTable,
-    count_field,
-    known,
-    percentage,
-    table_of_fields,
-    text_field,
-)
+from ffnbench.report.frame import EXTRA, Column, Frame, Row
 from ffnbench.request import BlockRequest, Heads
 from ffnbench.units import IEC, SI, Units, quantity
 
@@ -63,11 +53,11 @@ def layers_view(asked: InspectRequest) -> View:
         f"Whole model: {model.name}, {seq_len:,} tokens, {DTYPES.canonical(request.dtype)}, forward",
         "rows: all layers of a kind; KV: keys and values of one sequence",
     )
-    table = layers_table(records, header, notes)
+    table = layers_frame(records, header, notes)
     if counted[-1]["flops_attention"] is not None:
         found = _crossing(request, model)
-        table = replace(table, summary=(*table.summary, overtaking_text(found)))
-    table = replace(parts_table(whole), above=(table,))
+        table = replace(table, summary=[*table.summary, overtaking_text(found)])
+    table = replace(parts_frame(whole), above=(table,))
     return view_of(table, lambda: records)
 
 
@@ -140,27 +130,25 @@ def with_total(records: Sequence[Row]) -> list[Row]:
     ]
 
 
-def layers_table(records: Sequence[Row], header: Sequence[str], notes: Sequence[str]) -> TextTable:
+def layers_frame(records: Sequence[Row], header: Sequence[str], notes: Sequence[str]) -> Frame:
     """One row a kind of layer; all layers of a kind together."""
-    rows = list(records)
+    return Frame(columns=COLUMNS, rows=records, header=header, details=notes)
 
-    def number(key: str, title: str, unit: str, priority: int, units: Units = SI) -> Field:
-        column = Column(title=title, unit=unit, priority=priority)
-        return column, lambda row: known(row[key], lambda value: quantity(value, units))
 
-    def share(key: str, unit: str, priority: int) -> Field:
-        return Column(title="FFN's share", unit=unit, priority=priority), lambda row: percentage(row[key])
+def _quantity(key: str, title: str, unit: str, priority: int, units: Units = SI) -> Column:
+    """Numbers that each have their own unit."""
+    return Column(key=key, title=title, unit=unit, priority=priority, write=lambda value: quantity(value, units))
 
-    fields: list[Field] = [
-        text_field("kind", "layers", 0, left=True),
-        count_field("layers", "count", 1),
-        number("ffn_params", "FFN", "params", 1),
-        number("attention_params", "attention", "params", 1),
-        share("ffn_share_params", "of params", 0),
-        number("flops_ffn", "FFN", "FLOPs/tok", 3),
-        number("flops_attention", "attention", "FLOPs/tok", 3),
-        share("ffn_share_flops", "of FLOPs", 2),
-        number("kv_bytes", "KV", "bytes", 4, IEC),
-        number("ffn_params_active", "FFN, active", "params/tok", EXTRA),
-    ]
-    return table_of_fields(fields, rows, header=header, details=notes)
+
+COLUMNS = (
+    Column(key="kind", title="layers", left=True),
+    Column(key="layers", title="count", priority=1),
+    _quantity("ffn_params", "FFN", "params", 1),
+    _quantity("attention_params", "attention", "params", 1),
+    Column(key="ffn_share_params", title="FFN's share", unit="of params", write=with_sign),
+    _quantity("flops_ffn", "FFN", "FLOPs/tok", 3),
+    _quantity("flops_attention", "attention", "FLOPs/tok", 3),
+    Column(key="ffn_share_flops", title="FFN's share", unit="of FLOPs", write=with_sign, priority=2),
+    _quantity("kv_bytes", "KV", "bytes", 4, IEC),
+    _quantity("ffn_params_active", "FFN, active", "params/tok", EXTRA),
+)
