@@ -24,6 +24,7 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import OWN, Arm, Backend, Case, Workload
 from ffnbench.report.columns import case_records
+from ffnbench.report.frame import Frame
 from ffnbench.report.writers import csv_text
 from ffnbench.result import Agreement, Report
 from ffnbench.run.prober import Prober
@@ -279,6 +280,16 @@ def on_fakes(on_machine, in_process, made_up_clock):
         return code, " ".join(out.split()), err
 
     return run
+
+
+def cells(frame: Frame) -> list[list[str]]:
+    """The texts of a frame, row by row."""
+    return [list(row) for row in zip(*(column.texts for column in frame.shown()), strict=True)]
+
+
+def titles(frame: Frame) -> list[str]:
+    """What its columns are called."""
+    return [column.title for column in frame.columns]
 
 
 def csv_of(report: Report) -> str:

@@ -351,7 +351,7 @@ def test_env_measures_and_shows(on_machine, disturbed: bool) -> None:
 
     class OutputSink(NullSink):
         def show(self, view) -> None:
-            shown.append({fact.text: value.text for fact, value in view().table.rows})
+            shown.append({row["fact"]: row["value"] for row in view().table.rows})
             texts.append(plain(view().table, 200))
 
     on_machine(Worker)

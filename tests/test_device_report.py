@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import csv_of
+from conftest import csv_of, titles
 from rich.cells import cell_len
 
 from ffnbench import api
@@ -93,19 +92,13 @@ def test_the_header_says_which_time_the_latency_is(run: ShownReport) -> None:
     assert latency_line(by_device)[0].startswith("latency: device time (how long the device works); host")
     text = table_text(by_device)
     assert "device time" in text.splitlines()[0]
-    headings = [column.title for column in compare_table(by_device).columns]
+    headings = titles(compare_table(by_device))
     assert ("host" in headings, "device" in headings) == (True, False)  # it is the latency
     assert latency_line(with_work(run, device="cpu")) == ()
     first = replace(run.plan.cases[0], workload=replace(run.plan.cases[0].workload, time="device"))
     mixed = replace(run, plan=replace(run.plan, cases=(first, *run.plan.cases[1:])))
     assert "as its row says" in latency_line(mixed)[0]
-    assert [cell.text for cell in column_of(mixed, "time")] == ["device", "wall", "wall", "wall"]
-
-
-def column_of(report: Report, title: str) -> Iterable[Any]:
-    table = compare_table(report)
-    place = [column.title for column in table.columns].index(title)
-    return [row[place] for row in table.rows]
+    assert compare_table(mixed).texts("time") == ["device", "wall", "wall", "wall"]
 
 
 def made(plan: Plan, run: ShownReport) -> ShownReport:
@@ -135,10 +128,10 @@ def test_what_rows_differ_in_is_a_column_and_rows_it_says_nothing_of_have_none(r
     variants = "relu,fast=relu@matmul_precision=high,relu@dtype=bf16,cold=relu@cache=cold"
     plan = plan_compare(CompareRequest(variants=variants, d_model=64, threads=1, device="cuda"))
     report = made(plan, run)
-    assert [cell.text for cell in column_of(report, "matmul")] == ["highest", "high", "-", "highest"]
-    assert [cell.text for cell in column_of(report, "cache")] == ["hot", "hot", "hot", "cold"]
-    assert [cell.text for cell in column_of(report, "time")] == ["wall", "wall", "wall", "device"]
-    assert "reductions" not in [column.title for column in compare_table(report).columns]
+    assert compare_table(report).texts("matmul") == ["highest", "high", "-", "highest"]
+    assert compare_table(report).texts("cache") == ["hot", "hot", "hot", "cold"]
+    assert compare_table(report).texts("time") == ["wall", "wall", "wall", "device"]
+    assert "reductions" not in titles(compare_table(report))
 
 
 def test_kinds_that_nobody_has_run_are_told(run: ShownReport) -> None:

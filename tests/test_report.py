@@ -24,7 +24,6 @@ from ffnbench.report.files.store import load, report_text
 from ffnbench.report.formats import SUFFIXES
 from ffnbench.report.tables import listing
 from ffnbench.report.tables.lines_below import verdict_lines
-from ffnbench.report.tables.table import EXTRA
 from ffnbench.report.tables.words import interval_text
 from ffnbench.report.terminal import plain
 from ffnbench.report.views import report_view
@@ -113,7 +112,7 @@ def test_verbose_shows_every_column_in_blocks_that_fit_and_the_details() -> None
     console = Console(width=80, file=io.StringIO(), force_terminal=False)
     show(table, console, verbose=True)
     text = console.file.getvalue()
-    assert all(word in text for column in table.columns for word in (column.title, column.unit))
+    assert all(word in text for column in table.headings() for word in (column.title, column.unit))
     assert "5 fresh processes x 30 shuffled rounds" in text
     assert all(cell_len(line.rstrip()) <= 80 for line in text.splitlines())
 
@@ -122,11 +121,10 @@ def test_the_flops_shown_are_those_of_the_half_that_is_timed() -> None:
     """9.44 MFLOPs a token forward, by hand 4 * 768 * 3072; backward twice that; a training step three times."""
     for mode, flops in (("forward", "9.44"), ("backward", "18.9"), ("train", "28.3")):
         table = compare_table(report_of(variants="relu,swiglu", mode=mode))
-        shown = [i for i, column in enumerate(table.columns) if column.title == "FLOPs" and column.priority < EXTRA]
-        assert [table.rows[0][i].text for i in shown] == [flops]
+        shown = [column for column in table.shown(every=False) if column.title == "FLOPs"]
+        assert [column.texts[0] for column in shown] == [flops]
     both = compare_table(report_of(variants="relu,b=relu@mode=backward"))
-    at = [column.title for column in both.columns].index("FLOPs")
-    assert [row[at].value for row in both.rows] == [4 * 768 * 3072, 8 * 768 * 3072]
+    assert [row["flops_timed"] for row in both.rows] == [4 * 768 * 3072, 8 * 768 * 3072]
 
 
 def test_a_long_label_is_folded_and_the_numbers_stay() -> None:
@@ -197,8 +195,8 @@ def test_a_verdict_is_a_word_and_a_busy_row_shows_no_ratio() -> None:
     report = report_of()
     busy = tuple(replace(c, verdict=B, ratio=None) if c.case == "gelu" else c for c in report.comparisons)
     table = compare_table(replace(report, comparisons=busy))
-    at = {column.title: i for i, column in enumerate(table.columns)}
-    shown = {row[0].text: (row[at["time vs relu"]].text, row[at["verdict"]].text) for row in table.rows}
+    columns = (table.texts(title) for title in ("variant", "time vs relu", "verdict"))
+    shown = {label: (ratio, verdict) for label, ratio, verdict in zip(*columns, strict=True)}
     assert shown["relu"] == ("1", "reference")
     assert shown["gelu"] == ("-", "busy")
     assert shown["swiglu"][1] == "slower"

@@ -46,8 +46,8 @@ def key_of(name: str, frame: Frame, records: Sequence[Row]) -> str:
     shown = [column for part in frame.parts for column in part.headings()]
     titles = {title: one.column.key for one in shown for title in (one.name, one.title)}
     core = [column for column in COLUMNS.values() if column.key in keys]
-    others = {alias: column.key for column in core for alias in (column.title, *column.also) if alias}
-    known = {key: key for key in keys} | others | titles
+    others: dict[str, str] = {alias: column.key for column in core for alias in (column.title, *column.also) if alias}
+    known: dict[str, str] = {key: key for key in keys} | others | titles
     known |= {alias: column.key for column in core for alias in column.also}
     if name in known:
         return known[name]

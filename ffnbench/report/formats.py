@@ -11,7 +11,6 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.features import Feature, suffixes
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.frame import Frame, Row
-from ffnbench.report.tables.table import TextTable, as_frame
 from ffnbench.report.writers import csv_text, json_text, markdown
 from ffnbench.result import Report
 
@@ -76,7 +75,7 @@ class View:
 
 
 def view_of(
-    table: TextTable | Frame,
+    frame: Frame,
     records: Callable[[], Sequence[Row]],
     *,
     json: Callable[[], str] | None = None,
@@ -86,13 +85,12 @@ def view_of(
     every: bool = True,
     rescue: Callable[[], str] | None = None,
 ) -> View:
-    """A view of a table and its records. `json` where that is more than the records. `pictures` draw for a suffix,
+    """A view of a frame and its records. `json` where that is more than the records. `pictures` draw for a suffix,
     each into files with its own name in theirs; that of "" into all others. `reports` are what the answer is of, and
     `title` is its name: files of features tell them.
 
     `every` is whether markdown shows the columns and details that only -v does.
     """
-    frame = as_frame(table)
     texts: dict[str, Callable[[], str]] = {
         "csv": lambda: csv_text(records()),
         "json": json or (lambda: json_text(records())),

@@ -70,6 +70,10 @@ class Column:
     takes: int = 0
     scaled_with: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not self.title:
+            object.__setattr__(self, "title", self.key)
+
 
 def written(value: Any) -> str:
     """A value as it stands where no column says how: counts with thousands apart, fractions in four digits."""
@@ -148,7 +152,7 @@ class Frame:
             unit, size = scale(known, column.units)
         texts = [visible(_text(column, row, size)) for row in rows]
         styles = [column.style(row) if column.style else "" for row in rows]
-        return ShownColumn(column, visible(column.title or column.key), visible(unit + column.unit), texts, styles)
+        return ShownColumn(column, visible(column.title), visible(unit + column.unit), texts, styles)
 
     def records(self) -> list[Row]:
         """The rows for programs."""

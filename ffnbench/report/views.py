@@ -13,7 +13,6 @@ from ffnbench.report.arrangement import Arrangement, arranged, key_of
 from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import NOT_ALL, ROOFLINE, View, view_of
 from ffnbench.report.frame import Frame, Row
-from ffnbench.report.tables.table import TextTable, as_frame
 from ffnbench.result import Environment, Report
 from ffnbench.stats.curves import axes_of
 
@@ -38,8 +37,8 @@ class Reading:
 
     def table(self, report: Report) -> Frame:
         """The table or tables for people."""
-        found: TextTable | Frame = function_of(self.tables)(report)
-        return as_frame(found)
+        frame: Frame = function_of(self.tables)(report)
+        return frame
 
     def records(self, report: Report) -> list[Row]:
         """The rows for programs."""

@@ -250,7 +250,7 @@ def test_a_sweep_is_a_row_a_point_where_that_fits() -> None:
     assert any(line.startswith("variant") for line in none)  # and then all is as -v has it
     assert "| 8 |" in report_view(report).stdout["markdown"]()
     by_axis = report_view(report, Arrangement(sort="-seq_len")).table
-    assert [text for _, text in by_axis.headings][:2] == ["float32, seq_len 32", "bfloat16, seq_len 32"]
+    assert [text for _, text in by_axis.groups][:2] == ["float32, seq_len 32", "bfloat16, seq_len 32"]
 
 
 def test_a_saved_run_is_the_same_again(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_saved_run_is_the_same_again(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["plan"]["command"] == stored.plan.command
     shown, differs = api.report(str(path))
     assert (csv_of(shown), differs) == (csv_of(report), "")
-    assert compare_table(shown).headings == ((0, "seq_len 8"), (2, "seq_len 32"))
+    assert compare_table(shown).groups == ((0, "seq_len 8"), (2, "seq_len 32"))
     assert "--seq-len 8,32 " in stored.plan.command + " "
 
 

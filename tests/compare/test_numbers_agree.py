@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, FakeLaunch
+from conftest import cells as cells_of
 from exam.machine import ENVIRONMENT
 from test_busy import QUIET, WAITS, priced, ten_rounds, with_waits
 from test_roofline import drawn
@@ -226,7 +227,7 @@ def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time()
     asked = BlockRequest(d_model=64, seq_len="16,32", threads=1, workers=3, rounds=6)
     block = with_busy(api.measure(api.prepare(asked), launch=FakeLaunch()), "attention@16")
     table = as_shown(block).table
-    rows = {row[0].text: [cell.text for cell in row] for row in table.rows}
+    rows = {row[0]: row for row in cells_of(table)}
     shown = [(column.title, text) for column, text in zip(table.columns, rows["16"], strict=True)]
     assert [text for title, text in shown if title == "attention"] == ["busy", "-"]
     assert dict(shown)["FFN's share"] == "-"

@@ -240,5 +240,5 @@ def _bars(axes: Axes, report: Report, values: dict[str, float | None], places: d
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
     axes.axvline(0, color=BLACK, linewidth=0.6)
-    title = f"{heading.title or key}\n{'' if key == ERROR else unit}{heading.unit}"
+    title = f"{heading.title}\n{'' if key == ERROR else unit}{heading.unit}"
     axes.set_title(title, fontsize=SMALL, loc="left", pad=3)
