@@ -30,7 +30,7 @@ from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Report, Sample, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.figures import with_figures
 
 SWIGLU = FFNSpec(d_model=8, d_ff=16, activation="silu", gate=Gate.INNER)
 

@@ -20,7 +20,8 @@ from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.terminal import plain
 from ffnbench.result import Around, Comparison, Report, Run, Verdict
 from ffnbench.run.runner import run
-from ffnbench.stats.verdict import summarise, with_figures
+from ffnbench.stats.figures import with_figures
+from ffnbench.stats.verdict import summarise
 
 WAITS, QUIET = 0.5, 0.01
 
@@ -140,7 +141,7 @@ def test_a_few_quiet_rounds_may_decide_and_are_counted() -> None:
     assert compared(done)["b"].verdict is Verdict.SLOWER
     (note,) = [note.text for note in summarise(done)[2]]
     assert note == "24 of 80 samples are left out: they waited for a CPU; b: 24 of 40 rounds disturbed"
-    record = case_records(priced(report_of(done)))[1]
+    record = case_records(with_figures(priced(report_of(done))))[1]
     assert (record["clean_rounds"], record["made_rounds"]) == (16, 40)
     assert record["waited_share"] == pytest.approx((4 * QUIET + 6 * WAITS) / 10)
 

@@ -21,6 +21,7 @@ from ffnbench.report.tables.lines_below import to_do
 from ffnbench.request import CompareRequest, Effort
 from ffnbench.result import Report, Sample, Verdict
 from ffnbench.run.runner import run
+from ffnbench.stats.figures import with_figures
 from ffnbench.stats.rounds import Table
 from ffnbench.stats.stopping import FIRST_LOOK, MOST_WORKERS, Pace, Scatter, limit_met, rounds_wanted, scatter
 from ffnbench.stats.verdict import summarise
@@ -135,7 +136,8 @@ def on(world: World, seed: int, *flags: str) -> Report:
     """What three rows, of which two differ by 1 and 3 %, show on a machine; with the flags of a hint."""
     given = dict(zip((flag.removeprefix("--") for flag in flags[::2]), flags[1::2], strict=True))
     rows = "a=relu,b=relu@slowdown=0.01,c=relu@slowdown=0.03"
-    return report_of(Machine(world, plan_of(variants=rows, match="none", **planning_of(given)), seed).run(run))
+    found = Machine(world, plan_of(variants=rows, match="none", **planning_of(given)), seed).run(run)
+    return with_figures(report_of(found))
 
 
 def planning_of(given: dict[str, str]) -> dict[str, float]:

@@ -30,6 +30,7 @@ from ffnbench.report.views import report_view
 from ffnbench.report.writers import markdown
 from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Estimate, Report, Verdict
+from ffnbench.stats.figures import figures_of, with_figures
 
 GOLDEN = Path(__file__).parent / "golden"
 TIMES = {"relu": 0.025, "gelu": 0.0251, "swiglu": 0.028, "glu": 0.0245}
@@ -42,7 +43,7 @@ def seconds(label: str, worker: int, number: int) -> float:
 
 
 def report_of(**options: object) -> Report:
-    return replace(measure(prepare(asked(**options)), launch=FakeLaunch(seconds)), wall_s=20.0)
+    return with_figures(replace(measure(prepare(asked(**options)), launch=FakeLaunch(seconds)), wall_s=20.0))
 
 
 def hash_of(label: str, worker: int) -> int:
@@ -63,7 +64,7 @@ def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) ->
     if name == "failures":
         trouble = {("open", "gelu"): "oom", ("sample", "swiglu"): lost("timeout", "no answer within 300 s")}
         wanted = CompareRequest(variants="relu,gelu,swiglu,glu@dtype=bf16", d_model=768, threads=2, workers=5)
-        report = replace(measure(prepare(wanted), launch=FakeLaunch(seconds, trouble)), wall_s=20.0)
+        report = with_figures(replace(measure(prepare(wanted), launch=FakeLaunch(seconds, trouble)), wall_s=20.0))
         table = compare_table(report)
     elif name == "cost":
         table = compare_table(cost("relu,gelu,swiglu,silu@gate=output", d_model=512, mode="train"))
@@ -223,7 +224,8 @@ def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
         Note(text=text, kind=kind)
         for text, kind in (("moves", NoteKind.MOVES), ("busy: x", NoteKind.BUSY), ("all", NoteKind.GENERAL))
     )
-    full = compare_table(replace(report, wall_s=20.0, interrupted=True, warnings=(*report.warnings, *notes)))
+    late = replace(report, wall_s=20.0, interrupted=True, warnings=(*report.warnings, *notes))
+    full = compare_table(replace(late, figures=figures_of(late)))
     assert len(full.summary) == 4  # of five: what the control says is left out
     assert any("no answer within 300 s" in line for line in full.summary)
     assert any(line.startswith("interrupted in process") for line in full.summary)
@@ -267,7 +269,7 @@ def test_json_holds_everything_and_reads_back(tmp_path: Path) -> None:
     assert data["schema"] == 2
     assert len([s for s in data["samples"] if s["metric"] == "latency"]) == 4 * 5 * 30
     assert {"case", "metric", "worker", "starter", "round", "order", "value", "calls"} == set(data["samples"][0])
-    loaded = load(path)
+    loaded = with_figures(load(path))
     assert case_records(loaded) == case_records(report)
     assert loaded.plan == report.plan
 

@@ -23,9 +23,9 @@ from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.runner import run
 from ffnbench.run.schedule import Schedule
 from ffnbench.run.worker_pool import Launch, WorkerPool
+from ffnbench.stats.figures import with_figures
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import Answered
-from ffnbench.stats.verdict import with_figures
 
 
 def measure(prepared: Prepared, sink: NullSink = NULL_SINK, launch: Launch | None = None) -> ShownReport:

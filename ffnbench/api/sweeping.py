@@ -27,7 +27,7 @@ from ffnbench.stats.cells import (
     undecided,
     whole,
 )
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.figures import with_figures
 from ffnbench.units import counted
 
 Visit = Callable[[Plan, NullSink, Finder], ShownReport]  # one run of a cell; all that it finds is told as well

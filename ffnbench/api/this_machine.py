@@ -25,12 +25,11 @@ from ffnbench.report.tables.listing import (
     timer_records,
     workers_record,
 )
-from ffnbench.result import Roof
+from ffnbench.result import Ceiling, Roof
 from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.session import WorkerLost
 from ffnbench.run.what_fits import TRY_CUDA, listed, room_for_ceilings, why_not_seen
 from ffnbench.run.worker_pool import Worker
-from ffnbench.stats.ceilings import Ceiling
 from ffnbench.stats.rounds import CPUS_TAKEN
 
 CEILINGS_S = 4.5  # of looking for those of the machine; with what comes before and after it five

@@ -28,6 +28,7 @@ from ffnbench.report.frame import Row, in_row
 from ffnbench.report.tables.words import sizing_text
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.cells import restricted
+from ffnbench.stats.figures import figures_of
 
 PRODUCTS = {Mode.FORWARD.value: 1, Mode.TRAIN.value: 3, Mode.BACKWARD.value: 2}  # backward: two products for each
 WORDS = ("verdict", "failure")  # of a part, that are not saved
@@ -71,7 +72,10 @@ def _tokens(length: Length) -> int:
 def blocks_of(report: Report) -> list[Report]:
     """A report of each block of a sweep: its cells at several lengths, and what was found of these."""
     plans = parts_of(report.plan)
-    return [report] if len(plans) == 1 else [restricted(report, plan) for plan in plans]
+    if len(plans) == 1:
+        return [report]
+    parts = [restricted(report, plan) for plan in plans]
+    return [replace(part, figures=figures_of(part)) for part in parts]
 
 
 def block_records(report: Report) -> list[Row]:

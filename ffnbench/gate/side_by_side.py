@@ -12,9 +12,8 @@ from dataclasses import dataclass, fields
 from statistics import fmean
 
 from ffnbench.metrics import LATENCY, PEAK
-from ffnbench.plan import Case
+from ffnbench.plan import Case, needed_by
 from ffnbench.result import Estimate, Report, Verdict
-from ffnbench.stats.ceilings import needed_by
 from ffnbench.stats.history import change_between, history_of, row_of
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.rounds import table_of

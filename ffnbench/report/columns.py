@@ -14,14 +14,13 @@ from typing import Any
 
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, GRADIENT_ERROR, HELD, HOST_TIME, LATENCY, PACK, PEAK, SAVED
-from ffnbench.plan import Case
+from ffnbench.plan import Case, needed_by
 from ffnbench.report.frame import EXTRA, OF_NUMBER, OF_RATIO, OF_VERDICT, Column, Row, estimate_in, in_row, keys_of
 from ffnbench.report.tables.conditions import CONDITIONS, Condition
 from ffnbench.report.tables.words import (
     BUSY,
     CERTAIN,
     error_text,
-    half_width,
     interval_text,
     seconds_text,
     share_text,
@@ -30,9 +29,6 @@ from ffnbench.report.tables.words import (
     verdict_word,
 )
 from ffnbench.result import Bound, Estimate, Report, Roof, Share, Verdict
-from ffnbench.stats.ceilings import needed_by
-from ffnbench.stats.rounds import Table, table_of
-from ffnbench.stats.verdict import launch_bound
 from ffnbench.units import IEC, SI, TIME, digits, percent
 
 GIGA = 1e9
@@ -56,7 +52,7 @@ UNKNOWN: Any = Unknown()
 class CaseFacts:
     """A case of a report, and what its columns are read from: UNKNOWN where it has none."""
 
-    def __init__(self, report: Report, case: Case, table: Table) -> None:
+    def __init__(self, report: Report, case: Case) -> None:
         label = case.label
         self.report, self.case, self.label = report, case, label
         self.work, self.ffn, self.cost = case.workload, case.ffn, report.cost(label)
@@ -69,7 +65,7 @@ class CaseFacts:
         self.share = report.share(label) or UNKNOWN
         self.roof = roof_of(report, report.share(label)) or UNKNOWN
         self.inputs = report.inputs_of(label) or UNKNOWN
-        self.rounds: Any = table.row(label) if label in table.rounds else UNKNOWN
+        self.rounds: Any = report.figures.rounds.get(label, (None, None))
 
 
 def roof_of(report: Report, share: Share | None) -> Roof | None:
@@ -160,7 +156,7 @@ def ratio_text(row: Row) -> str | None:
 
 def _spread(row: Row) -> str | None:
     latency = estimate_in(row, "latency_s")
-    half = half_width(latency) if latency else None
+    half = latency.half_width if latency else None
     return None if half is None else percent(half)
 
 
@@ -253,8 +249,8 @@ OF_CASES = (
     of_case("weight_bytes_touched", "cost.weight_bytes_touched", "touched", units=IEC, priority=2),
     of_case(COMPILE, _estimate(COMPILE), "compile", unit="s", interval=seconds_text, text=_once, priority=3,
             takes=OF_NUMBER),
-    of_case("clean_rounds", "rounds.clean_rounds"),
-    of_case("made_rounds", "rounds.rounds"),
+    of_case("clean_rounds", lambda case: case.rounds[0]),
+    of_case("made_rounds", lambda case: case.rounds[1]),
     of_case("waited_share", _waited),
     of_case("flops_per_s", _per_second("needed.flops"), "GFLOP/s", write=in_giga, priority=6, takes=OF_NUMBER,
             also=("gflops",)),
@@ -277,7 +273,7 @@ OF_CASES = (
     of_case(DEVICE_TIME, _estimate(DEVICE_TIME), "device", units=TIME, interval=seconds_text, priority=4,
             takes=OF_NUMBER),
     of_case(HOST_TIME, _estimate(HOST_TIME), "host", units=TIME, interval=seconds_text, priority=4, takes=OF_NUMBER),
-    of_case("launch_bound", lambda case: launch_bound(case.report, case.label), "launch-bound"),
+    of_case("launch_bound", lambda case: case.report.figures.launch_bound.get(case.label), "launch-bound"),
 )
 # fmt: on
 def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:
@@ -362,8 +358,7 @@ def case_rows(report: Report) -> list[Row]:
     """One flat row a case that is shown."""
     known: list[Row] | None = vars(report).get("_case_rows")
     if known is None:
-        table = table_of(report)
-        known = [_row(CaseFacts(report, case, table)) for case in report.plan.shown]
+        known = [_row(CaseFacts(report, case)) for case in report.plan.shown]
         vars(report)["_case_rows"] = known
     return known
 

@@ -14,7 +14,7 @@ from ffnbench.report.frame import Frame
 from ffnbench.report.records import origin_record
 from ffnbench.report.views import figure_of, picture_of, reading_of, report_view
 from ffnbench.result import Report
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.figures import with_figures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -14,7 +14,6 @@ from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import NOT_ALL, ROOFLINE, View, view_of
 from ffnbench.report.frame import Frame, Row
 from ffnbench.result import Environment, Report
-from ffnbench.stats.curves import axes_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,7 +72,7 @@ def reading_of(report: Report) -> Reading:
 def figure_of(report: Report, *, roofline: bool = False) -> Figure:
     """The picture of this report; raises FfnbenchError where there is nothing to draw. matplotlib is loaded for it."""
     picture = OF_ROOFLINE if roofline else reading_of(report).picture
-    if picture == RATIOS and report.comparisons and axes_of(report.plan):
+    if picture == RATIOS and report.comparisons and report.plan.axes:
         picture = OF_SWEEP
     figure: Figure = function_of(picture)(report)
     return figure

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from ffnbench.metrics import LATENCY
 from ffnbench.result import Report, Verdict
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.rounds import table_of
@@ -37,17 +36,11 @@ class Pair:
 Pairs = dict[tuple[str, str], Pair]
 
 
-def is_told(report: Report, label: str) -> bool:
-    """Whether a case has a time that can be held against another one's: it did not fail, and nothing disturbed it."""
-    found = report.estimate(label, LATENCY)
-    return found is not None and report.failure(label) is None
-
-
 def pairs_of(report: Report) -> Pairs:
     """Both orders of every two cases of a cell whose times are known."""
     table, found, others = table_of(report), {}, {}
     for group in report.plan.groups:
-        known = [case.label for case in group.cases if is_told(report, case.label)]
+        known = [case.label for case in group.cases if report.has_time(case.label)]
         for one, other in combinations(known, 2):
             if group.reference in (one, other):
                 case = other if one == group.reference else one

@@ -30,7 +30,6 @@ from ffnbench.result import (
     Sample,
     Verdict,
 )
-from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, Row, Table, held_down, is_clean, table_of, waited_for
 from ffnbench.units import counted, percent
@@ -120,15 +119,6 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
     ]
     measured += _once(run, [label for label in labels if label not in busy])
     return tuple(measured), comparisons, tuple(_notes(run, measured, comparisons))
-
-
-def with_figures(report: R) -> R:
-    """With every figure, and every note that is made of samples, computed anew."""
-    measured, comparisons, notes = summarise(report)
-    told = (*(note for note in report.warnings if note.kind not in COMPUTED), *notes)
-    timed = {one.case for one in measured if one.metric == LATENCY}
-    shares = tuple(share for share in shares_of(report, report.costs) if share.case in timed)
-    return replace(report, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
 
 
 def _once(run: Run, labels: list[str]) -> list[Measured]:

@@ -32,8 +32,8 @@ from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Report, Run
-from ffnbench.stats.curves import axes_of
-from ffnbench.stats.verdict import summarise, with_figures
+from ffnbench.stats.figures import with_figures
+from ffnbench.stats.verdict import summarise
 
 RUNS = sorted(ROOT.glob("results/**/*.json"))
 CLOSE = 0.0015
@@ -235,4 +235,4 @@ def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time()
     asked = CompareRequest(variants="relu,swiglu", d_model="64,96,128", threads=1, workers=3, rounds=6)
     sweep = with_busy(api.measure(api.prepare(asked), launch=FakeLaunch()), "swiglu@d_model=64")
     assert re.search(r"^ +64 .* busy *$", plain(as_shown(sweep).table, 80), re.MULTILINE)
-    assert [row.why for row in Drawn(sweep, axes_of(sweep.plan)[0]).rows] == ["busy", "", ""]
+    assert [row.why for row in Drawn(sweep, sweep.plan.axes[0]).rows] == ["busy", "", ""]

@@ -33,7 +33,7 @@ from ffnbench.result import Report, Verdict, raw_of
 from ffnbench.run.runner import run
 from ffnbench.run.what_fits import too_large
 from ffnbench.stats.cells import cells_of, whole
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.figures import with_figures
 
 FORMS, WIDTHS, TOKENS = ("relu", "gelu", "swiglu", "geglu"), (32, 64, 96), (1, 2, 4, 8)
 SWEEP = ["compare", *FORMS, "--d-model", "32,64,96", "--seq-len", "1,2,4,8", "--threads", "1"]  # 12 cells, 48 rows

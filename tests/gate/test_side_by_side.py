@@ -23,7 +23,7 @@ from ffnbench.report.files.store import report_text
 from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.figures import with_figures
 
 Seconds = Callable[[str, int, int], float]
 

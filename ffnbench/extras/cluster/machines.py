@@ -20,7 +20,7 @@ from ffnbench.report.output import say
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, Report
 from ffnbench.stats.cells import joined
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.figures import with_figures
 from ffnbench.units import counted
 
 

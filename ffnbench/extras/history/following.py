@@ -16,7 +16,7 @@ from ffnbench.gate.side_by_side import apart, common_rows
 from ffnbench.report.files.store import load as load_report
 from ffnbench.report.output import NullSink
 from ffnbench.result import Report
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.figures import with_figures
 
 
 def history(paths: Sequence[str], sink: NullSink = NULL_SINK, *, metric: str = "") -> Timeline:

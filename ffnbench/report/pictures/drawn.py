@@ -9,12 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import Group
+from ffnbench.plan import Axis, Group
 from ffnbench.report.tables.groups import heading
 from ffnbench.report.tables.words import verdict_text
 from ffnbench.result import Estimate, Report, Verdict
-from ffnbench.stats.curves import Axis, variant_of
-from ffnbench.stats.pairs import is_told
 from ffnbench.units import SI, TIME, quantity, scale
 
 LARGE = 1e6  # numbers from here on are shortened
@@ -52,14 +50,14 @@ class Drawn:
     @cached_property
     def names(self) -> list[str]:
         """All variants of the run."""
-        return list(dict.fromkeys(variant_of(group, case) for group in self.report.plan.groups for case in group.cases))
+        return list(dict.fromkeys(group.variant_of(case) for group in self.report.plan.groups for case in group.cases))
 
     @cached_property
     def variants(self) -> list[str]:
         """The variants that are drawn: of ratios all but the references."""
         plan = self.report.plan
         shown = [
-            variant_of(group, case)
+            group.variant_of(case)
             for group in plan.groups
             for case in group.cases
             if not (self.of_ratios and plan.is_reference(case.label))
@@ -71,7 +69,7 @@ class Drawn:
         """What values are divided by, and what stands beside them."""
         plan = self.report.plan
         if self.of_ratios:
-            references = {variant_of(group, plan.case(group.reference)) for group in plan.groups}
+            references = {group.variant_of(plan.case(group.reference)) for group in plan.groups}
             return 1.0, f"time vs {references.pop() if len(references) == 1 else 'the reference'}"
         seconds = [self._estimate(case.label) for group in plan.groups for case in group.cases]
         unit, size = scale([estimate.value for estimate in seconds if estimate], TIME)
@@ -87,7 +85,7 @@ class Drawn:
                 others.pop(self.up.name)
             series = panels.setdefault(within_text(others), {})
             for case in group.cases:
-                series.setdefault(variant_of(group, case), []).append(self._row(group, case.label))
+                series.setdefault(group.variant_of(case), []).append(self._row(group, case.label))
         for series in panels.values():
             for rows in series.values():
                 rows.sort(key=lambda row: row.at)
@@ -107,7 +105,7 @@ class Drawn:
     def _row(self, group: Group, label: str) -> DrawnRow:
         at, up = float(group.values[self.axis.name]), group.values[self.up.name] if self.up else None
         estimate = self._estimate(label)
-        if estimate is None or not is_told(self.report, label):
+        if estimate is None or not self.report.has_time(label):
             return DrawnRow(label, at, up, why=verdict_text(self.report, label)[0] or "not known")
         low = estimate.value if estimate.low is None else estimate.low
         high = estimate.value if estimate.high is None else estimate.high

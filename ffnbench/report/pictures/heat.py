@@ -16,12 +16,12 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
+from ffnbench.plan import Axis
 from ffnbench.report.pictures.canvas import drawing, literal, shortened
 from ffnbench.report.pictures.drawn import Drawn, DrawnRow, number_text
 from ffnbench.report.pictures.ratios import about
 from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.result import Report
-from ffnbench.stats.curves import Axis
 from ffnbench.units import digits
 
 CELL, WIDE, BESIDE, ABOVE = (0.27, 0.2), 7.0, 1.1, 0.62  # inches: a cell, a page, and what stands around

@@ -19,13 +19,12 @@ from matplotlib.transforms import offset_copy
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import Case
+from ffnbench.plan import Case, needed_by
 from ffnbench.report.pictures.canvas import BLACK, drawing, ended, literal, pens, shortened
 from ffnbench.report.tables.ceilings import no_ceilings
 from ffnbench.report.tables.details import workload_line
 from ffnbench.report.tables.words import verdict_text
-from ffnbench.result import Bound, Report, Roof, Verdict
-from ffnbench.stats.ceilings import Ceiling, ceilings_of, needed_by, read_bytes
+from ffnbench.result import Bound, Ceiling, Report, Roof, Verdict
 from ffnbench.streams import visible
 from ffnbench.units import IEC, SI, quantity
 
@@ -74,7 +73,7 @@ def roofline(report: Report) -> Roofline:
     dots = tuple(dot for case in report.plan.shown if (dot := _dot(report, case)))
     if not dots:
         raise FfnbenchError("no case of this run has a latency and a number of FLOPs", "the table says why")
-    found = ceilings_of(report, report.costs)
+    found = report.figures.ceilings
     if not any({Bound.PRODUCTS, Bound.BYTES} & bounds.keys() for bounds in found.values()):
         raise FfnbenchError(
             "other work disturbed every ceiling of this run", "measure again while the machine is quiet"
@@ -206,5 +205,5 @@ def _said(line: Ceiling, among: list[Roof]) -> str:
     roof = line.roof
     unit, what, then = ("B/s", roof.level, "\n") if roof.bound is Bound.BYTES else ("FLOP/s", roof.dtype, ", ")
     if roof.level and sum(other.level == roof.level for other in among) > 1:
-        what += f", {quantity(read_bytes(roof), IEC)}"
+        what += f", {quantity(roof.read_bytes, IEC)}"
     return then.join(map(literal, (f"{quantity(line.rate, SI)}{unit}: {what}", roof.path)))

@@ -24,8 +24,7 @@ from ffnbench.report.pictures.heat import DPI, FONTS, LETTERS, SMALL, heat_figur
 from ffnbench.report.pictures.ratios import BAND, SIDE_BY_SIDE, TICKS, about
 from ffnbench.report.tables.sweeps import sweep_line
 from ffnbench.report.tables.words import WITHIN
-from ffnbench.result import Report
-from ffnbench.stats.curves import Crossing, Crossings, axes_of, crossings_of
+from ffnbench.result import Crossing, Crossings, Report
 from ffnbench.stats.verdict import SAME_WITHIN
 
 COLUMN, PAGE = 3.3, 7.0  # inches, of a paper
@@ -38,7 +37,7 @@ GREY = "#808080"
 
 def sweep_figure(report: Report) -> Figure:
     """The picture of a sweep: its axis with most points, ratios where its cells have several variants."""
-    axes = axes_of(report.plan)
+    axes = report.plan.axes
     if len(axes) > 1 and len(axes[1].values) > MOST_PANELS:
         return heat_figure(report, axes[0], axes[1])
     return _curves(Drawn(report, axes[0]))
@@ -49,7 +48,7 @@ def _curves(drawn: Drawn) -> Figure:
     panels = drawn.panels
     columns = 1 if len(panels) == 1 else 2 if len(panels) in (2, 4) else 3
     rows = math.ceil(len(panels) / columns)
-    crossings = crossings_of(drawn.report)
+    crossings = drawn.report.figures.crossings
     with drawing(**FONTS):
         figure = Figure(dpi=DPI, layout="constrained")
         grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)

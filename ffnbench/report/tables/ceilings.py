@@ -8,8 +8,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import CEILINGS
 from ffnbench.plan import MatmulPrecision, Mode, Plan
 from ffnbench.report.frame import Row
-from ffnbench.result import Bound, Report, Roof
-from ffnbench.stats.ceilings import Ceiling, ceilings_of, read_bytes
+from ffnbench.result import Bound, Ceiling, Report, Roof
 from ffnbench.units import IEC, TIME, counted, digits, quantity
 
 GIGA = 1e9
@@ -31,7 +30,7 @@ def ceiling_lines(report: Report) -> list[str]:
     """What the ceilings of this run are: of each bound the fastest, those first that hold a row back."""
     if not report.shares:
         return []
-    bounds = ceilings_of(report, report.costs).values()
+    bounds = report.figures.ceilings.values()
     ceilings = {ceiling.roof.name: ceiling for found in bounds for ceiling in found.values()}.values()
     binding = {share.roof for share in report.shares}
     told: list[str] = []
@@ -59,7 +58,7 @@ def _ceiling_text(report: Report, ceiling: Ceiling, *, several: bool) -> str:
 def _kind(roof: Roof) -> str:
     """`float32`, with its precision where that is not the highest; of bytes how many are read."""
     if roof.bound is Bound.BYTES:
-        return f"{quantity(read_bytes(roof), IEC)} read"
+        return f"{quantity(roof.read_bytes, IEC)} read"
     highest = roof.matmul_precision == MatmulPrecision.HIGHEST.value
     return roof.dtype if highest else f"{roof.dtype}, {roof.matmul_precision} precision"
 
@@ -77,7 +76,7 @@ def machine_records(found: Sequence[Ceiling], disturbed: Collection[str] = ()) -
         if roof.bound is Bound.PRODUCTS:
             name, value = f"{roof.dtype} GFLOP/s", f"{rate} {roof.path} ({' x '.join(map(str, roof.shape))})"
         elif roof.bound is Bound.BYTES:
-            name = f"GB/s from {roof.level or 'bytes'}, {quantity(read_bytes(roof), IEC)}"
+            name = f"GB/s from {roof.level or 'bytes'}, {quantity(roof.read_bytes, IEC)}"
             value = f"{rate} {roof.path}"
         else:
             name, value = "empty call", quantity(ceiling.seconds, TIME)

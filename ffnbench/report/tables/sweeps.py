@@ -8,8 +8,7 @@ from typing import Any
 from ffnbench.plan import Group
 from ffnbench.report.tables.groups import heading
 from ffnbench.report.tables.words import interval_text, listed
-from ffnbench.result import Report
-from ffnbench.stats.curves import Crossing, Crossings, crossings_of
+from ffnbench.result import Crossing, Crossings, Report
 
 TEN = 10.0  # from here on places have no decimals
 MOST = 3  # parts of the sentence
@@ -18,7 +17,7 @@ EXACTLY = 2  # places that are told each with its interval
 
 def sweep_line(report: Report) -> list[str]:
     """`swiglu becomes slower than relu at seq_len 37 [30, 45]`; nothing where no crossing was found."""
-    crossings = crossings_of(report)
+    crossings = report.figures.crossings
     if crossings is None or not crossings.places:
         return []
     alike: dict[tuple[str, str, bool], list[Crossing]] = {}

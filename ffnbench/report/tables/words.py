@@ -5,7 +5,6 @@ Limits stand in stats/; the words that tell of them are made of them here.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -56,7 +55,7 @@ def seconds_text(estimate: Estimate, size: float = 1.0) -> str:
     """`24.5` in units of `size` seconds, in the digits that its interval supports: three at least, for a ratio stands
     beside it that is known better than its seconds.
     """
-    value, spread = estimate.value / size, half_width(estimate)
+    value, spread = estimate.value / size, estimate.half_width
     return digits(value) if spread is None else supported(value, spread * value, least=3, most=4)
 
 
@@ -64,7 +63,7 @@ def interval_text(ratio: Estimate) -> str:
     """`1.12 [1.10, 1.14]`; the ratio alone where it has no interval."""
     if ratio.low is None or ratio.high is None:
         return digits(ratio.value)
-    if (half_width(ratio) or 0.0) > WIDEST:
+    if (ratio.half_width or 0.0) > WIDEST:
         return _wide_text(ratio.value, ratio.low, ratio.high)
     half = (ratio.high - ratio.low) / 2
     value, low, high = (supported(v, half, most=4) for v in (ratio.value, ratio.low, ratio.high))
@@ -86,7 +85,7 @@ def change_text(change: Estimate) -> str:
     """A change in percent; as a factor where its interval is too wide for that."""
     if change.low is None or change.high is None:
         return signed_percent(change.value - 1)
-    if (half_width(change) or 0) > WIDEST:
+    if (change.half_width or 0) > WIDEST:
         return f"x {interval_text(change)}"
     value, low, high = (signed_percent(one - 1) for one in (change.value, change.low, change.high))
     return f"{value} [{low}, {high}]"
@@ -157,11 +156,6 @@ def labelled(said: Iterable[tuple[str, str]]) -> list[str]:
     for label, text in said:
         of.setdefault(text, []).append(label)
     return [f"{', '.join(dict.fromkeys(labels))}: {text}" for text, labels in of.items()]
-
-
-def half_width(estimate: Estimate) -> float | None:
-    """Half the interval, relative to the value; None without an interval."""
-    return math.sqrt(estimate.high / estimate.low) - 1 if estimate.low and estimate.high else None
 
 
 def side_lines(sides: Sequence[Side]) -> list[str]:

@@ -22,9 +22,9 @@ from ffnbench.extras.history.timeline import Timeline, change_since_first, timel
 from ffnbench.report.files.store import report_text
 from ffnbench.report.terminal import plain
 from ffnbench.result import CaseCost, Report
+from ffnbench.stats.figures import with_figures
 from ffnbench.stats.history import history_of
 from ffnbench.stats.interval import Mean
-from ffnbench.stats.verdict import with_figures
 
 Factors = Callable[[int], dict[str, float]]
 
