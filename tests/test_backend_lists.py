@@ -24,9 +24,9 @@ from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
 from ffnbench.plan import Backend, Plan, Workload, values_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import lacks
-from ffnbench.report.tables.listing import WHAT_IT_DOES
-from ffnbench.report.tables.words import backend_text
+from ffnbench.report.listing import WHAT_IT_DOES
 from ffnbench.report.terminal import plain
+from ffnbench.report.words import backend_text
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Report, Sample, Verdict
 from ffnbench.stats.fastest import Fastest, fastest

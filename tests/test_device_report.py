@@ -19,8 +19,8 @@ from ffnbench.gate.side_by_side_table import side_by_side_view
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.plan import NoProbe, Plan, cost_of, needed_by
 from ffnbench.planning.compare import plan_compare
+from ffnbench.report.header import latency_line, untested_note
 from ffnbench.report.shown_report import ShownReport, recompute
-from ffnbench.report.tables.conditions import latency_line, untested_note
 from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost, Estimate, Report, Roof

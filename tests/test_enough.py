@@ -17,7 +17,7 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.effort import MIN_WORKERS, protocol_of
-from ffnbench.report.tables.lines_below import to_do
+from ffnbench.report.sentences import to_do
 from ffnbench.request import CompareRequest, Effort
 from ffnbench.result import Report, Sample, Verdict
 from ffnbench.run.runner import run

@@ -18,15 +18,15 @@ from ffnbench.api import measure, prepare
 from ffnbench.compare.table import compare_table
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Note, NoteKind
+from ffnbench.report import listing
 from ffnbench.report.columns import case_records
 from ffnbench.report.files.outputs import Outputs
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.formats import SUFFIXES
-from ffnbench.report.tables import listing
-from ffnbench.report.tables.lines_below import verdict_lines
-from ffnbench.report.tables.words import interval_text
+from ffnbench.report.sentences import verdict_lines
 from ffnbench.report.terminal import plain
 from ffnbench.report.views import report_view
+from ffnbench.report.words import interval_text
 from ffnbench.report.writers import markdown
 from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Estimate, Report, Verdict

@@ -12,11 +12,10 @@ from ffnbench.plan import Group, typed_as
 from ffnbench.report.columns import LATENCY_KEYS, RATIO_KEYS, case_rows, timed_columns
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import EXTRA, UNKNOWN, Column, Frame, Row
-from ffnbench.report.tables.details import details
-from ffnbench.report.tables.groups import placed
-from ffnbench.report.tables.lines_below import answer
-from ffnbench.report.tables.row_notes import case_notes
-from ffnbench.report.tables.words import FLOPS_OF_ONE, device_text
+from ffnbench.report.header import placed
+from ffnbench.report.notes import case_notes, details
+from ffnbench.report.sentences import answer
+from ffnbench.report.words import FLOPS_OF_ONE, device_text
 from ffnbench.result import Report
 from ffnbench.units import counted
 

@@ -14,10 +14,9 @@ from ffnbench.device.environment import advice, auto_device, describe, usable_cp
 from ffnbench.device.nvml import advice as device_advice
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.report.ceilings import DISTURBED, machine_records
 from ffnbench.report.frame import Row
-from ffnbench.report.output import NullSink
-from ffnbench.report.tables.ceilings import DISTURBED, machine_records
-from ffnbench.report.tables.listing import (
+from ffnbench.report.listing import (
     backends_view,
     device_records,
     environment_records,
@@ -25,6 +24,7 @@ from ffnbench.report.tables.listing import (
     timer_records,
     workers_record,
 )
+from ffnbench.report.output import NullSink
 from ffnbench.result import Ceiling, Roof
 from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.session import WorkerLost

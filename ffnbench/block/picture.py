@@ -27,7 +27,7 @@ from ffnbench.block.rows import (
 )
 from ffnbench.ffn.attention import projection_flops
 from ffnbench.plan import typed_as
-from ffnbench.report.tables.words import sizing_text, verdict_text
+from ffnbench.report.words import sizing_text, verdict_text
 from ffnbench.result import Report
 from ffnbench.units import SI, scale
 

@@ -25,7 +25,7 @@ from ffnbench.metrics import PEAK
 from ffnbench.plan import Case, Mode
 from ffnbench.report.columns import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_rows
 from ffnbench.report.frame import Row, in_row
-from ffnbench.report.tables.words import sizing_text
+from ffnbench.report.words import sizing_text
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.cells import restricted
 from ffnbench.stats.figures import figures_of

@@ -12,10 +12,10 @@ from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import Mode
 from ffnbench.report.columns import column
 from ffnbench.report.frame import Frame, Row
-from ffnbench.report.tables.conditions import in_title
-from ffnbench.report.tables.details import details
-from ffnbench.report.tables.lines_below import failure_line, machine_line, to_do
-from ffnbench.report.tables.words import device_text, sizing_text
+from ffnbench.report.header import in_title
+from ffnbench.report.notes import details
+from ffnbench.report.sentences import failure_line, machine_line, to_do
+from ffnbench.report.words import device_text, sizing_text
 from ffnbench.result import Report, Verdict
 from ffnbench.units import counted
 

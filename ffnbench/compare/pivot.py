@@ -8,8 +8,8 @@ from dataclasses import replace
 from ffnbench.plan import Group, Plan, value_of
 from ffnbench.report.columns import column
 from ffnbench.report.frame import UNKNOWN, Column, Frame, Groups, Row, estimate_in
-from ffnbench.report.tables.groups import axis_column, heading, placed
-from ffnbench.report.tables.words import CERTAIN, VERDICTS, interval_text, listed, verdict_style, verdict_word
+from ffnbench.report.header import axis_column, heading, placed
+from ffnbench.report.words import CERTAIN, VERDICTS, interval_text, listed, verdict_style, verdict_word
 from ffnbench.result import Report, Verdict
 
 UNCLEAR = "~"  # can't tell

@@ -23,12 +23,18 @@ from ffnbench.metrics import (
 from ffnbench.plan import SWEPT, Mode, Time, value_of
 from ffnbench.report.columns import CASE_KEYS, case_rows, column, timed_columns
 from ffnbench.report.frame import EXTRA, Column, Frame, Row
-from ffnbench.report.tables.conditions import CONDITIONS, differing
-from ffnbench.report.tables.details import conditions_line, details
-from ffnbench.report.tables.groups import axis_column, headings, in_groups, swept_columns
-from ffnbench.report.tables.lines_below import answer, failure_line, general_line, machine_line
-from ffnbench.report.tables.row_notes import row_notes
-from ffnbench.report.tables.words import error_text
+from ffnbench.report.header import (
+    CONDITIONS,
+    axis_column,
+    conditions_line,
+    differing,
+    headings,
+    in_groups,
+    swept_columns,
+)
+from ffnbench.report.notes import details, row_notes
+from ffnbench.report.sentences import answer, failure_line, general_line, machine_line
+from ffnbench.report.words import error_text
 from ffnbench.result import Report
 
 LONGEST_TITLE = 12

@@ -24,7 +24,7 @@ from ffnbench.gate.side_by_side import (
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import UNKNOWN, Column, Frame, Row, in_row
-from ffnbench.report.tables.words import (
+from ffnbench.report.words import (
     BUSY,
     CERTAIN,
     change_text,

@@ -17,9 +17,9 @@ from ffnbench.plan import NoteKind
 from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import NOT_ALL, Longer, View, view_of
 from ffnbench.report.frame import OF_NUMBER, OF_RATIO, UNKNOWN, Column, Frame, Row, estimate_in
-from ffnbench.report.tables.details import effort, notes_of_run
-from ffnbench.report.tables.lines_below import general_line, machine_line
-from ffnbench.report.tables.words import CERTAIN, change_text, listed, side_lines
+from ffnbench.report.notes import effort, notes_of_run
+from ffnbench.report.sentences import general_line, machine_line
+from ffnbench.report.words import CERTAIN, change_text, listed, side_lines
 from ffnbench.stats.rounds import table_of
 from ffnbench.units import counted, percent, signed_percent
 

@@ -16,8 +16,8 @@ from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, GRADIENT_ERROR, HELD, HOST_TIME, LATENCY, PACK, PEAK, SAVED
 from ffnbench.plan import Case, needed_by
 from ffnbench.report.frame import EXTRA, OF_NUMBER, OF_RATIO, OF_VERDICT, Column, Row, estimate_in, in_row, keys_of
-from ffnbench.report.tables.conditions import CONDITIONS, Condition
-from ffnbench.report.tables.words import (
+from ffnbench.report.header import CONDITIONS, Condition
+from ffnbench.report.words import (
     BUSY,
     CERTAIN,
     error_text,
@@ -194,7 +194,7 @@ def of_case(key: str, of: str | Callable[[Any], Any], title: str = "", **how: An
 OF_CASES = (
     of_case("label", "label", "variant", left=True),
     of_case("variant", "case.variant"),
-    of_case("d_model", "ffn.d_model"),
+    of_case("d_model", "ffn.d_model", write=str, priority=2),
     of_case("d_ff", _d_ff, priority=2),
     of_case("activation", "form.activation", left=True, priority=EXTRA),
     of_case("gated", _gated),
@@ -204,9 +204,9 @@ OF_CASES = (
     of_case("device", "work.device", priority=2),
     of_case("mode", "work.mode", priority=2),
     of_case("backend", "work.backend"),
-    of_case("batch", "work.batch", priority=2),
-    of_case("seq_len", "work.seq_len", priority=2),
-    of_case("threads", "work.threads", priority=2),
+    of_case("batch", "work.batch", write=str, priority=2),
+    of_case("seq_len", "work.seq_len", write=str, priority=2),
+    of_case("threads", "work.threads", write=str, priority=2),
     of_case("params", "counts.params", priority=1),
     of_case("params_active", "counts.params_active", "active", priority=1),
     of_case("flops_forward", "cost.flops_forward", "FLOPs fwd", units=SI, unit=TOKEN, priority=EXTRA),

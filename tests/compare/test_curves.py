@@ -20,7 +20,7 @@ from ffnbench.gate.looks import report_of
 from ffnbench.plan import Axis, Plan
 from ffnbench.report.files.store import load
 from ffnbench.report.pictures.sweeps import sweep_figure
-from ffnbench.report.tables.sweeps import sweep_line
+from ffnbench.report.sentences import sweep_line
 from ffnbench.report.views import figure_of
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report

@@ -12,7 +12,7 @@ from ffnbench.jsonable import text_of
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import Frame, Row
 from ffnbench.report.records import frame_of
-from ffnbench.report.tables.words import CERTAIN, change_text
+from ffnbench.report.words import CERTAIN, change_text
 from ffnbench.result import Estimate
 from ffnbench.units import counted, percent
 

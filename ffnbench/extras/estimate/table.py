@@ -12,11 +12,10 @@ from ffnbench.plan import Plan, Workload
 from ffnbench.report.columns import case_records, column
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import Column, Frame, Row
-from ffnbench.report.tables.details import conditions_line
-from ffnbench.report.tables.groups import headings, swept_columns
-from ffnbench.report.tables.lines_below import failure_line, general_line
-from ffnbench.report.tables.listing import records_view
-from ffnbench.report.tables.words import listed
+from ffnbench.report.header import conditions_line, headings, swept_columns
+from ffnbench.report.listing import records_view
+from ffnbench.report.sentences import failure_line, general_line
+from ffnbench.report.words import listed
 from ffnbench.result import Bound, Report
 from ffnbench.stats.ceilings import MEMORY
 from ffnbench.units import IEC, SI, TIME, digits

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from ffnbench.api.preparing import NULL_SINK
 from ffnbench.errors import FfnbenchError
-from ffnbench.extras.history.table import history_view
+from ffnbench.extras.history.table import annotated, history_frame, history_records
 from ffnbench.extras.history.timeline import Timeline, timeline_of
 from ffnbench.gate.side_by_side import apart, common_rows
 from ffnbench.report.files.store import load as load_report
+from ffnbench.report.formats import View, view_of
 from ffnbench.report.output import NullSink
 from ffnbench.result import Report
 from ffnbench.stats.figures import with_figures
@@ -66,3 +68,19 @@ def _runs(path: str, sink: NullSink) -> Iterator[tuple[str, Report]]:
             others.append(file.name)
     if others:
         sink.tell(f"note: left out, as they are no runs: {', '.join(others)}")
+
+
+def history_view(found: Timeline) -> View:
+    """Rows over time as the end of a command."""
+
+    def picture(suffix: str) -> bytes:
+        from ffnbench.extras.history.picture import history_figure
+        from ffnbench.report.pictures.canvas import render
+
+        return render(history_figure(found), suffix, texts=True)
+
+    title = f"history: {', '.join(dict.fromkeys(row.case.label for row in found.rows))}"
+    view = view_of(
+        history_frame(found), lambda: history_records(found), pictures={"": picture}, title=title, every=False
+    )
+    return replace(view, stdout={**view.stdout, "github": lambda: annotated(found)})

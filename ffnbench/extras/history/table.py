@@ -8,9 +8,8 @@ from ffnbench.extras.history.steps import Shift
 from ffnbench.extras.history.timeline import Series, Timeline, unlike
 from ffnbench.gate.side_by_side import FLOPS, RATIO
 from ffnbench.metrics import LATENCY, PEAK
-from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import Column, Frame, Row, in_row
-from ffnbench.report.tables.words import CERTAIN, change_text, interval_text, seconds_text
+from ffnbench.report.words import CERTAIN, change_text, interval_text, seconds_text
 from ffnbench.result import Estimate
 from ffnbench.streams import visible
 from ffnbench.units import IEC, SI, TIME, counted, percent, quantity, scale
@@ -145,19 +144,3 @@ def annotated(found: Timeline) -> str:
     """GitHub's workflow commands: a warning for what has grown, a notice for what has shrunk."""
     told = [(step.change.value, step_text(found, row, step).replace("%", "%25")) for row, step in found.steps]
     return "".join(f"::{'warning' if v > 1 else 'notice'} title=ffnbench history::{text}\n" for v, text in told)
-
-
-def history_view(found: Timeline) -> View:
-    """Rows over time as the end of a command."""
-
-    def picture(suffix: str) -> bytes:
-        from ffnbench.extras.history.picture import history_figure
-        from ffnbench.report.pictures.canvas import render
-
-        return render(history_figure(found), suffix, texts=True)
-
-    title = f"history: {', '.join(dict.fromkeys(row.case.label for row in found.rows))}"
-    view = view_of(
-        history_frame(found), lambda: history_records(found), pictures={"": picture}, title=title, every=False
-    )
-    return replace(view, stdout={**view.stdout, "github": lambda: annotated(found)})

@@ -23,9 +23,9 @@ from ffnbench.extras.train.text import Training
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import group_suffix
 from ffnbench.report.frame import EXTRA, OF_NUMBER, OF_RATIO, UNKNOWN, Column, Frame, Row, estimate_in, in_row
-from ffnbench.report.tables.details import MATCHED
-from ffnbench.report.tables.lines_below import general_line, machine_line
-from ffnbench.report.tables.words import BUSY, CERTAIN, INTERVALS, device_text, interval_text, listed, seconds_text
+from ffnbench.report.header import MATCHED
+from ffnbench.report.sentences import general_line, machine_line
+from ffnbench.report.words import BUSY, CERTAIN, INTERVALS, device_text, interval_text, listed, seconds_text
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.units import IEC, SI, TIME, counted, digits, quantity

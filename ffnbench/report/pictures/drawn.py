@@ -10,8 +10,8 @@ from typing import Any
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Axis, Group
-from ffnbench.report.tables.groups import heading
-from ffnbench.report.tables.words import verdict_text
+from ffnbench.report.header import heading
+from ffnbench.report.words import verdict_text
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.units import SI, TIME, quantity, scale
 

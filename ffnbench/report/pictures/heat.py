@@ -20,7 +20,7 @@ from ffnbench.plan import Axis
 from ffnbench.report.pictures.canvas import drawing, literal, shortened
 from ffnbench.report.pictures.drawn import Drawn, DrawnRow, number_text
 from ffnbench.report.pictures.ratios import about
-from ffnbench.report.tables.sweeps import sweep_line
+from ffnbench.report.sentences import sweep_line
 from ffnbench.result import Report
 from ffnbench.units import digits
 

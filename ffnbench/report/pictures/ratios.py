@@ -21,10 +21,9 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import ERROR, LATENCY, PEAK
 from ffnbench.plan import Kind
 from ffnbench.report.columns import case_rows, column
+from ffnbench.report.header import conditions_line, heading
 from ffnbench.report.pictures.canvas import BLACK, drawing, ended, literal, shortened
-from ffnbench.report.tables.details import conditions_line
-from ffnbench.report.tables.groups import heading
-from ffnbench.report.tables.words import (
+from ffnbench.report.words import (
     CERTAIN,
     VERDICTS,
     WITHIN,

@@ -20,10 +20,10 @@ from matplotlib.transforms import offset_copy
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case, needed_by
+from ffnbench.report.ceilings import no_ceilings
+from ffnbench.report.header import workload_line
 from ffnbench.report.pictures.canvas import BLACK, drawing, ended, literal, pens, shortened
-from ffnbench.report.tables.ceilings import no_ceilings
-from ffnbench.report.tables.details import workload_line
-from ffnbench.report.tables.words import verdict_text
+from ffnbench.report.words import verdict_text
 from ffnbench.result import Bound, Ceiling, Report, Roof, Verdict
 from ffnbench.streams import visible
 from ffnbench.units import IEC, SI, quantity

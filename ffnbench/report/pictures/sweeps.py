@@ -22,8 +22,8 @@ from ffnbench.report.pictures.canvas import BLACK, drawing, literal, pens, short
 from ffnbench.report.pictures.drawn import Drawn, DrawnRow, number_text, within_text
 from ffnbench.report.pictures.heat import DPI, FONTS, LETTERS, SMALL, heat_figure
 from ffnbench.report.pictures.ratios import BAND, SIDE_BY_SIDE, TICKS, about
-from ffnbench.report.tables.sweeps import sweep_line
-from ffnbench.report.tables.words import WITHIN
+from ffnbench.report.sentences import sweep_line
+from ffnbench.report.words import WITHIN
 from ffnbench.result import Crossing, Crossings, Report
 from ffnbench.stats.verdict import SAME_WITHIN
 

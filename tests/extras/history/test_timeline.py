@@ -16,8 +16,8 @@ from conftest import ROOT, ffnbench
 from gate_world import machine, measured
 
 from ffnbench.extras.history import following
+from ffnbench.extras.history.following import history_view
 from ffnbench.extras.history.steps import steps_of
-from ffnbench.extras.history.table import history_view
 from ffnbench.extras.history.timeline import Timeline, change_since_first, timeline_of
 from ffnbench.report.files.store import report_text
 from ffnbench.report.terminal import plain

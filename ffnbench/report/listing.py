@@ -21,7 +21,7 @@ from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import Row
 from ffnbench.report.records import frame_of
-from ffnbench.report.tables.words import FLOPS_OF_ONE
+from ffnbench.report.words import FLOPS_OF_ONE
 from ffnbench.result import Environment
 from ffnbench.units import IEC, TIME, quantity
 

@@ -1,16 +1,94 @@
-"""What there is to say of single rows: the details that -v shows, each text once, before it the rows that it is of."""
+"""The details below a table, which -v shows: how it was measured, how far to trust it, what there is to say of rows."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec
-from ffnbench.metrics import ERROR, HIT, LATENCY, LOAD
-from ffnbench.plan import Mode, NoteKind
-from ffnbench.report.tables.words import labelled
-from ffnbench.result import Report, Verdict
-from ffnbench.units import IEC, digits, percent, quantity
+from ffnbench.metrics import DEVICE_TIME, ERROR, HIT, HOST_TIME, LATENCY, LOAD
+from ffnbench.plan import Mode, NoteKind, Time
+from ffnbench.report.ceilings import ceiling_lines
+from ffnbench.report.words import INTERVALS, labelled, side_lines
+from ffnbench.result import Report, Run, Verdict
+from ffnbench.stats.verdict import NOISES
+from ffnbench.units import IEC, counted, digits, percent, quantity
+
+TOLD_APART = 5  # the first method that tells wall, device and host time apart
+TIMES = {
+    Time.WALL.value: "wall time (what a caller waits for)",
+    Time.DEVICE.value: "device time (how long the device works)",
+}
+
+
+def effort(report: Report | Run) -> str:
+    """`5 fresh processes x 15-22 shuffled rounds`: what was really run."""
+    rounds = Counter(s.worker for s in {(s.worker, s.round): s for s in report.samples if s.metric == LATENCY}.values())
+    workers = len(rounds) or report.plan.protocol.workers
+    fewest, most = min(rounds.values(), default=0), max(rounds.values(), default=report.plan.protocol.rounds)
+    span = f"{most}" if fewest == most else f"{fewest}-{most}"
+    each = " of each side" if len(report.plan.arms) > 1 else ""
+    return f"{counted(workers, 'fresh process')}{each} x {span} shuffled round{'s' * (most > 1)}"
+
+
+def details(report: Report) -> list[str]:
+    """All that -v shows below a table of what was measured: how, how far to trust it, what there is to say of rows."""
+    timed = LATENCY in report.plan.metrics
+    how = f"{effort(report)}; {INTERVALS}" if timed else "exact metrics only: measured once, in one process"
+    return [
+        how,
+        *([f"d_ff in multiples of {report.plan.multiple_of}; 1 MAC = 2 FLOPs"] if report.plan.multiple_of > 1 else []),
+        *latency_line(report),
+        *_limit(report),
+        *ceiling_lines(report),
+        *side_lines(report.sides),
+        *notes_of_run(report),
+        *row_notes(report),
+    ]
+
+
+def notes_of_run(report: Report) -> list[str]:
+    """What was seen of noise."""
+    return [note.text for note in report.notes("") if note.kind in NOISES - {NoteKind.BUSY}]
+
+
+def _limit(report: Report) -> list[str]:
+    """What ended the run, and how small a difference it could have shown."""
+    protocol = report.plan.protocol
+    told = {
+        "precision": f"when every ratio was known to ±{percent(protocol.precision or 0)}",
+        "budget": f"at the budget of {protocol.budget_s or 0:g} s",
+        "workers": f"after {counted(len({s.worker for s in report.samples}), 'process')}",
+    }.get(report.limit or "")
+    wall = f"measured in {report.wall_s:.0f} s" if report.wall_s else ""
+    ended = ", ".join(filter(None, (wall, f"stopped {told}" if told else "")))
+    seen = f"differences below {percent(report.resolution)} may go unnoticed" if report.resolution else ""
+    return [text] if (text := "; ".join(filter(None, (ended, seen)))) else []
+
+
+def latency_line(report: Report) -> tuple[str, ...]:
+    """Which time the latencies are; nothing where no row is on an accelerator, for a CPU has one, and nothing of older
+    methods, whose time was neither.
+    """
+    works = [case.workload for case in report.plan.shown if case.workload.accelerated]
+    if not works or "latency" not in report.plan.metrics or report.plan.protocol.method < TOLD_APART:
+        return ()
+    told = [text for time, text in TIMES.items() if any(work.time == time for work in works)]
+    line = f"latency: {' or '.join(told)}" + ", as its row says" * (len(told) > 1)
+    metrics = {found.metric for found in report.measured}
+    if DEVICE_TIME in metrics and TIMES[Time.WALL.value] in told:
+        line += "; device: how long the device works"
+    return (line + "; host: how long the CPU takes to launch it" * (HOST_TIME in metrics),)
+
+
+def untested_note(report: Report) -> tuple[str, ...]:
+    """That nobody has run ffnbench on AMD's GPUs yet, which torch calls cuda too."""
+    of_amd = report.environment is not None and report.environment.hip is not None
+    if not of_amd or all(case.workload.device == "cpu" for case in report.plan.shown):
+        return ()
+    return ("untested: nobody has run ffnbench on AMD's GPUs (ROCm) yet; tell us what you see",)
+
 
 MATTERS = 0.05  # of the bytes that a call reads and writes: below, it is all one from where an input is read
 UNCHECKED = "function not checked: @like=NAME (such as @like=swiglu) compares its output with that form"

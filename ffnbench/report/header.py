@@ -1,18 +1,81 @@
-"""How groups of rows read: what they differ in, their headings, and the widths that miss what they are matched to."""
+"""The line above a table, and the headings within it: what all rows have in common, and what groups of them differ in.
+
+What is not the default stands in the line where all rows have it, and in a column where they differ. A row that a
+condition says nothing of, such as the precision of float32 products in bfloat16, has none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
-from ffnbench.plan import Group, Plan, Value, typed_as, value_of
+from ffnbench.ffn.dtypes import item_bytes
+from ffnbench.plan import (
+    ACTIVE_PARAMS,
+    Backend,
+    Cache,
+    Case,
+    Group,
+    MatmulPrecision,
+    Plan,
+    Time,
+    Value,
+    Workload,
+    typed_as,
+    value_of,
+)
 from ffnbench.report.frame import Column, Row
-from ffnbench.report.tables.words import device_text, listed
+from ffnbench.report.words import backend_text, device_text, listed
 from ffnbench.units import counted, signed_percent
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A key of the workload: what of it a row has, None for one that it says nothing of; what the title calls it."""
+
+    key: str  # the record's
+    column: str
+    default: str | bool
+    of: Callable[[Workload], str | bool | None]
+    title: str
+
+
+def _reductions(work: Workload) -> bool | None:
+    return work.reduced_reductions if work.accelerated and item_bytes(work.dtype) == 2 else None
+
+
+CONDITIONS = (
+    Condition("latency_time", "time", Time.WALL.value, lambda work: work.time, "{} time"),
+    Condition("cache", "cache", Cache.HOT.value, lambda work: work.cache, "{} cache"),
+    Condition(
+        "matmul_precision", "matmul", MatmulPrecision.HIGHEST.value,
+        lambda work: work.matmul_precision if work.dtype == "float32" else None, "{} matmul precision",
+    ),
+    Condition("reduced_reductions", "reductions", True, _reductions, "no reduced reductions"),
+)  # fmt: skip
+
+
+def _values(condition: Condition, cases: Iterable[Case]) -> list[str | bool]:
+    found = (condition.of(case.workload) for case in cases)
+    return [value for value in dict.fromkeys(found) if value is not None]
+
+
+def in_title(plan: Plan) -> list[str]:
+    """What all rows have of them, where that is not the default."""
+    values = {one: _values(one, plan.shown) for one in CONDITIONS}
+    return [one.title.format(found[0]) for one, found in values.items() if len(found) == 1 and found[0] != one.default]
+
+
+def differing(plan: Plan) -> list[Condition]:
+    """Those in which rows differ."""
+    return [one for one in CONDITIONS if len(_values(one, plan.shown)) > 1]
+
 
 MISSES = 0.02  # a matched width that is off by more is told where the table says that it is matched
 MOST = 4  # of those that miss
 MOST_VALUES = 6  # of an axis that are named each
+MATCHED = {"params": "parameters", "flops": "FLOPs", ACTIVE_PARAMS: "active parameters"}
 PLAIN = ("dtype", "mode", "device")  # what is told by its value alone
 
 
@@ -99,3 +162,23 @@ def misses(plan: Plan) -> str:
     told = [f"{name} ({signed_percent(size)})" for name, size in farthest.items()]
     more = f" and {len(told) - MOST} more" if len(told) > MOST else ""
     return f" except {', '.join(told[:MOST])}{more}" if told else ""
+
+
+def workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode"), *, backends: bool = True) -> str:
+    """What all rows have in common of the workload."""
+    parts = workload_words(plan, keys)
+    if backends and len(found := {backend_text(case.workload) for case in plan.shown}) == 1:
+        parts += found - {Backend.EAGER.value}
+    return ", ".join([*parts, *(in_title(plan) if "device" in keys else [])])
+
+
+def conditions_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode"), *, backends: bool = True) -> str:
+    """The one line above a table: what all rows have in common, and what makes them comparable."""
+    line = workload_line(plan, keys, backends=backends)
+    references = {group.reference: plan.case(group.reference) for group in plan.groups}
+    beside = [case for case in plan.shown if case.ffn != references[plan.reference_of(case.label)].ffn]
+    if not beside or any(case.sizing.how != "matched" for case in beside):
+        return line
+    what = {MATCHED.get(case.sizing.what, case.sizing.what) for case in beside}
+    equal = max(what, key=len)  # of experts the active parameters, as in a dense form all are
+    return f"{line}; equal {equal}{misses(plan)}"
