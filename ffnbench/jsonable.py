@@ -24,7 +24,8 @@ UNSAVED = {"unsaved": True}  # metadata of a field that stands in no file
 _hints = cache(get_type_hints)
 
 
-PLAIN = {str, int, float, bool, type(None)}
+EXACT = {str, int, bool, type(None)}
+PLAIN = {*EXACT, float}
 
 
 @cache
@@ -60,6 +61,8 @@ def text_of(value: Any, indent: int | None = None) -> str:
 
 
 def _finite(value: Any) -> Any:
+    if type(value) in EXACT:
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -142,15 +142,14 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedKind:
-    """A kind of plan that a feature adds. `tables`, `rows` and `picture` are functions of a report, as
+    """A kind of plan that a feature adds. `frame` and `picture` are functions of a report, as
     `package.module:name`. `says` is what its reports say in place of times and counts. `case` is the type of its cases,
     `metrics` are what can be known of them beside METRICS.
     """
 
     case: type[Case]
     metrics: tuple[Metric, ...] = ()
-    tables: str
-    rows: str
+    frame: str
     picture: str
     says: str
 

@@ -15,7 +15,7 @@ from rich.cells import cell_len
 
 from ffnbench import api
 from ffnbench.block.plan import plan_block
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec
@@ -175,7 +175,7 @@ def test_what_can_not_be_is_a_row_of_a_list_with_its_reason() -> None:
     assert "the reference 'relu@backend=packed'" in refusal(
         "swiglu,relu", backend="packed,eager", reference="relu@backend=packed"
     )
-    text = plain(compare_table(api.cost(CompareRequest(variants="relu", backend="eager,packed", threads=1))))
+    text = plain(compare_frame(api.cost(CompareRequest(variants="relu", backend="eager,packed", threads=1))))
     assert "only an inner gate" in " ".join(text.split())
 
 
@@ -227,7 +227,7 @@ def measured(variants: str = "swiglu", launch: FakeLaunch | None = None, **flags
 
 
 def words_of(report: Report, width: int = 80) -> str:
-    return " ".join(plain(compare_table(report), width).split())
+    return " ".join(plain(compare_frame(report), width).split())
 
 
 def test_each_row_tells_its_error_its_one_off_cost_and_its_bytes() -> None:
@@ -243,7 +243,7 @@ def test_each_row_tells_its_error_its_one_off_cost_and_its_bytes() -> None:
     assert packing.low < packing.value < packing.high  # sampled in every worker
     assert [s.metric for s in report.samples].count(HELD) == 3  # once
     assert float(compiled["compile_low_s"]) < float(compiled["compile_s"]) < float(compiled["compile_high_s"])
-    columns = [column.name for column in compare_table(report).headings()]
+    columns = [column.name for column in compare_frame(report).headings()]
     assert {"one-off (s)", "error", "weights (MiB)"} <= set(columns)
     assert [text for text in (" 8e-7 ", " 36.0 ") if text not in words_of(report, 200)] == []
 

@@ -11,7 +11,7 @@ import pytest
 from exam.machine import ENVIRONMENT
 from test_stats import plan_of, run_of
 
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, exit_code, latency_findings, past_of
 from ffnbench.gate.looks import report_of
 from ffnbench.plan import CONTROL, Plan
@@ -87,7 +87,7 @@ def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
         if max(c.workload.threads for c in done.plan.cases) > 1
         else "busy: other processes used 1.0 CPUs, b: 0 of 40 rounds undisturbed; wait"
     )
-    text = plain(compare_table(priced(replace(report, measured=measured, warnings=notes))), 120)
+    text = plain(compare_frame(priced(replace(report, measured=measured, warnings=notes))), 120)
     assert re.search(r"^b .* busy +-  busy *$", text, re.MULTILINE)
     assert " 1.30 " not in text
     assert said in text
@@ -119,7 +119,7 @@ def test_a_reference_that_nothing_can_be_compared_with_has_no_figure() -> None:
     for record in case_records(report):
         assert record["verdict"] == "busy"
         assert {record[key] for key in keys} == {None}
-    text = plain(compare_table(report), 120)
+    text = plain(compare_frame(report), 120)
     assert re.search(r"^a .* busy +-  busy *$", text, re.MULTILINE)
     assert "1.72" not in text
     assert "b: 0 of 6 rounds undisturbed" in text  # and a has three

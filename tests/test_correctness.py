@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from conftest import FakeLaunch, KnownProber
 
 from ffnbench import api
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.modules import build_module, reference
 from ffnbench.ffn.moe import MoESpec
@@ -411,7 +411,7 @@ def test_errors_alone_are_found_without_a_sample() -> None:
 def test_a_row_that_is_wrong_is_a_red_cell_with_its_reason_and_no_figure(at: str) -> None:
     report = measured(machine(("gelu",), at))
     assert any(sample.case == "gelu" for sample in report.samples) == (at == "check")
-    table = compare_table(report)
+    table = compare_frame(report)
     row = {column.title: (column.texts[1], column.styles[1]) for column in table.shown()}
     assert row["verdict"] == ("mismatch", "red")
     assert (row["latency"], row["time vs relu"]) == (("-", ""), ("-", ""))

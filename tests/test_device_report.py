@@ -13,7 +13,7 @@ from conftest import csv_of, titles
 from rich.cells import cell_len
 
 from ffnbench import api
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, exact_findings, latency_findings, past_of
 from ffnbench.gate.side_by_side_table import side_by_side_view
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
@@ -42,7 +42,7 @@ def with_work(report: ShownReport, **changes: Any) -> ShownReport:
 
 
 def table_text(report: Report, width: int = 200) -> str:
-    return plain(compare_table(report), width)
+    return plain(compare_frame(report), width)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -80,7 +80,7 @@ def test_the_file_holds_a_row_of_each_kind(run: ShownReport) -> None:
         assert row["reduced_reductions"] == ""
         flops = float(row["flops_timed"]) * int(row["batch"]) * int(row["seq_len"])
         assert float(row["flops_per_s"]) == pytest.approx(flops / float(row["latency_s"]))  # of the latency shown
-    [line] = [line for line in compare_table(run).summary if "launch-bound" in line]
+    [line] = [line for line in compare_frame(run).summary if "launch-bound" in line]
     assert line.startswith("relu and swiglu: launch-bound")
 
 
@@ -92,13 +92,13 @@ def test_the_header_says_which_time_the_latency_is(run: ShownReport) -> None:
     assert latency_line(by_device)[0].startswith("latency: device time (how long the device works); host")
     text = table_text(by_device)
     assert "device time" in text.splitlines()[0]
-    headings = titles(compare_table(by_device))
+    headings = titles(compare_frame(by_device))
     assert ("host" in headings, "device" in headings) == (True, False)  # it is the latency
     assert latency_line(with_work(run, device="cpu")) == ()
     first = replace(run.plan.cases[0], workload=replace(run.plan.cases[0].workload, time="device"))
     mixed = replace(run, plan=replace(run.plan, cases=(first, *run.plan.cases[1:])))
     assert "as its row says" in latency_line(mixed)[0]
-    assert compare_table(mixed).texts("time") == ["device", "wall", "wall", "wall"]
+    assert compare_frame(mixed).texts("time") == ["device", "wall", "wall", "wall"]
 
 
 def made(plan: Plan, run: ShownReport) -> ShownReport:
@@ -108,7 +108,7 @@ def made(plan: Plan, run: ShownReport) -> ShownReport:
 
 
 def title_of(plan: Plan, run: ShownReport) -> str:
-    return compare_table(made(plan, run)).header[0]
+    return compare_frame(made(plan, run)).header[0]
 
 
 @pytest.mark.parametrize(
@@ -128,10 +128,10 @@ def test_what_rows_differ_in_is_a_column_and_rows_it_says_nothing_of_have_none(r
     variants = "relu,fast=relu@matmul_precision=high,relu@dtype=bf16,cold=relu@cache=cold"
     plan = plan_compare(CompareRequest(variants=variants, d_model=64, threads=1, device="cuda"))
     report = made(plan, run)
-    assert compare_table(report).texts("matmul") == ["highest", "high", "-", "highest"]
-    assert compare_table(report).texts("cache") == ["hot", "hot", "hot", "cold"]
-    assert compare_table(report).texts("time") == ["wall", "wall", "wall", "device"]
-    assert "reductions" not in titles(compare_table(report))
+    assert compare_frame(report).texts("matmul") == ["highest", "high", "-", "highest"]
+    assert compare_frame(report).texts("cache") == ["hot", "hot", "hot", "cold"]
+    assert compare_frame(report).texts("time") == ["wall", "wall", "wall", "device"]
+    assert "reductions" not in titles(compare_frame(report))
 
 
 def test_kinds_that_nobody_has_run_are_told(run: ShownReport) -> None:

@@ -60,7 +60,7 @@ def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) ->
 def facts_view(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> View:
     """The answer of `activations`."""
     frame = facts_frame(chosen, facts)
-    return view_of(frame, frame.records)
+    return view_of(frame)
 
 
 def facts_frame(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> Frame:
@@ -202,6 +202,7 @@ def timing_frame(report: Report) -> Frame:
     return Frame(
         columns=(FACTS[0], *timed_columns(report, REFERENCE)),
         rows=[by_label[case.label] for group in groups for case in group.cases],
+        saved=list(by_label.values()),
         header=[f"the operation itself, {device_text(groups[0].cases[0].workload)}"],
         summary=answer(report, groups[:1]),
         details=details(report),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ffnbench.block.plan import ATTENTION, FFN, TEXTBOOK, Length, lengths_of
-from ffnbench.block.rows import MEAN, block_rows, blocks_of, crossing, kinds_of, sees, spec_of
+from ffnbench.block.rows import MEAN, block_records, block_rows, blocks_of, crossing, kinds_of, sees, spec_of
 from ffnbench.ffn.cost import bias_params, matrix_params
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import Mode
@@ -43,7 +43,7 @@ def block_frame(report: Report) -> Frame:
         frames += [_parts(block), _counted(block, rows)]
         if report.environment is not None:
             frames.append(_measured(block, [row for row in rows if row["sees"] != MEAN]))
-    return replace(frames[-1], above=tuple(frames[:-1]))
+    return replace(frames[-1], above=tuple(frames[:-1]), saved=block_records(report))
 
 
 def _counted(report: Report, rows: list[Row]) -> Frame:

@@ -42,7 +42,7 @@ LONG = 2000  # rows: of more nobody reads what there is to say of each
 FORWARD = Mode.FORWARD.value
 
 
-def compare_table(report: Report) -> Frame:
+def compare_frame(report: Report) -> Frame:
     """The answer of `compare`; where nothing was measured, that of `cost`."""
     plan = report.plan
     rows = in_groups(plan, case_rows(report))

@@ -67,7 +67,7 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
         )
     changes = [changes_between(runs[0], run, common) for run in runs[1:]]
     beside = SideBySide(names=names, runs=runs, common=common, changes=changes)
-    return view_of(beside.frame(), beside.records, reports=runs, title=f"report: {', '.join(names)}", every=False)
+    return view_of(beside.frame(), reports=runs, title=f"report: {', '.join(names)}", every=False)
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
@@ -105,7 +105,7 @@ class SideBySide:
         shown = [metric for metric in COMPARED if any(self._is_shown(c) for c in self._of(metric))]
         frames = [self._frame(metric) for metric in shown or [PARAMS]]
         frames[0] = replace(frames[0], header=list(self._header()))
-        return replace(frames[-1], summary=list(self._unlike()), above=tuple(frames[:-1]))
+        return replace(frames[-1], summary=list(self._unlike()), above=tuple(frames[:-1]), saved=self.records())
 
     def _of(self, metric: str) -> list[RunChange]:
         return [change for changes in self.changes for change in changes if change.metric == metric]

@@ -49,7 +49,7 @@ def finding_records(findings: tuple[Finding, ...]) -> list[Row]:
 
 def check_view(checked: Checked) -> View:
     """The answer of a check: its findings, the reports that they follow from, and a new baseline."""
-    view = view_of(findings_frame(checked), lambda: finding_records(checked.findings))
+    view = view_of(findings_frame(checked))
     findings = checked.findings
     view = replace(
         view,
@@ -129,6 +129,7 @@ def findings_frame(checked: Checked) -> Frame:
     return Frame(
         columns=(*COLUMNS[:3], replace(COLUMNS[3], unit=CERTAIN if has_intervals else ""), *COLUMNS[4:]),
         rows=shown,
+        saved=rows,
         header=[_title(checked)],
         summary=_summary(checked, len(quiet)),
         details=[

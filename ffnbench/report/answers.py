@@ -112,7 +112,7 @@ class Answer(Shows):
 
     def rows(self) -> list[Row]:
         """One flat record a row."""
-        return list(self.shown.records())
+        return self.shown.records()
 
     @property
     def _stem(self) -> str:

@@ -5,7 +5,7 @@ A column is named as in the CSV, or by its heading. Rows of one group stay toget
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ffnbench.errors import FfnbenchError
@@ -40,9 +40,9 @@ class Arrangement:
         return {name.removeprefix("+").strip(): name.startswith("+") for name in names}
 
 
-def key_of(name: str, frame: Frame, records: Sequence[Row]) -> str:
+def key_of(name: str, frame: Frame) -> str:
     """The key of a column by that key, its heading or what others call it; raises FfnbenchError for what is none."""
-    keys = list(records[0]) if records else []
+    keys = list(frame.records()[0])
     shown = [column for part in frame.parts for column in part.headings()]
     titles = {title: one.column.key for one in shown for title in (one.name, one.title)}
     core = [column for column in COLUMNS.values() if column.key in keys]
@@ -60,25 +60,19 @@ def key_of(name: str, frame: Frame, records: Sequence[Row]) -> str:
     raise FfnbenchError(f"no column is called {name!r}", hint_for(name, readable, example))
 
 
-def arranged(frame: Frame, records: Sequence[Row], how: Arrangement) -> tuple[Frame, list[Row]]:
-    """The frames and the records in the order and with the columns that were asked for."""
-    parts = [replace(part, short=()) for part in frame.parts]
-    wanted = {key_of(name, frame, records): added for name, added in how.chosen.items()}
-    if how.sort:
-        key, down = key_of(how.sorted_by, frame, records), how.sort.startswith("-")
-        parts = [sorted_by(part, key, down=down) for part in parts]
-        records = parts[-1].records() if is_of(records, frame) else in_order(records, key, down=down)
-    if wanted:
-        parts = [with_columns(part, wanted) for part in parts]
-        if not all(wanted.values()):
-            keys = list(dict.fromkeys([next(iter(records[0])), *wanted]))
-            records = [{key: record[key] for key in keys if key in record} for record in records]
-    return replace(parts[-1], above=tuple(parts[:-1])), list(records)
-
-
-def is_of(records: Sequence[Row], frame: Frame) -> bool:
-    """Whether records are those of the frame's own rows."""
-    return len(records) == len(frame.rows) and set(records[0]) <= set(frame.rows[0])
+def arranged(frame: Frame, how: Arrangement) -> Frame:
+    """The frames in the order and with the columns that were asked for, and so what programs read."""
+    wanted = {key_of(name, frame): added for name, added in how.chosen.items()}
+    key = key_of(how.sorted_by, frame) if how.sort else ""
+    parts = []
+    for part in frame.parts:
+        changed = replace(part, short=())
+        if key:
+            changed = sorted_by(changed, key, down=how.sort.startswith("-"))
+        if wanted:
+            changed = with_columns(changed, wanted)
+        parts.append(changed)
+    return replace(parts[-1], above=tuple(parts[:-1]))
 
 
 def in_order(rows: Iterable[Row], key: str, *, down: bool) -> list[Row]:
@@ -103,7 +97,8 @@ def sorted_by(frame: Frame, key: str, *, down: bool) -> Frame:
     for group in groups:
         headings.append((len(rows), group["heading"]))
         rows += in_order(group["rows"], key, down=down)
-    return replace(frame, rows=rows, groups=tuple(headings) if frame.groups else ())
+    saved = None if frame.saved is None else in_order(frame.saved, key, down=down)
+    return replace(frame, rows=rows, groups=tuple(headings) if frame.groups else (), saved=saved)
 
 
 def with_columns(frame: Frame, wanted: dict[str, bool]) -> Frame:
@@ -120,6 +115,7 @@ def with_columns(frame: Frame, wanted: dict[str, bool]) -> Frame:
             column = replace(column, priority=min(rank, EXTRA - 1))
         kept = [other for other in kept if other.key != key]
         kept.insert(len(kept) if only else place, column)
-    if only and len(kept) == 1:
-        return frame
-    return replace(frame, columns=tuple(kept))
+    if only:
+        keys = list(frame.records()[0])
+        frame = replace(frame, exported=list(dict.fromkeys([keys[0], *(key for key in wanted if key in keys)])))
+    return frame if only and len(kept) == 1 else replace(frame, columns=tuple(kept))

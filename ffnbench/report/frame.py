@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from ffnbench.result import Estimate
@@ -22,6 +23,7 @@ EXTRA = 9  # the priority of a column that -v alone shows
 OF_NUMBER, OF_RATIO, OF_VERDICT = 7, 20, 11
 
 
+@cache
 def keys_of(key: str) -> tuple[str, str, str]:
     """The keys of a value and of the ends of its interval: `latency_s`, `latency_low_s`, `latency_high_s`."""
     unit = "_s" if key.endswith("_s") else ""
@@ -118,6 +120,7 @@ class Frame:
     verbose_only: bool = False  # its rows are shown by -v alone
     short: tuple[Frame, ...] = ()  # what is shown in its place where that fits, the fullest first; not by -v
     exported: Sequence[str] = ()
+    saved: Sequence[Row] | None = None  # what programs read, where that is not its rows
     scaled_as: Sequence[Row] = ()  # the rows that the scales of columns are of, where these are not its own
 
     @property
@@ -156,9 +159,8 @@ class Frame:
 
     def records(self) -> list[Row]:
         """The rows for programs."""
-        if not self.exported:
-            return list(self.rows)
-        return [{key: row[key] for key in self.exported} for row in self.rows]
+        rows = self.rows if self.saved is None else self.saved
+        return [{key: row[key] for key in self.exported} for row in rows] if self.exported else list(rows)
 
 
 def _text(column: Column, row: Row, size: float) -> str:

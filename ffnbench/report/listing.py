@@ -219,4 +219,4 @@ def listing_view(what: str) -> View:
 
 def records_view(records: Sequence[Row], below: Sequence[str] = ()) -> View:
     """Records as they are, and as a plain table."""
-    return view_of(frame_of(records, below, prose=PROSE), lambda: records, every=False)
+    return view_of(frame_of(records, below, prose=PROSE), every=False)

@@ -15,7 +15,7 @@ from exam.machine import WORLDS, Machine
 from matplotlib.figure import Figure
 
 from ffnbench.api import measure, prepare
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.gate.looks import report_of
 from ffnbench.plan import Axis, Plan
 from ffnbench.report.files.store import load
@@ -152,7 +152,7 @@ def test_a_sweep_tells_where_variants_cross(report: Report) -> None:
     assert crossings[1].at.low < (LEVEL / 1.06) ** (1 / RISE) < crossings[1].at.high
     (line,) = sweep_line(report)
     assert line.startswith("swiglu becomes faster than relu at seq_len ")
-    assert line in compare_table(report).summary
+    assert line in compare_frame(report).summary
     assert sweep_line(run(seq_len=(1, 64))) == []  # two points are no curve
 
 

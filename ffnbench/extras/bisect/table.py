@@ -23,7 +23,7 @@ ProbeOfCommit = tuple[Commit, CommitProbe]
 
 def bisect_view(found: Bisected) -> View:
     """The answer of `bisect`; where the commit is not found, that it could not finish is how it ends."""
-    view = view_of(_table(found), lambda: _records(found), json=lambda: text_of(_answer(found), 1) + "\n")
+    view = view_of(_table(found), json=lambda: text_of(_answer(found), 1) + "\n")
     if found.interrupted:
         return view.ending(EXIT_INTERRUPTED)
     if _state(found) == OPEN:
@@ -77,7 +77,7 @@ def _table(found: Bisected) -> Frame:
     ]  # fmt: skip
     header = f"{found.variant}, {counted(len(found.commits), 'commit')} after {found.good} up to {found.bad}"
     table = frame_of(rows, _says(found), prose=("subject", "note"))
-    return replace(table, header=(f"{header}; change against {found.good}",))
+    return replace(table, saved=_records(found), header=(f"{header}; change against {found.good}",))
 
 
 def _says(found: Bisected) -> list[str]:

@@ -40,7 +40,7 @@ def estimate_view(report: Report, machines: Sequence[Hardware], found: Sequence[
             "elsewhere_low": usual.get("low"), "elsewhere_high": usual.get("high"),
             "elsewhere": near["machine"] if usual else None,
         })  # fmt: skip
-    return view_of(_frame(report, machines, rows, near), lambda: rows, every=False)
+    return view_of(_frame(report, machines, rows, near), every=False)
 
 
 def _frame(report: Report, machines: Sequence[Hardware], rows: list[Row], near: Near) -> Frame:

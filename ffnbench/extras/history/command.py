@@ -27,7 +27,7 @@ class Followed(Kept):
     """How rows over time are shown and written."""
 
     format: str = flag("table", ALSO_FOR_GITHUB, OUTPUT, "NAME", short="-f")
-    out: tuple[str, ...] = out_flag(f".csv, .json, .md, {PICTURES}")
+    out: tuple[str, ...] = out_flag(f".csv, .json, .md, .tex, {PICTURES}")
 
 
 @command(

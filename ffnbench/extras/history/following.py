@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ffnbench.api.preparing import NULL_SINK
 from ffnbench.errors import FfnbenchError
-from ffnbench.extras.history.table import annotated, history_frame, history_records
+from ffnbench.extras.history.table import annotated, history_frame
 from ffnbench.extras.history.timeline import Timeline, timeline_of
 from ffnbench.gate.side_by_side import apart, common_rows
 from ffnbench.report.files.store import load as load_report
@@ -80,7 +80,5 @@ def history_view(found: Timeline) -> View:
         return render(history_figure(found), suffix, texts=True)
 
     title = f"history: {', '.join(dict.fromkeys(row.case.label for row in found.rows))}"
-    view = view_of(
-        history_frame(found), lambda: history_records(found), pictures={"": picture}, title=title, every=False
-    )
+    view = view_of(history_frame(found), pictures={"": picture}, title=title, every=False)
     return replace(view, stdout={**view.stdout, "github": lambda: annotated(found)})

@@ -49,7 +49,7 @@ def history_frame(found: Timeline) -> Frame:
         more = f" and {len(found.alone) - LEFT} more" if len(found.alone) > LEFT else ""
         said.append(f"left out, as one run alone has them: {', '.join(found.alone[:LEFT])}{more}")
     header = f"history of {runs_text(found)}, {' to '.join(dict.fromkeys((days[0], days[-1])))}"
-    return Frame(columns=COLUMNS, rows=rows, header=[header], summary=said)
+    return Frame(columns=COLUMNS, rows=rows, saved=history_records(found), header=[header], summary=said)
 
 
 def _row(found: Timeline, series: Series) -> Row:

@@ -57,8 +57,7 @@ def layers_view(asked: InspectRequest) -> View:
     if counted[-1]["flops_attention"] is not None:
         found = _crossing(request, model)
         table = replace(table, summary=[*table.summary, overtaking_text(found)])
-    table = replace(parts_frame(whole), above=(table,))
-    return view_of(table, lambda: records)
+    return view_of(replace(parts_frame(whole), above=(table,), saved=records))
 
 
 def _as_asked(request: BlockRequest, model: ModelSpec) -> ModelSpec:

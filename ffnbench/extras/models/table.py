@@ -47,11 +47,12 @@ def model_view(model: CountedModel) -> View:
     frame = Frame(
         columns=OF_LAYERS,
         rows=[row | {"all": row["count"] * row["params"]} for row in rows],
+        saved=rows,
         header=[model.name, *told],
         summary=[*filter(None, (model.note, model.defaults)), _summary(model)],
         details=[f"source: {model.source}"],
     )
-    return view_of(frame, lambda: rows, json=lambda: _json(model))
+    return view_of(frame, json=lambda: _json(model))
 
 
 def _summary(model: CountedModel) -> str:
@@ -87,7 +88,7 @@ def parts_view(model: WholeModel) -> View:
         "ffn_share": _share(model, model.ffn),
         "parts": model.parts,
     }
-    return view_of(parts_frame(model), lambda: parts_records(model), json=lambda: text_of(data, 1) + "\n")
+    return view_of(parts_frame(model), json=lambda: text_of(data, 1) + "\n")
 
 
 def parts_records(model: WholeModel) -> list[Row]:
@@ -100,9 +101,11 @@ def parts_records(model: WholeModel) -> list[Row]:
 
 def parts_frame(model: WholeModel) -> Frame:
     """One row a part; what is not known is a dash, and has no share in a sum that is not known either."""
+    rows = parts_records(model)
     return Frame(
         columns=OF_PARTS if model.idle else OF_PARTS[:-1],
-        rows=[row for row in parts_records(model) if row["part"] in ALWAYS or row["params"] != 0],
+        rows=[row for row in rows if row["part"] in ALWAYS or row["params"] != 0],
+        saved=rows,
         header=[f"Whole model: {model.name}, every parameter once"],
         summary=[*filter(None, (model.defaults,)), in_words(model), *_missing(model)],
         details=_notes(model),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from ffnbench.errors import Interrupted, Unfinished
 from ffnbench.extras.selftest.exam import COVERAGE, FALSE_AT_MOST, SLOWER, Rate, Rates, Told, failures, rates_of
@@ -53,7 +53,7 @@ def _share(share: Rate) -> str:
 def selftest_view(told: Sequence[Told], repeats: int) -> View:
     """The answer of `selftest`, its records one a row of each run; a broken promise is how it ends."""
     rates = rates_of(told)
-    view = view_of(rates_frame(rates), lambda: [asdict(one) for one in told])
+    view = view_of(replace(rates_frame(rates), saved=[asdict(one) for one in told]))
     if rates.runs < repeats:
         return view.ending(0, Interrupted(ENDED_EARLY))
     if broken := failures(rates):
