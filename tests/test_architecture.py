@@ -124,6 +124,25 @@ def test_no_private_name_crosses_files() -> None:
                 assert not private, f"{path} imports {private}"
 
 
+def test_writers_call_no_function_that_makes_figures() -> None:
+    """Figures stand in the report: what writes, draws or says one takes it from there. Types and constants are data."""
+    writers = [*PACKAGE.glob("report/*.py"), *PACKAGE.glob("report/pictures/*.py"), *PACKAGE.glob("compare/[tp]*.py")]
+    writers += [PACKAGE / "gate" / f"{name}.py" for name in ("table", "exports", "side_by_side_table")]
+    for room in ("block", "activations", "extras/*"):
+        for name in ("table", "picture", "curves", "surfaces", "layers"):
+            writers += PACKAGE.glob(f"{room}/{name}.py")
+    assert len(writers) > 30
+    of_figures = (
+        "ffnbench.stats.",
+        "ffnbench.gate.decision.",
+        "ffnbench.gate.side_by_side.",
+        "ffnbench.gate.baseline.",
+    )
+    for path in writers:
+        called = [name for name in imports(path) if name.startswith(of_figures) and name.rpartition(".")[2].islower()]
+        assert not called or path.name == "shown_report.py", f"{path} calls {called}"
+
+
 def test_heavy_imports_stand_only_where_they_may() -> None:
     for path in FILES:
         at_top = {name.split(".")[0] for name in imports(path, module_level=True)} & HEAVY

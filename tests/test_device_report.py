@@ -15,11 +15,11 @@ from rich.cells import cell_len
 from ffnbench import api
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, exact_findings, latency_findings, past_of
-from ffnbench.gate.side_by_side_table import side_by_side_view
+from ffnbench.gate.saved_runs import side_by_side_view
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.plan import NoProbe, Plan, cost_of, needed_by
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.header import latency_line, untested_note
+from ffnbench.report.notes import latency_line, untested_note
 from ffnbench.report.shown_report import ShownReport, recompute
 from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest

@@ -25,7 +25,7 @@ ANSWERS = (
     "report/notes.py",
     "report/listing.py",
     "gate/decision.py",
-    "gate/side_by_side_table.py",
+    "gate/saved_runs.py",
 )
 PYTHON_ALONE = ("plan.py",)
 LLAMA = {

@@ -49,8 +49,8 @@ from ffnbench.gate.decision import (
     without_gain,
 )
 from ffnbench.gate.looks import Look, look, look_back
+from ffnbench.gate.shown import check_view
 from ffnbench.gate.sides import BASE, plan_sides, sides_asked, variant_of_sides
-from ffnbench.gate.table import check_view
 from ffnbench.gate.trust import refuse_untrusted
 from ffnbench.plan import METHOD, Arm, Plan
 from ffnbench.planning.variant_text import Variant

@@ -7,7 +7,7 @@ single run nobody does, and the interval is over its processes alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean
 
@@ -44,6 +44,36 @@ class RunChange:
         if self.change.low is None or self.change.high is None:
             return self.metric not in TIMED and self.change.value != 1
         return not self.change.low <= 1 <= self.change.high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsCompared:
+    """The labels that all runs have; for each later run what has changed since the first, and what is not the same
+    about a row: (name, then, now); the geometric means of each metric over rows that are the same everywhere.
+    """
+
+    common: Sequence[str]
+    changes: Sequence[Sequence[RunChange]]
+    differing: Sequence[Mapping[str, Sequence[tuple[str, str, str]]]]
+    means: Mapping[str, Sequence[RunChange]]
+
+    def of(self, metric: str) -> list[list[RunChange]]:
+        """The changes of a metric, a list of all rows for each later run."""
+        return [[change for change in changes if change.metric == metric] for changes in self.changes]
+
+
+def compare_runs(runs: Sequence[Report]) -> RunsCompared:
+    """The first run against all others."""
+    first, *others = runs
+    common = common_rows(runs)
+    changes = [changes_between(first, run, common) for run in others]
+    differing = [{label: apart(first.plan.case(label), run.plan.case(label)) for label in common} for run in others]
+    same = {label for label in common if not any(of_run[label] for of_run in differing)}
+    means = {
+        metric: mean_changes([[c for c in of_run if c.metric == metric and c.label in same] for of_run in changes])
+        for metric in COMPARED
+    }
+    return RunsCompared(common=common, changes=changes, differing=differing, means=means)
 
 
 def common_rows(runs: Sequence[Report]) -> list[str]:

@@ -9,20 +9,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ffnbench.errors import FfnbenchError
-from ffnbench.gate.side_by_side import (
-    COMPARED,
-    FLOPS,
-    PARAMS,
-    RATIO,
-    RunChange,
-    apart,
-    changes_between,
-    common_rows,
-    mean_changes,
-)
+from ffnbench.gate.side_by_side import COMPARED, FLOPS, PARAMS, RATIO, RunChange, RunsCompared
 from ffnbench.metrics import LATENCY, PEAK
-from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import UNKNOWN, Column, Frame, Row, in_row
 from ffnbench.report.words import (
     BUSY,
@@ -52,22 +40,9 @@ MOST_APART = 3  # differences of a row that are told
 LONGEST_NAME = 24
 
 
-def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
-    """The first run beside all others; raises FfnbenchError where they have no row in common."""
-    names = names_of(paths)
-    if len(kinds := {run.plan.kind for run in runs}) > 1:
-        raise FfnbenchError(
-            f"these are runs of different commands: {listed(sorted(kinds))}", "give runs of one command"
-        )
-    common = common_rows(runs)
-    if not common:
-        has = (f"{run.plan.shown[0].label} ({name})" for name, run in zip(names, runs, strict=True))
-        raise FfnbenchError(
-            f"these runs have no row in common: {', '.join(has)}", f"one alone: `ffnbench report {paths[0]}`"
-        )
-    changes = [changes_between(runs[0], run, common) for run in runs[1:]]
-    beside = SideBySide(names=names, runs=runs, common=common, changes=changes)
-    return view_of(beside.frame(), reports=runs, title=f"report: {', '.join(names)}", every=False)
+def side_by_side_frame(names: Sequence[str], runs: Sequence[Report], compared: RunsCompared) -> Frame:
+    """A frame for each metric that is timed, or exact and another one now."""
+    return SideBySide(names=names, runs=runs, compared=compared).frame()
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
@@ -85,8 +60,7 @@ class SideBySide:
 
     names: Sequence[str]
     runs: Sequence[Report]
-    common: Sequence[str]
-    changes: Sequence[Sequence[RunChange]]
+    compared: RunsCompared
 
     def records(self) -> list[Row]:
         """One flat record a row, metric and later run, everything in base units."""
@@ -95,8 +69,10 @@ class SideBySide:
             | in_row("old", change.old)
             | in_row("new", change.new)
             | in_row("change", change.change)
-            | {"clear": change.clear, "differs": "; ".join(_told(self.runs[0], run, change.label)) or None}
-            for name, run, changes in zip(self.names[1:], self.runs[1:], self.changes, strict=True)
+            | {"clear": change.clear, "differs": "; ".join(_differs(differing[change.label])) or None}
+            for name, changes, differing in zip(
+                self.names[1:], self.compared.changes, self.compared.differing, strict=True
+            )
             for change in changes
         ]
 
@@ -108,7 +84,7 @@ class SideBySide:
         return replace(frames[-1], summary=list(self._unlike()), above=tuple(frames[:-1]), saved=self.records())
 
     def _of(self, metric: str) -> list[RunChange]:
-        return [change for changes in self.changes for change in changes if change.metric == metric]
+        return [change for changes in self.compared.of(metric) for change in changes]
 
     @staticmethod
     def _is_shown(change: RunChange) -> bool:
@@ -116,10 +92,8 @@ class SideBySide:
 
     def _frame(self, metric: str) -> Frame:
         """A row a label, a column a run, and a change beside each later one."""
-        by_run = [[change for change in changes if change.metric == metric] for changes in self.changes]
+        by_run, means = self.compared.of(metric), self.compared.means[metric]
         rows = [_row(changes) for changes in zip(*by_run, strict=True) if any(c.old or c.new for c in changes)]
-        same = [[change for change in changes if not self._differences(change.label)] for changes in by_run]
-        means = mean_changes(same)
         return Frame(
             columns=tuple(self._columns(metric)),
             rows=[*rows, _row(means)] if means else rows,
@@ -143,13 +117,15 @@ class SideBySide:
 
     def _title(self, metric: str) -> str:
         """`time vs relu` where that is what all ratios are to."""
-        references = {run.plan.name_of(run.plan.reference_of(label)) for run in self.runs for label in self.common}
+        references = {
+            run.plan.name_of(run.plan.reference_of(label)) for run in self.runs for label in self.compared.common
+        }
         if metric != RATIO:
             return NAMES[metric]
         return f"time vs {references.pop() if len(references) == 1 else 'reference'}"
 
     def _differences(self, label: str) -> list[str]:
-        return [text for run in self.runs[1:] for text in _told(self.runs[0], run, label)]
+        return [text for of_run in self.compared.differing for text in _differs(of_run[label])]
 
     def _header(self) -> Iterator[str]:
         made = [
@@ -160,7 +136,7 @@ class SideBySide:
 
     def _unlike(self) -> Iterator[str]:
         """Which rows are not the same rows or are missing, what else differs, and what the intervals do not know."""
-        yield from labelled((label, text) for label in self.common for text in self._differences(label))
+        yield from labelled((label, text) for label in self.compared.common for text in self._differences(label))
         lacking: dict[str, list[str]] = {}
         for label in dict.fromkeys(case.label for run in self.runs for case in run.plan.shown):
             has = [any(case.label == label for case in run.plan.shown) for run in self.runs]
@@ -243,8 +219,10 @@ def _facts(run: Report) -> dict[str, str]:
     return {name: str(value) for name, value in found.items()}
 
 
-def _told(old: Report, new: Report, label: str) -> list[str]:
+def _differs(differences: Sequence[tuple[str, str, str]]) -> list[str]:
     """What is not the same about a row: `d_ff 2048 then, 3072 now`."""
-    found = [f"{name} {was} then, {now} now" for name, was, now in apart(old.plan.case(label), new.plan.case(label))]
-    more = [f"and {len(found) - MOST_APART} more"] if len(found) > MOST_APART else []
-    return ["not the same row: " + ", ".join([*found[:MOST_APART], *more])] if found else []
+    if not differences:
+        return []
+    texts = [f"{name} {was} then, {now} now" for name, was, now in differences]
+    more = [f"and {len(texts) - MOST_APART} more"] if len(texts) > MOST_APART else []
+    return ["not the same row: " + ", ".join([*texts[:MOST_APART], *more])]

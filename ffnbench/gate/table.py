@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from dataclasses import replace
 
-from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
-from ffnbench.gate.baseline import is_timed, too_few
-from ffnbench.gate.decision import OUTPUT, TIMED, Checked, Finding, Status, exit_code, kind
-from ffnbench.gate.exports import described, junit, workflow_commands
+from ffnbench.gate.decision import OUTPUT, TIMED, Checked, Finding, Status
+from ffnbench.gate.exports import described
 from ffnbench.gate.trust import code_of, trust_flags
-from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import NoteKind
-from ffnbench.report.files.store import made_anew, report_text
-from ffnbench.report.formats import NOT_ALL, Longer, View, view_of
 from ffnbench.report.frame import OF_NUMBER, OF_RATIO, UNKNOWN, Column, Frame, Row, estimate_in
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
 from ffnbench.report.words import CERTAIN, change_text, listed, side_lines
-from ffnbench.stats.rounds import table_of
 from ffnbench.units import counted, percent, signed_percent
 
 STYLES = {
@@ -45,77 +38,6 @@ def finding_records(findings: tuple[Finding, ...]) -> list[Row]:
         }
         for f in findings
     ]  # fmt: skip
-
-
-def check_view(checked: Checked) -> View:
-    """The answer of a check: its findings, the reports that they follow from, and a new baseline."""
-    view = view_of(findings_frame(checked))
-    findings = checked.findings
-    view = replace(
-        view,
-        stdout={**view.stdout, "github": lambda: workflow_commands(findings)},
-        files={**view.files, ".json": lambda: _whole(checked), ".xml": lambda: junit(findings)},
-        baseline=lambda: _new_baseline(checked),
-        longer=lambda: _longer(checked),
-        code=exit_code(list(findings), unclear_fails=False),
-        code_if_unclear_fails=exit_code(list(findings), unclear_fails=True),
-    )
-    if checked.now.stopped:
-        hint = made_anew(checked.saved, checked.now) if checked.saved else NOT_ALL
-        return view.ending(view.code, Unfinished(checked.now.stopped, hint))
-    if checked.interrupted:
-        return replace(view, code=EXIT_INTERRUPTED, code_if_unclear_fails=None)
-    return view
-
-
-def _whole(checked: Checked) -> str:
-    """The findings with the run that they follow from."""
-    now = json.loads(report_text(checked.now))
-    return text_of({"findings": finding_records(checked.findings), "now": now}, 1)
-
-
-def _new_baseline(checked: Checked) -> str:
-    """What was measured now; raises Unfinished where that is not all of it."""
-    now, before, lacking = checked.now, checked.before, _lacking(checked)
-    few = too_few(now)
-    if now.interrupted or lacking or few or (is_timed(before) and not now.samples):
-        what = f": nothing was measured for {', '.join(sorted(lacking))}" if lacking else f": it {few}" * bool(few)
-        raise Unfinished(f"the baseline was not updated{what}", made_anew(checked.against, before))
-    return report_text(now)
-
-
-def _longer(checked: Checked) -> Longer:
-    """The baseline with this run; not only the good ones are added, for that would make the scatter look small."""
-    now, path = checked.now, repr(checked.against)
-    regressed = [f"{f.case} {f.metric}" for f in checked.findings if f.status is Status.REGRESSED]
-    statuses, busy = {f.status for f in checked.findings}, table_of(now).disturbed()
-    undecided = [f.case for f in checked.findings if f.status is Status.UNCLEAR and f.case in busy]
-    missing = [f.case for f in checked.findings if f.status is Status.MISSING]
-    lacking = sorted(_lacking(checked))
-    if checked.interrupted or now.stopped:
-        why = "it is incomplete"
-    elif regressed:
-        why = f"{', '.join(regressed)} regressed"
-    elif kind(now.environment) != kind(checked.before.environment) or Status.INCOMPARABLE in statuses:
-        why = "it ran on another kind of machine, or the baseline was measured with another method"
-    elif missing:
-        why = f"nothing was measured for {', '.join(dict.fromkeys(missing))}"
-    elif undecided or lacking:
-        why = f"the machine was busy: {', '.join(undecided or lacking)}"
-    elif few := too_few(now):
-        why = f"it {few}"
-    else:
-        longer = checked.before
-        for run in now.runs:
-            longer = longer.with_repeat(run)
-        return Longer(f"added to {path}: {len(longer.runs)} runs", report_text(longer))
-    return Longer(f"this run was not added to {path}: {why}")
-
-
-def _lacking(checked: Checked) -> set[str]:
-    """The cases that a new baseline would not have, or only beside other work."""
-    missing = {f.case for f in checked.findings if f.status in (Status.MISSING, Status.INCOMPARABLE)}
-    return missing | set(table_of(checked.now).without_quiet())
 
 
 def findings_frame(checked: Checked) -> Frame:

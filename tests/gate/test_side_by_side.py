@@ -16,9 +16,8 @@ from conftest import ROOT, FakeLaunch, cells, ffnbench, titles
 
 from ffnbench.api import load, measure, prepare
 from ffnbench.errors import FfnbenchError
-from ffnbench.gate.saved_runs import reports
+from ffnbench.gate.saved_runs import reports, side_by_side_view
 from ffnbench.gate.side_by_side import changes_between, common_rows
-from ffnbench.gate.side_by_side_table import side_by_side_view
 from ffnbench.report.files.store import report_text
 from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
