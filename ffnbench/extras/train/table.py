@@ -8,12 +8,11 @@ from ffnbench.extras.train.decoder import trained_by
 from ffnbench.extras.train.losses import (
     CITED,
     SAME_NATS,
-    Learns,
     Learnt,
     agreement,
+    front_of,
     learnt,
     pairs_of_losses,
-    pareto_front,
     resolves,
     runs_of,
 )
@@ -25,7 +24,7 @@ from ffnbench.plan import group_suffix
 from ffnbench.report.frame import EXTRA, OF_NUMBER, OF_RATIO, UNKNOWN, Column, Frame, Row, estimate_in, in_row
 from ffnbench.report.header import MATCHED
 from ffnbench.report.sentences import general_line, machine_line
-from ffnbench.report.words import BUSY, CERTAIN, INTERVALS, device_text, interval_text, listed, seconds_text
+from ffnbench.report.words import BUSY, CERTAIN, INTERVALS, VERDICTS, device_text, interval_text, listed, seconds_text
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.units import IEC, SI, TIME, counted, digits, quantity
@@ -34,8 +33,9 @@ MARK = "*"
 NATS = "nats/byte"
 ENDS = "", "_low", "_high"  # of a name in a record: the value, and the interval of it
 OF_DIFFERENCE = 23  # what `-0.064 [-0.079, -0.050]` takes
-WORDS = {Learns.BETTER: "better", Learns.SAME: "as good", Learns.WORSE: "worse", Learns.UNCLEAR: "can't tell"}
-STYLES = {Learns.BETTER: "green", Learns.WORSE: "red", Learns.UNCLEAR: "yellow"}
+LEARNS = VERDICTS | {Verdict.FASTER: "better", Verdict.SLOWER: "worse"}
+WORDS = {Verdict.FASTER: "better", Verdict.SAME: "as good", Verdict.SLOWER: "worse", Verdict.UNCLEAR: "can't tell"}
+STYLES = {"better": "green", "worse": "red", "can't tell": "yellow"}
 
 
 def training_of(report: Report) -> Training:
@@ -48,7 +48,7 @@ def training_records(report: Report) -> list[Row]:
     run are its steps by the reference's step and the paired ratio, with the interval of that.
     """
     found, runs, training = learnt(report), runs_of(report.plan), training_of(report)
-    fronts = {of: pareto_front(report, found, of) for of in (STEP, TOKEN)}
+    fronts = {of: front_of(report, found, of) for of in (STEP, TOKEN)}
     reference = report.estimate(timed_label(report.plan.name_of(report.plan.reference), STEP), LATENCY)
     seconds_of_run = training.steps * reference.value if reference else 0.0
     records = []
@@ -59,7 +59,7 @@ def training_records(report: Report) -> list[Row]:
             "variant": name, "d_ff": case.ffn.d_ff, "params": cost.params, "lr": one.rate,
             "seeds": len(one.losses), **in_row("loss", estimate_of(one.loss)),
             **in_row("difference", estimate_of(one.difference)),
-            "verdict": one.verdict.value if one.loss else None,
+            "verdict": LEARNS[one.verdict] if one.loss else None,
         }  # fmt: skip
         for of in (STEP, TOKEN):
             label = timed_label(name, of)
@@ -146,7 +146,7 @@ def _timed(of: str, first: int, second: int) -> tuple[Column, Column]:
 
     seconds = Column(
         key=f"{of}_s", title=of, units=TIME, interval=seconds_text, text=text, priority=first, takes=OF_NUMBER,
-        style=lambda row: STYLES[Learns.UNCLEAR] if text(row) else "",
+        style=lambda row: "yellow" if text(row) else "",
     )  # fmt: skip
     title = f"{of} time vs ref."
     return seconds, Column(
@@ -162,7 +162,7 @@ def _verdict(row: Row) -> str:
 def _style(row: Row) -> str:
     if row["verdict"] is None:
         return "red" if row["failure"] else ""
-    return STYLES.get(Learns(row["verdict"]), "")
+    return STYLES.get(row["verdict"], "")
 
 
 SHOWN = (
@@ -216,13 +216,13 @@ def _answer(report: Report, rows: list[Row], found: dict[str, Learnt]) -> str:
     """Who learns best and by how much, how the others learn, and what so many seeds can show."""
     reference = report.plan.name_of(report.plan.reference)
     known = {row["variant"]: row for row in rows if row["verdict"]}
-    by = {verdict: [name for name in known if found[name].verdict is verdict] for verdict in Learns}
+    by = {verdict: [name for name in known if found[name].verdict is verdict] for verdict in Verdict}
     pairs = pairs_of_losses(found)
-    best = [name for name in by[Learns.BETTER]
-            if all(pairs.get((name, other)) is not Learns.WORSE for other in known)]  # fmt: skip
+    worse = {name for (name, _), pair in pairs.items() if pair.verdict is Verdict.SLOWER}
+    best = [name for name in by[Verdict.FASTER] if name not in worse]
     told = []
     if best:
-        by[Learns.BETTER] = [name for name in by[Learns.BETTER] if name not in best]
+        by[Verdict.FASTER] = [name for name in by[Verdict.FASTER] if name not in best]
         differences = {name: estimate_in(known[name], "difference") for name in best}
         texts = [f"{name} {difference_text(difference)}" for name, difference in differences.items() if difference]
         told.append(f"best ({NATS} from {reference}): {listed(texts)}")

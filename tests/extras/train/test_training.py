@@ -26,7 +26,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.extras.train import lessons
 from ffnbench.extras.train import losses as learning
 from ffnbench.extras.train.decoder import trained_by
-from ffnbench.extras.train.losses import Learns, learnt, paired, scatter_of, verdicts
+from ffnbench.extras.train.losses import learnt, paired, scatter_of, verdicts_of
 from ffnbench.extras.train.module import RotaryAttention
 from ffnbench.extras.train.picture import training_figure
 from ffnbench.extras.train.planning import plan_train
@@ -347,10 +347,10 @@ def test_differences_are_paired_by_seed_as_scipy_pairs_them(text: str) -> None:
     expected = stats.ttest_rel(other, relu)
     assert found.difference.p_value() == pytest.approx(expected.pvalue)
     assert found.difference.interval(0.95) == pytest.approx(tuple(expected.confidence_interval(0.95)))
-    assert found.verdict is Learns.BETTER
+    assert found.verdict is Verdict.FASTER
     assert (
         learnt(report_of(text, {key: v for key, v in losses.items() if key[1] == 0}, seeds=4))["swiglu"].verdict
-        is Learns.UNCLEAR
+        is Verdict.UNCLEAR
     )
 
 
@@ -365,7 +365,7 @@ def test_a_variant_beside_itself_has_a_verdict_in_five_of_a_hundred_at_most(seed
         runs = [{s: x + draw.gauss(0, 0.01) * (wild if v == 5 else 1) for s, x in enumerate(of_seed)} for v in range(6)]
         common = scatter_of(runs)
         means = {v: paired(run, runs[0], common) for v, run in enumerate(runs) if v}
-        wrong += any(one in (Learns.BETTER, Learns.WORSE) for one in verdicts(means).values())
+        wrong += any(one in (Verdict.FASTER, Verdict.SLOWER) for one in verdicts_of(means).values())
     allowed = 0.05 if wild == 1 else 0.1  # a scatter that nobody knows of costs twice that
     assert wrong <= stats.binom.ppf(0.999, tries, allowed)
 
@@ -408,7 +408,7 @@ def test_on_the_front_is_what_is_nowhere_worse_without_being_better_elsewhere(te
         }  # fmt: skip
 
     monkeypatch.setattr(learning, "pairs_of", pairs)
-    assert learning.pareto_front(report, learnt(report), "step") == {"gelu", "geglu"}
+    assert set(learning.front_of(report, learnt(report), "step")) == {"gelu", "geglu"}
 
 
 def test_order_of_losses_is_held_against_published_ones(text: str) -> None:
