@@ -8,7 +8,7 @@ from statistics import median_high
 from typing import Any
 
 # first, as it loads matplotlib away from the current folder
-from ffnbench.report.pictures.canvas import DPI, drawing, literal, shortened
+from ffnbench.report.pictures.canvas import DPI, drawing, literal, panels, shortened
 
 # isort: split
 import numpy as np
@@ -37,11 +37,8 @@ def gated_figure(curves: dict[str, Curve], titles: dict[str, str]) -> Figure:
     size = (PANEL * columns + BESIDE, (PANEL + 0.15) * rows + ABOVE)
     with drawing(**{"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}):
         figure = Figure(figsize=size, dpi=DPI, layout="compressed")  # as constrained, for panels that are square
-        grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-        panels, levels = grid.flat[: len(curves)], _levels(scale)
-        for axes in grid.flat[len(curves) :]:
-            axes.set_visible(False)
-        for k, (axes, (name, curve)) in enumerate(zip(panels, curves.items(), strict=True)):
+        grid, levels = panels(figure, len(curves), columns, sharex=True, sharey=True), _levels(scale)
+        for k, (axes, (name, curve)) in enumerate(zip(grid.flat, curves.items(), strict=False)):
             image = _draw(axes, np.asarray(curve.x), surfaces[name], scale, levels)
             lines = textwrap.wrap(shortened(titles[name]), LETTERS)
             axes.set_title("\n".join(map(literal, lines)), fontsize="small")

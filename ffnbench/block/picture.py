@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 # first, as it loads matplotlib away from the current folder
-from ffnbench.report.pictures.canvas import BLACK, COLOURS, DPI, drawing, ended, literal, shortened
+from ffnbench.report.pictures.canvas import BLACK, COLOURS, DPI, drawing, ended, literal, shortened, write_numbers
 
 # isort: split
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
 from ffnbench.block.plan import Length, lengths_of
 from ffnbench.block.rows import (
@@ -75,7 +75,7 @@ def _draw(panels: Any, report: Report) -> str:
 def _frame(axes: Axes, x: np.ndarray, crossing: int) -> None:
     axes.set_xscale("log", base=2)
     axes.set(xlim=(x[0], x[-1]), xlabel="tokens in the sequence")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n:,.0f}" if n >= 1 else f"{n:g}"))
+    write_numbers(axes.xaxis, lambda n: f"{n:,.0f}" if n >= 1 else f"{n:g}")
     if crossing > 1:
         label = f"attention overtakes at {crossing:,}"
         axes.axvline(crossing, color=BLACK, alpha=0.6, linewidth=1, linestyle=":", label=label)
@@ -91,7 +91,7 @@ def _counts(axes: Axes, x: np.ndarray, ffn: float | None, projections: float, at
     if ffn is not None:
         axes.axhline(ffn / size, color=FFN, label="FFN")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    write_numbers(axes.yaxis)
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set(title=f"{unit}FLOPs of a token".strip())
     axes.legend(loc="best")

@@ -17,7 +17,7 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
 from ffnbench.plan import Axis
-from ffnbench.report.pictures.canvas import drawing, literal, shortened
+from ffnbench.report.pictures.canvas import SMALL, drawing, lines_above, literal, panels, shortened
 from ffnbench.report.pictures.drawn import Drawn, DrawnRow, number_text
 from ffnbench.report.pictures.ratios import about
 from ffnbench.report.sentences import sweep_line
@@ -25,7 +25,7 @@ from ffnbench.result import Report
 from ffnbench.units import digits
 
 CELL, WIDE, BESIDE, ABOVE = (0.27, 0.2), 7.0, 1.1, 0.62  # inches: a cell, a page, and what stands around
-DPI, SMALL, TINY = 300, 5.5, 5.0
+DPI, TINY = 300, 5.0
 LETTERS = 22  # of small text, that an inch has room for
 FONTS = {"font.size": 7, "xtick.labelsize": 6, "ytick.labelsize": 6, "axes.labelsize": 6.5, "axes.titlesize": 6.5,
          "axes.linewidth": 0.6, "figure.constrained_layout.w_pad": 0.03,
@@ -38,29 +38,26 @@ PALE = 0.25, 0.75  # shares of the colours' way between which figures are black
 def heat_figure(report: Report, across: Axis, up: Axis) -> Figure:
     """A panel for each variant and each value of further axes."""
     drawn = Drawn(report, across, up)
-    panels = {
+    cells_of = {
         (title, name): cells
         for title, series in drawn.panels.items()
         for name, cells in series.items()
         if name in drawn.variants
     }
     width = CELL[0] * len(across.values)
-    columns = max(1, min(len(panels), int((WIDE - BESIDE) / width)))
-    rows = math.ceil(len(panels) / columns)
-    values = [cell.value for cells in panels.values() for cell in cells if not cell.why]
+    columns = max(1, min(len(cells_of), int((WIDE - BESIDE) / width)))
+    rows = math.ceil(len(cells_of) / columns)
+    values = [cell.value for cells in cells_of.values() for cell in cells if not cell.why]
     with drawing(**FONTS | {"axes.grid": False}):
         figure = Figure(dpi=DPI, layout="constrained")
         inches = max(3.3, BESIDE + width * columns)
         letters = int(inches * LETTERS)
-        above = textwrap.wrap(about(report), letters)
-        figure.set_size_inches(inches, (CELL[1] * len(up.values) + ABOVE) * rows + 0.1 * len(above))
-        figure.suptitle("\n".join(map(literal, above)), fontsize=SMALL, x=0.01, ha="left")
-        grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+        above = lines_above(figure, about(report), letters)
+        figure.set_size_inches(inches, (CELL[1] * len(up.values) + ABOVE) * rows + 0.1 * above)
+        grid = panels(figure, len(cells_of), columns, sharex=True, sharey=True)
         norm, colours = _colours(values, ratio=drawn.of_ratios)
-        for axes in grid.flat[len(panels) :]:
-            axes.set_visible(False)
         image: Any = None
-        for axes, ((title, name), cells) in zip(grid.flat, panels.items(), strict=False):
+        for axes, ((title, name), cells) in zip(grid.flat, cells_of.items(), strict=False):
             image = _cells(axes, cells, across, up, norm, colours)
             axes.set_title(literal(shortened(", ".join(filter(None, (name, title))), 60)), loc="left", pad=3)
         for axes in grid[-1]:

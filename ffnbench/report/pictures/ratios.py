@@ -15,14 +15,24 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import ERROR, LATENCY, PEAK
 from ffnbench.plan import Kind
 from ffnbench.report.columns import case_rows, column
 from ffnbench.report.header import conditions_line, heading
-from ffnbench.report.pictures.canvas import BLACK, drawing, ended, literal, shortened
+from ffnbench.report.pictures.canvas import (
+    BLACK,
+    SMALL,
+    drawing,
+    ended,
+    legend_below,
+    lines_above,
+    literal,
+    scale_axis,
+    shortened,
+    write_numbers,
+)
 from ffnbench.report.words import (
     CERTAIN,
     VERDICTS,
@@ -40,12 +50,10 @@ from ffnbench.units import SI, digits, scale
 WIDTH, DPI = 3.3, 300  # inches: a column of a paper
 ROW, FOLDED = 0.27, 0.36  # inches: a row, and one whose name may be folded
 AROUND, HEADING = 0.85, 0.2  # inches: what titles, axis and legend take, a line above a group
-NAME, SMALL = 6.5, 5.5  # points
+NAME = 6.5  # points
 LINE, LINES, HEAD = 15, 2, 60  # letters of a label, and of a line above a group that has the whole width
 UP, DOWN = 0.18, 0.28  # of a row: from its middle to its name, and to its figures
 FARTHEST = 3.0  # how far beyond the ratios the axis shows of a wide interval
-SIDE_BY_SIDE = 1.5  # from this ratio on the axis is logarithmic
-TICKS = {20: (1,), 3: (1, 2, 5), 0: (1, 1.5, 2, 3, 5, 7)}  # in a decade, where the axis is longer than that
 NUMBER, ALONE = 1.2, 0.55  # the room of a bar's number, in longest bars: beside ratios, and where there are none
 BAR, BAND = "#A9C4DA", "0.92"
 BEFORE: dict[str, Any] = {  # how a text stands that ends at a place
@@ -104,8 +112,7 @@ def ratio_figure(report: Report) -> Figure:
             _ratios(axes[0], report, places)
         for one, key in zip(axes[compared:], keys, strict=True):
             _bars(one, report, {label: amounts[label][key] for label in places}, places, key)
-        lines = textwrap.wrap(about(report), 74)
-        figure.suptitle("\n".join(map(literal, lines)), fontsize=SMALL, x=0.01, ha="left")
+        lines_above(figure, about(report), 74)
         figure.draw_without_rendering()
     return figure
 
@@ -176,15 +183,15 @@ def _ratios(axes: Axes, report: Report, places: dict[str, float]) -> None:
             ends = ratio.low, ratio.high
             axes.plot(ends, [at] * 2, color=MARKS[verdict][1], linewidth=1.1, solid_capstyle="butt")
         axes.plot([ratio.value], [at], clip_on=False, gid=visible(label), **_marker(verdict))
-    _scale(axes, *_limits([ratio for ratio, _ in shown.values()]))
+    scale_axis(axes.xaxis, *_limits([ratio for ratio, _ in shown.values()]), room=0.05, most=3)
+    write_numbers(axes.xaxis)
     references = {report.plan.name_of(report.plan.reference_of(label)) for label in places}
     to = shortened(references.pop(), LINE) if len(references) == 1 else "the reference"
     axes.set_xlabel(literal(f"time vs {to} {CERTAIN}"), fontsize=SMALL, labelpad=1)
     told = {verdict for _, verdict in shown.values()} - {Verdict.REFERENCE}
     handles = [Line2D([], [], label=VERDICTS[one], **_marker(one)) for one in MARKS if one in told]
     figure: Any = axes.figure
-    figure.legend(handles=[*handles, band], loc="outside lower left", ncols=5, fontsize=SMALL,
-                  handletextpad=0.2, columnspacing=1.0, borderpad=0.1, handlelength=1.2)  # fmt: skip
+    legend_below(figure, 5, handles=[*handles, band], handlelength=1.2)
 
 
 def _shown(report: Report, label: str) -> tuple[Estimate, Verdict] | None:
@@ -207,20 +214,6 @@ def _limits(ratios: Sequence[Estimate]) -> tuple[float, float]:
     low, high = min(values), max(values)
     lows, highs = [r.low for r in ratios if r.low], [r.high for r in ratios if r.high]
     return max(min([low, *lows]), low / FARTHEST), min(max([high, *highs]), high * FARTHEST)
-
-
-def _scale(axes: Axes, low: float, high: float) -> None:
-    if high / low > SIDE_BY_SIDE:
-        axes.set_xscale("log")
-        axes.set_xlim(low / 1.06, high * 1.06)
-        axes.xaxis.set_minor_locator(NullLocator())
-        subs = next(subs for least, subs in TICKS.items() if high / low > least)
-        axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=5))
-    else:
-        room = 0.05 * (high - low)
-        axes.set_xlim(low - room, high + room)
-        axes.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 4, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def _bars(axes: Axes, report: Report, values: dict[str, float | None], places: dict[str, float], key: str) -> None:

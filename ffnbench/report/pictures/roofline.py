@@ -14,7 +14,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib.transforms import offset_copy
 
 from ffnbench.errors import FfnbenchError
@@ -22,7 +22,7 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case, needed_by
 from ffnbench.report.ceilings import no_ceilings
 from ffnbench.report.header import workload_line
-from ffnbench.report.pictures.canvas import BLACK, drawing, ended, literal, pens, shortened
+from ffnbench.report.pictures.canvas import BLACK, drawing, ended, legend_below, literal, pens, shortened, write_numbers
 from ffnbench.report.words import verdict_text
 from ffnbench.result import Bound, Ceiling, Report, Roof, Verdict
 from ffnbench.streams import visible
@@ -134,8 +134,7 @@ def roofline_figure(report: Report) -> Figure:
                 axes.plot([], [], linestyle="", label=literal(names[-1]))
         columns = max(1, min(3, len(names), LETTERS_ACROSS // (max(map(len, names)) + LETTERS_OF_KEY)))
         figure.set_size_inches(WIDTH, HEIGHT + LEGEND_ROW * ceil(len(names) / columns) + LEGEND_AROUND)
-        figure.legend(loc="outside lower center", ncols=columns, fontsize=SMALL, borderpad=0,
-                      labelspacing=0.25, handletextpad=0.2, columnspacing=1.0, handlelength=1.4)  # fmt: skip
+        legend_below(figure, columns, side="center", borderpad=0, handlelength=1.4, fontsize=SMALL)
         if said := ended(report):
             figure.suptitle(workload_line(report.plan) + said, fontsize=SMALL)
     return figure
@@ -162,7 +161,7 @@ def _frame(axes: Axes, found: Roofline) -> None:
     for axis, (first, last) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
         axis.set_major_locator(LogLocator(subs=(1, 2, 5) if last / first < MANY_DECADES else (1,), numticks=12))
         axis.set_minor_locator(LogLocator(subs="all", numticks=12))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        write_numbers(axis)
         axis.set_minor_formatter(NullFormatter())
 
 

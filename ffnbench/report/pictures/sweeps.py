@@ -16,12 +16,24 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, NullFormatter
 
-from ffnbench.report.pictures.canvas import BLACK, drawing, literal, pens, shortened
+from ffnbench.report.pictures.canvas import (
+    BLACK,
+    SMALL,
+    drawing,
+    legend_below,
+    lines_above,
+    literal,
+    panels,
+    pens,
+    scale_axis,
+    shortened,
+    write_numbers,
+)
 from ffnbench.report.pictures.drawn import Drawn, DrawnRow, number_text, within_text
-from ffnbench.report.pictures.heat import DPI, FONTS, LETTERS, SMALL, heat_figure
-from ffnbench.report.pictures.ratios import BAND, SIDE_BY_SIDE, TICKS, about
+from ffnbench.report.pictures.heat import DPI, FONTS, LETTERS, heat_figure
+from ffnbench.report.pictures.ratios import BAND, about
 from ffnbench.report.sentences import sweep_line
 from ffnbench.report.words import WITHIN
 from ffnbench.result import Crossing, Crossings, Report
@@ -45,16 +57,14 @@ def sweep_figure(report: Report) -> Figure:
 
 def _curves(drawn: Drawn) -> Figure:
     looks = {name: look for name, look in zip(drawn.names, pens(drawn.names), strict=True) if name in drawn.variants}
-    panels = drawn.panels
-    columns = 1 if len(panels) == 1 else 2 if len(panels) in (2, 4) else 3
-    rows = math.ceil(len(panels) / columns)
+    series_of = drawn.panels
+    columns = {1: 1, 2: 2, 4: 2}.get(len(series_of), 3)
+    rows = math.ceil(len(series_of) / columns)
     crossings = drawn.report.figures.crossings
     with drawing(**FONTS):
         figure = Figure(dpi=DPI, layout="constrained")
-        grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-        for axes in grid.flat[len(panels) :]:
-            axes.set_visible(False)
-        for number, (axes, (title, series)) in enumerate(zip(grid.flat, panels.items(), strict=False)):
+        grid = panels(figure, len(series_of), columns, sharex=True, sharey=True)
+        for number, (axes, (title, series)) in enumerate(zip(grid.flat, series_of.items(), strict=False)):
             _frame(axes, drawn, columns)
             for name, look in looks.items():
                 _line(axes, series.get(name, []), look)
@@ -62,7 +72,7 @@ def _curves(drawn: Drawn) -> Figure:
             if crossings:
                 _mark(axes, crossings, title, drawn, series)
             axes.set_title(literal(shortened(title, 60)), loc="left", pad=3)
-            if number + columns >= len(panels):
+            if number + columns >= len(series_of):
                 axes.set_xlabel(literal(drawn.axis.name), labelpad=1)
                 axes.tick_params(labelbottom=True)
         _limits(grid.flat[0], drawn)
@@ -89,25 +99,7 @@ def _frame(axes: Axes, drawn: Drawn, columns: int) -> None:
     axes.xaxis.set_major_locator(FixedLocator(kept))
     axes.xaxis.set_minor_locator(FixedLocator([value for value in axis.values if value not in kept]))
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
-
-
-def _scale(axes: Axes, low: float, high: float, below: float) -> None:
-    """The axis of values, with room at both ends, and so many times of it below; logarithmic where values are far
-    apart.
-    """
-    axis: Any = axes.yaxis
-    if low > 0 and high / low > SIDE_BY_SIDE:
-        room = (high / low) ** 0.06
-        axes.set(yscale="log", ylim=(low / room**below, high * room))
-        axis.set_minor_locator(NullLocator())
-        subs = next(subs for least, subs in TICKS.items() if high / low > least)
-        axis.set_major_locator(MaxNLocator(6) if high / low < FARTHEST else LogLocator(subs=subs, numticks=7))
-    else:
-        room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
-        axes.set(ylim=(low - room * below, high + room))
-        axis.set_major_locator(MaxNLocator(5))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: number_text(value)))
+    write_numbers(axes.xaxis, number_text)
 
 
 def _line(axes: Axes, rows: Sequence[DrawnRow], look: Mapping[str, Any]) -> None:
@@ -167,7 +159,8 @@ def _limits(axes: Axes, drawn: Drawn) -> None:
     low, high = min(values), max(values)
     low = max(min([low, *(row.low for row in known)]), low - (FARTHEST - 1) * abs(low) / FARTHEST)
     high = min(max([high, *(row.high for row in known)]), high * FARTHEST)
-    _scale(axes, low, high, below=3.0 if len(known) < len(drawn.rows) else 1.0)
+    scale_axis(axes.yaxis, low, high, below=3.0 if len(known) < len(drawn.rows) else 1.0)
+    write_numbers(axes.yaxis, number_text)
 
 
 def _around(
@@ -188,13 +181,13 @@ def _around(
         handles.append(Line2D([], [], label="crossing, with its interval", **CROSSING))
     longest = max(len(str(handle.get_label())) for handle in handles)
     columns = max(1, min(len(handles), 4 if width == COLUMN else 8, int(width * LETTERS / (longest + 6))))
-    above = textwrap.wrap(about(drawn.report), int(width * LETTERS))
-    below = [part for line in sweep_line(drawn.report) for part in textwrap.wrap(line, int(width * LETTERS))]
-    lines = len(above) + len(below)
-    figure.set_size_inches(width, height + AROUND + LEGEND_ROW * math.ceil(len(handles) / columns) + LINE * lines)
-    figure.suptitle("\n".join(map(literal, above)), fontsize=SMALL, x=0.01, ha="left")
-    figure.legend(
-        handles=handles, loc="outside lower left", ncols=columns, fontsize=SMALL, handlelength=1.8, alignment="left",
-        columnspacing=1.0, handletextpad=0.4, borderpad=0.1, labelspacing=0.25,
+    letters = int(width * LETTERS)
+    above = lines_above(figure, about(drawn.report), letters)
+    below = [part for line in sweep_line(drawn.report) for part in textwrap.wrap(line, letters)]
+    figure.set_size_inches(
+        width, height + AROUND + LEGEND_ROW * math.ceil(len(handles) / columns) + LINE * (above + len(below))
+    )
+    legend_below(
+        figure, columns, handles=handles, handlelength=1.8, alignment="left", handletextpad=0.4,
         title="\n".join(map(literal, below)), title_fontsize=SMALL,
     )  # fmt: skip
