@@ -14,12 +14,13 @@ from ffnbench.device.environment import advice, auto_device, describe, usable_cp
 from ffnbench.device.nvml import advice as device_advice
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.report.ceilings import DISTURBED, machine_records
 from ffnbench.report.frame import Row
 from ffnbench.report.listing import (
+    DISTURBED,
     backends_view,
     device_records,
     environment_records,
+    machine_records,
     records_view,
     timer_records,
     workers_record,

@@ -1,10 +1,12 @@
-"""The answers of `compare` and `cost`: the names of their columns, the line above them, the lines below."""
+"""The answers of `compare` and `cost`: the names of their columns, the line above them, the lines below; and a sweep as
+one row a point.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from ffnbench.compare.pivot import pivots
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.metrics import (
     COMPILE,
@@ -20,22 +22,24 @@ from ffnbench.metrics import (
     PEAK,
     SAVED,
 )
-from ffnbench.plan import SWEPT, Mode, Time, value_of
+from ffnbench.plan import SWEPT, Group, Mode, Plan, Time, value_of
 from ffnbench.report.columns import CASE_KEYS, case_rows, column, timed_columns
-from ffnbench.report.frame import EXTRA, Column, Frame, Row
+from ffnbench.report.frame import EXTRA, UNKNOWN, Column, Frame, Groups, Row, estimate_in
 from ffnbench.report.header import (
     CONDITIONS,
     axis_column,
     conditions_line,
     differing,
+    heading,
     headings,
     in_groups,
+    placed,
     swept_columns,
 )
 from ffnbench.report.notes import details, row_notes
 from ffnbench.report.sentences import answer, failure_line, general_line, machine_line
-from ffnbench.report.words import error_text
-from ffnbench.result import Report
+from ffnbench.report.words import CERTAIN, VERDICTS, error_text, interval_text, listed, verdict_style, verdict_word
+from ffnbench.result import Report, Verdict
 
 LONGEST_TITLE = 12
 LONG = 2000  # rows: of more nobody reads what there is to say of each
@@ -193,3 +197,103 @@ def _has_errors(report: Report, rows: list[Row]) -> bool:
     likened = any(isinstance(case.ffn, ImportedSpec) and case.ffn.like for case in report.plan.shown)
     asked = ERROR in report.plan.metrics
     return (asked or likened or _backends(report)) and any(row[ERROR] is not None for row in rows)
+
+
+UNCLEAR = "~"  # can't tell
+LONGEST = len(VERDICTS[Verdict.FASTER])  # of the verdicts behind a ratio
+
+
+def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
+    """The frame of a timed sweep with one row a point, with the intervals of ratios and without them.
+
+    None of what is no sweep, and of one whose points have other variants. `title` is what columns call the reference.
+    """
+    plan = report.plan
+    of_point = {tuple(plan.name_of(case.label) for case in group.cases) for group in plan.groups}
+    references = {plan.name_of(group.reference) for group in plan.groups}
+    if not (frame.groups and plan.groups[0].values) or len(of_point) * len(references) > 1:
+        return ()
+    (variants,), (reference,) = of_point, references
+    by_label = {row["label"]: row for row in frame.rows}
+    axes, blocks = _along(plan.groups)
+    points = [
+        by_label[group.reference]
+        | {key: value_of(plan.case(group.reference), key) for key in axes}
+        | {("of", plan.name_of(case.label)): by_label[case.label] for case in group.cases}
+        for groups in blocks.values()
+        for group in groups
+    ]
+    headings: Groups = () if "" in blocks else placed((text, len(of)) for text, of in blocks.items())
+    unclear = any(row["verdict"] == Verdict.UNCLEAR.value for row in frame.rows)
+    said = [*_same_everywhere(variants, frame.rows, plan), *[f"{UNCLEAR}: can't tell"] * unclear, "-v: all columns"]
+    seconds = column("latency_s", title=title, priority=0, takes=0, text=_seconds_text, style=_seconds_style)
+    made = []
+    for unit in (f"time vs {title} {CERTAIN}", f"vs {title}"):
+        ratios = [_ratio(name, reference, unit) for name in variants if name != reference]
+        made.append(Frame(
+            columns=(*map(axis_column, axes), seconds, *ratios), rows=points, groups=headings,
+            header=[*frame.header, "; ".join(said)], summary=frame.summary,
+        ))  # fmt: skip
+    return tuple(made)
+
+
+def _along(groups: Sequence[Group]) -> tuple[Sequence[str], dict[str, list[Group]]]:
+    """The axes that are columns, and points by the values of the others: the axis with most values is a column. All
+    axes are where few points would stand below each heading, as in a shard.
+    """
+    axes = list(groups[0].values)
+    along = max(reversed(axes), key=lambda key: len({group.values[key] for group in groups}))
+    blocks: dict[str, list[Group]] = {}
+    for group in groups:
+        others = {key: value for key, value in group.values.items() if key != along}
+        blocks.setdefault(heading(replace(group, values=others)), []).append(group)
+    if len(axes) == 1 or 2 * len(blocks) > len(groups):
+        return axes, {"": list(groups)}
+    return [along], blocks
+
+
+def _same_everywhere(variants: Sequence[str], rows: Sequence[Row], plan: Plan) -> list[str]:
+    """`d_ff 3,072 (relu and gelu), 2,048 (swiglu)`: what a variant is at every point."""
+    said = []
+    for key in ("d_ff", "params"):
+        names_of: dict[int, list[str]] = {}
+        for name in variants:
+            sizes = {row[key] for row in rows if plan.name_of(row["label"]) == name}
+            if len(sizes) == 1 and None not in sizes:
+                names_of.setdefault(sizes.pop(), []).append(name)
+        parts = []
+        for size, names in names_of.items():
+            parts.append(f"{size:,} ({listed(names)})" if len(names) < len(variants) else f"{size:,}")
+        if parts:
+            said.append(f"{key} {', '.join(parts)}")
+    return said
+
+
+def _seconds_text(row: Row) -> str | None:
+    if row["failure"] or row["verdict"] == Verdict.BUSY.value:
+        return verdict_word(row)
+    return None
+
+
+def _seconds_style(row: Row) -> str:
+    return verdict_style(row) if _seconds_text(row) else ""
+
+
+def _ratio(name: str, reference: str, unit: str) -> Column:
+    """The ratio and the verdict in one cell; of what has no ratio that holds the word that says why."""
+
+    def text(point: Row) -> str:
+        row = point["of", name]
+        word = verdict_word(row) or ""
+        ratio = estimate_in(row, "ratio")
+        if row["verdict"] == Verdict.UNCLEAR.value:
+            word = UNCLEAR
+        if ratio is None:
+            return UNKNOWN if word in ("", UNCLEAR) else word
+        number = interval_text(ratio)
+        if CERTAIN not in unit:
+            number = number.partition(" ")[0]
+        return f"{number} {word:<{LONGEST}}"
+
+    own = name.removeprefix(reference) if name.startswith(f"{reference}@") else name
+    return Column(key=name, title=own, unit=unit, text=text, style=lambda point: verdict_style(point["of", name]))

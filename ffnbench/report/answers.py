@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
@@ -19,11 +20,31 @@ from ffnbench.report.formats import View, Write, bytes_of
 from ffnbench.report.frame import Frame, Row
 from ffnbench.report.terminal import Terminal, plain, renderable, show
 from ffnbench.report.writers import html_fragment
+from ffnbench.result import Report
 
 if TYPE_CHECKING:
     import pandas as pd
 
 CALLED = ("frame", "rows", "save", "show")
+
+
+def origin_record(report: Report) -> Row:
+    """When, where and by what a report was made; of one that was not measured machine, cpu, torch and git are None.
+
+    `created` is in ISO 8601; `machine` is the fingerprint of all that latency depends on; `git` is the commit of the
+    folder; `run` is the same for the same run alone; `version` is ffnbench's.
+    """
+    here = report.environment
+    made = [report.created, *(f"{s.case} {s.metric} {s.value:.9g}" for s in report.samples)]
+    return {
+        "created": report.created,
+        "machine": here and here.fingerprint,
+        "cpu": here and here.cpu,
+        "torch": here and here.torch,
+        "git": here and here.git_commit and here.git_commit + "-dirty" * bool(here.git_dirty),
+        "run": hashlib.sha256("\n".join(made).encode()).hexdigest()[:12],
+        "version": report.version,
+    }
 
 
 class Shows:

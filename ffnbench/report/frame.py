@@ -6,7 +6,7 @@ A row is a dict in base units; what is not known is None or is not there. A valu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -161,6 +161,15 @@ class Frame:
         """The rows for programs."""
         rows = self.rows if self.saved is None else self.saved
         return [{key: row[key] for key in self.exported} for row in rows] if self.exported else list(rows)
+
+
+def frame_of(records: Sequence[Row], below: Iterable[str] = (), prose: Iterable[str] = ()) -> Frame:
+    """Records as a frame: the first column stays longest, then in their order; columns of `prose` may be wrapped."""
+    columns = tuple(
+        Column(key=key, left=not isinstance(value, int), priority=place, flexible=key in prose)
+        for place, (key, value) in enumerate(records[0].items())
+    )
+    return Frame(columns=columns, rows=records, summary=tuple(below))
 
 
 def _text(column: Column, row: Row, size: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -19,12 +19,13 @@ from ffnbench.names import hint_for
 from ffnbench.plan import Backend, CompileMode, values_of
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.frame import Row
-from ffnbench.report.records import frame_of
+from ffnbench.report.frame import Row, frame_of
 from ffnbench.report.words import FLOPS_OF_ONE
-from ffnbench.result import Environment
-from ffnbench.units import IEC, TIME, quantity
+from ffnbench.result import Bound, Ceiling, Environment
+from ffnbench.units import IEC, TIME, counted, digits, quantity
 
+GIGA = 1e9
+DISTURBED = "disturbed"
 UNITS = {"_bytes": "", "_w": "W", "_mhz": "MHz"}  # at the ends of an environment's fields; bytes have several
 # columns of words, which may be wrapped
 PROSE = ("aliases", "formula", "d_ff", "source", "value", "note", "what it does", "what it sets", "why not")
@@ -220,3 +221,24 @@ def listing_view(what: str) -> View:
 def records_view(records: Sequence[Row], below: Sequence[str] = ()) -> View:
     """Records as they are, and as a plain table."""
     return view_of(frame_of(records, below, prose=PROSE), every=False)
+
+
+def machine_records(found: Sequence[Ceiling], disturbed: Collection[str] = ()) -> list[Row]:
+    """What `env` says of ceilings: products by dtype and path, bytes by level, the empty call; those are marked whose
+    roofs have these names.
+    """
+    order = list(Bound)
+    best = sorted(found, key=lambda ceiling: (order.index(ceiling.roof.bound), -ceiling.rate))
+    threads = max((ceiling.roof.threads for ceiling in best), default=1)
+    told: dict[str, list[str]] = {"ceilings": [f"with {counted(threads, 'thread')}"]}
+    for ceiling in best:
+        roof, rate = ceiling.roof, digits(ceiling.rate / GIGA)
+        if roof.bound is Bound.PRODUCTS:
+            name, value = f"{roof.dtype} GFLOP/s", f"{rate} {roof.path} ({' x '.join(map(str, roof.shape))})"
+        elif roof.bound is Bound.BYTES:
+            name = f"GB/s from {roof.level or 'bytes'}, {quantity(roof.read_bytes, IEC)}"
+            value = f"{rate} {roof.path}"
+        else:
+            name, value = "empty call", quantity(ceiling.seconds, TIME)
+        told.setdefault(name, []).append(f"{value} ({DISTURBED})" if roof.name in disturbed else value)
+    return [{"fact": fact, "value": ", ".join(values)} for fact, values in told.items()]

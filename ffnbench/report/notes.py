@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec
-from ffnbench.metrics import DEVICE_TIME, ERROR, HIT, HOST_TIME, LATENCY, LOAD
-from ffnbench.plan import Mode, NoteKind, Time
-from ffnbench.report.ceilings import ceiling_lines
+from ffnbench.metrics import CEILINGS, DEVICE_TIME, ERROR, HIT, HOST_TIME, LATENCY, LOAD
+from ffnbench.plan import MatmulPrecision, Mode, NoteKind, Plan, Time
 from ffnbench.report.words import INTERVALS, labelled, side_lines
-from ffnbench.result import Report, Run, Verdict
+from ffnbench.result import Bound, Ceiling, Report, Roof, Run, Verdict
 from ffnbench.stats.verdict import NOISES
-from ffnbench.units import IEC, counted, digits, percent, quantity
+from ffnbench.units import IEC, TIME, counted, digits, percent, quantity
 
 TOLD_APART = 5  # the first method that tells wall, device and host time apart
 TIMES = {
     Time.WALL.value: "wall time (what a caller waits for)",
     Time.DEVICE.value: "device time (how long the device works)",
 }
+
+
+GIGA = 1e9
+MOST_CEILINGS = 3  # ceilings of one bound that are told
 
 
 def effort(report: Report | Run) -> str:
@@ -171,3 +175,50 @@ def _routing(report: Report, label: str) -> list[str]:
         return [f"{case.workload.routing} routing, imposed: {asked}{touched}"]
     expected = f"{digits(moe.distinct(case.workload.tokens))} of {moe.experts} experts"
     return [f"touched: a call reads {expected} with uniform routing"]
+
+
+def no_ceilings() -> FfnbenchError:
+    """What to say of a run that is asked for its roofline, and has none."""
+    return FfnbenchError("this run has no ceilings", "measure with --metrics latency,ceilings")
+
+
+def has_ceilings(what: Plan | Report) -> bool:
+    """Whether a plan asks for ceilings; whether a run has some."""
+    return CEILINGS in what.metrics if isinstance(what, Plan) else bool(what.roofs)
+
+
+def ceiling_lines(report: Report) -> list[str]:
+    """What the ceilings of this run are: of each bound the fastest, those first that hold a row back."""
+    if not report.shares:
+        return []
+    bounds = report.figures.ceilings.values()
+    ceilings = {ceiling.roof.name: ceiling for found in bounds for ceiling in found.values()}.values()
+    binding = {share.roof for share in report.shares}
+    told: list[str] = []
+    for bound in Bound:
+        found = [c for c in ceilings if c.roof.bound is bound and (bound is not Bound.CALL or c.roof.name in binding)]
+        found.sort(key=lambda c: (c.roof.name not in binding, -c.rate))
+        several = len({_kind(c.roof) for c in found[:MOST_CEILINGS]}) > 1
+        told += [_ceiling_text(report, c, several=several) for c in found[:MOST_CEILINGS]]
+    return [f"ceilings of this run: {', '.join(told)}"]
+
+
+def _ceiling_text(report: Report, ceiling: Ceiling, *, several: bool) -> str:
+    """`148 GFLOP/s (oneDNN, 512 x 2048 x 768)`; where there are `several`, with what tells them apart."""
+    roof, kind = ceiling.roof, [_kind(ceiling.roof)] * several
+    if roof.bound is Bound.CALL:
+        return f"{quantity(ceiling.seconds, TIME)} (a call of an empty module)"
+    if roof.bound is Bound.PRODUCTS:
+        which = ": ".join([*kind, roof.path])
+        return f"{digits(ceiling.rate / GIGA)} GFLOP/s ({which}, {' x '.join(map(str, roof.shape))})"
+    train = any(case.workload.mode != Mode.FORWARD.value for case in report.plan.shown)
+    what = "weights + input + output" + " of the forward" * train
+    return f"{digits(ceiling.rate / GIGA)} GB/s ({', '.join(filter(None, (*kind, roof.level, what)))})"
+
+
+def _kind(roof: Roof) -> str:
+    """`float32`, with its precision where that is not the highest; of bytes how many are read."""
+    if roof.bound is Bound.BYTES:
+        return f"{quantity(roof.read_bytes, IEC)} read"
+    highest = roof.matmul_precision == MatmulPrecision.HIGHEST.value
+    return roof.dtype if highest else f"{roof.dtype}, {roof.matmul_precision} precision"

@@ -169,7 +169,7 @@ class OutputSink(NullSink):
     def known(self, what: Plan | Report) -> None:
         """Raises FfnbenchError where a file could hold nothing."""
         if any(map(is_roofline, self._outputs.paths)):
-            from ffnbench.report.ceilings import has_ceilings, no_ceilings
+            from ffnbench.report.notes import has_ceilings, no_ceilings
 
             if self._counts_only or not has_ceilings(what):
                 raise no_ceilings()

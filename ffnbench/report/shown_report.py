@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from ffnbench.plan import METHOD
-from ffnbench.report.answers import Shows, as_displayed, written_to
+from ffnbench.report.answers import Shows, as_displayed, origin_record, written_to
 from ffnbench.report.formats import PICTURES, View
 from ffnbench.report.frame import Frame
-from ffnbench.report.records import origin_record
 from ffnbench.report.views import figure_of, frame_of, picture_of, report_view
 from ffnbench.result import Figures, Report
 from ffnbench.stats.figures import figures_of, with_figures

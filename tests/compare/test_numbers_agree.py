@@ -25,9 +25,9 @@ from test_stats import plan_of, run_of
 
 from ffnbench import api
 from ffnbench.gate.looks import report_of
-from ffnbench.report.pictures.drawn import Drawn
 from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.pictures.roofline import roofline_figure
+from ffnbench.report.pictures.sweeps import Drawn
 from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest

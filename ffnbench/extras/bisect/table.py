@@ -10,8 +10,7 @@ from ffnbench.extras.bisect.commits import Commit
 from ffnbench.extras.bisect.probes import Bisected, CommitProbe
 from ffnbench.jsonable import text_of
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.frame import Frame, Row
-from ffnbench.report.records import frame_of
+from ffnbench.report.frame import Frame, Row, frame_of
 from ffnbench.report.words import CERTAIN, change_text
 from ffnbench.result import Estimate
 from ffnbench.units import counted, percent

@@ -16,8 +16,8 @@ from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Kind
+from ffnbench.report.answers import origin_record
 from ffnbench.report.frame import EXTRA, Frame, written
-from ffnbench.report.records import origin_record
 from ffnbench.report.writers import brief, html_table, paragraphs
 from ffnbench.result import Report
 from ffnbench.streams import visible

@@ -126,7 +126,7 @@ def scale_axis(axis: Any, low: float, high: float, *, room: float = 0.06, below:
     else:
         space = room * (high - low) or 0.1 * abs(high) or 1.0
         set_limits(axis, low - space * below, high + space)
-        axis.set_major_locator(MaxNLocator(most))
+        axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 4, 5, 10]))
 
 
 def set_limits(axis: Any, low: float, high: float, scale: str = "linear") -> None:

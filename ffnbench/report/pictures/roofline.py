@@ -20,8 +20,8 @@ from matplotlib.transforms import offset_copy
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case, needed_by
-from ffnbench.report.ceilings import no_ceilings
 from ffnbench.report.header import workload_line
+from ffnbench.report.notes import no_ceilings
 from ffnbench.report.pictures.canvas import BLACK, drawing, ended, legend_below, literal, pens, shortened, write_numbers
 from ffnbench.report.words import verdict_text
 from ffnbench.result import Bound, Ceiling, Report, Roof, Verdict
