@@ -97,3 +97,10 @@ def test_tables_without_a_row_for_each_case_are_sorted_by_their_own_column() -> 
     view = report_view(block, Arrangement(sort="-seq_len", columns="FFN,KV"))
     assert [row["seq_len"] for row in view.table.rows] == [512, 128, 64]
     assert titles(view.table) == ["seq_len", "FFN", "KV"]
+
+
+def test_a_column_that_the_table_lacks_is_written_as_everywhere(report: Report) -> None:
+    """Bytes have their unit, and a name of programs stays where no table has another."""
+    frame = report_view(report, Arrangement(columns="input_bytes,weight_bytes")).table
+    assert titles(frame) == ["variant", "input_bytes", "weights"]
+    assert [column.unit for column in frame.headings()] == ["", "", "KiB"]

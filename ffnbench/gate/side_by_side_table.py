@@ -167,7 +167,7 @@ def _row(changes: Sequence[RunChange]) -> Row:
     """A label in all runs."""
     row: Row = {"label": changes[0].label, **in_row("run0", changes[0].old)}
     for number, change in enumerate(changes, start=1):
-        row |= in_row(f"run{number}", change.new) | {f"change{number}": change}
+        row |= in_row(f"run{number}", change.new) | in_row(f"change{number}", change.change) | {number: change}
     return row
 
 
@@ -175,7 +175,7 @@ def _change_text(number: int) -> Callable[[Row], str]:
     """`+12% [+10%, +14%]`; `-0.3% [-1.1%, +0.5%] ~` where no change can be told; `0%` for what is exactly the same."""
 
     def text(row: Row) -> str:
-        change: RunChange = row[f"change{number}"]
+        change: RunChange = row[number]
         if change.busy:
             return BUSY
         if change.change is None:
@@ -187,7 +187,7 @@ def _change_text(number: int) -> Callable[[Row], str]:
 
 def _change_style(number: int) -> Callable[[Row], str]:
     def style(row: Row) -> str:
-        change: RunChange = row[f"change{number}"]
+        change: RunChange = row[number]
         if change.busy or _is_unclear(change):
             return "yellow"
         if change.change is None or change.change.low is None or change.metric not in TIMED:

@@ -44,7 +44,7 @@ def key_of(name: str, frame: Frame) -> str:
     """The key of a column by that key, its heading or what others call it; raises FfnbenchError for what is none."""
     keys = list(frame.records()[0])
     shown = [column for part in frame.parts for column in part.headings()]
-    titles = {title: one.column.key for one in shown for title in (one.name, one.title)}
+    titles = {title: one.column.key for one in reversed(shown) for title in (one.name, one.title)}  # the first has it
     core = [column for column in COLUMNS.values() if column.key in keys]
     others: dict[str, str] = {alias: column.key for column in core for alias in (column.title, *column.also) if alias}
     known: dict[str, str] = {key: key for key in keys} | others | titles
@@ -109,13 +109,13 @@ def with_columns(frame: Frame, wanted: dict[str, bool]) -> Frame:
     for rank, key in enumerate(wanted, start=1):
         if key not in own and not any(key in row for row in frame.rows[:1]):
             continue
-        column = own.get(key, Column(key=key))
+        column = own.get(key) or COLUMNS.get(key) or Column(key=key)
         place = kept.index(column) if column in kept else len(kept)
         if column is not frame.columns[0]:
             column = replace(column, priority=min(rank, EXTRA - 1))
         kept = [other for other in kept if other.key != key]
         kept.insert(len(kept) if only else place, column)
-    if only:
-        keys = list(frame.records()[0])
+    keys = list(frame.records()[0])
+    if only and any(key in keys for key in wanted):
         frame = replace(frame, exported=list(dict.fromkeys([keys[0], *(key for key in wanted if key in keys)])))
     return frame if only and len(kept) == 1 else replace(frame, columns=tuple(kept))

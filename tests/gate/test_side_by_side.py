@@ -18,6 +18,7 @@ from ffnbench.api import load, measure, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.saved_runs import reports, side_by_side_view
 from ffnbench.gate.side_by_side import changes_between, common_rows
+from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.store import report_text
 from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
@@ -160,3 +161,12 @@ def test_the_interval_is_welchs_of_the_processes() -> None:
     expected = ttest_ind(new, old, equal_var=False).confidence_interval(0.95)
     assert math.log(change.low) == pytest.approx(expected.low, rel=0.02)
     assert math.log(change.high) == pytest.approx(expected.high, rel=0.02)
+
+
+def test_runs_side_by_side_are_sorted_and_a_column_that_nobody_has_is_told() -> None:
+    runs = [run(steady), run(slower_swiglu)]
+    view = side_by_side_view(["old.json", "new.json"], runs).arranged(Arrangement(sort="-change"))
+    assert cells(view.table.above[0])[0][0] == "swiglu"  # which alone became slower
+    with pytest.raises(FfnbenchError, match="no column is called 'chnage'") as caught:
+        side_by_side_view(["old.json", "new.json"], runs).arranged(Arrangement(sort="chnage"))
+    assert "did you mean 'change'" in caught.value.hint
