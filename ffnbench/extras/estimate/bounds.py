@@ -8,6 +8,7 @@ added by an all-reduce: in a ring each sends 2 (N - 1) / N of their bytes, in ev
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import Cost
@@ -137,3 +138,11 @@ def _part(case: Case, devices: int) -> Case | None:
         )
     moe = spec.moe and replace(spec.moe, shared_d_ff=-(-spec.moe.shared_d_ff // devices))
     return replace(case, ffn=replace(spec, d_ff=-(-spec.d_ff // devices), moe=moe))
+
+
+Near = dict[str, Any]  # quotients of measured times and bounds, elsewhere: by what binds, their median and 90 % range
+
+
+def is_held(near: Near, work: Workload) -> bool:
+    """Whether such bounds were held against measured times."""
+    return work.mode == near["mode"] and path_of(work) in near["dtypes"]

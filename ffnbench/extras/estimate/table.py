@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Any
 
-from ffnbench.extras.estimate.bounds import Bounds, Hardware, path_of
+from ffnbench.extras.estimate.bounds import Hardware, Near, is_held, path_of
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import Plan, Workload
-from ffnbench.report.columns import case_records, column
+from ffnbench.plan import Plan
+from ffnbench.report.columns import column
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import Column, Frame, Row
 from ffnbench.report.header import conditions_line, headings, swept_columns
@@ -20,26 +19,9 @@ from ffnbench.result import Bound, Report
 from ffnbench.stats.ceilings import MEMORY
 from ffnbench.units import IEC, SI, TIME, digits
 
-Near = dict[str, Any]  # quotients of measured times and bounds, elsewhere: by what binds, their median and 90 % range
 
-
-def estimate_view(report: Report, machines: Sequence[Hardware], found: Sequence[Bounds], near: Near) -> View:
+def estimate_view(report: Report, machines: Sequence[Hardware], rows: list[Row], near: Near) -> View:
     """The bounds of every variant on every machine, group by group."""
-    seconds = {(one.hardware, one.label): one.at_least_s for one in found}
-    keys = ("label", "variant", "d_model", "d_ff", "dtype", "mode", "batch", "seq_len")
-    cases, rows = {row["label"]: row for row in case_records(report, keys)}, []
-    for one in found:
-        reference = seconds[one.hardware, report.plan.reference_of(one.label)]
-        held = one.at_least_s is not None and _held(near, report.plan.case(one.label).workload)
-        usual = (near.get(one.bound_by or "") or near["all"]) if held else {}
-        rows.append({
-            "hardware": one.hardware, **cases[one.label],
-            **{each.name: getattr(one, each.name) for each in fields(one)},
-            "ratio_of_bounds": one.at_least_s / reference if one.at_least_s is not None and reference else None,
-            "elsewhere_measured_over_bound": usual.get("median"),
-            "elsewhere_low": usual.get("low"), "elsewhere_high": usual.get("high"),
-            "elsewhere": near["machine"] if usual else None,
-        })  # fmt: skip
     return view_of(_frame(report, machines, rows, near), every=False)
 
 
@@ -107,11 +89,6 @@ RATIO = Column(
 )
 
 
-def _held(near: Near, work: Workload) -> bool:
-    """Whether such bounds were held against measured times."""
-    return work.mode == near["mode"] and path_of(work) in near["dtypes"]
-
-
 def _near_lines(plan: Plan, near: Near) -> list[str]:
     """That these are bounds, and what measured times were of theirs, where both were known."""
     works = [case.workload for case in plan.shown]
@@ -120,11 +97,11 @@ def _near_lines(plan: Plan, near: Near) -> list[str]:
           for key in ("all", Bound.PRODUCTS.value, MEMORY) if (of := near.get(key))}  # fmt: skip
     shapes = f"{near['all']['shapes']} {near['mode']} shapes in {listed(near['dtypes'])}"
     told = f"on {near['machine']}, {near['measured']}, {shapes} took {by.pop('all')} their bound"
-    others = listed(f"{path_of(work)} {work.mode}" for work in works if not _held(near, work))
+    others = listed(f"{path_of(work)} {work.mode}" for work in works if not is_held(near, work))
     return [
         f"bounds, not measurements: no call takes less, where {listed(moved)} pass memory once",
         *[told + f" ({', '.join(f'{key} {text}' for key, text in by.items())})" * bool(by)]
-        * any(_held(near, work) for work in works),
+        * any(is_held(near, work) for work in works),
         *[f"{others}: not held against measured times"] * bool(others),
     ]
 

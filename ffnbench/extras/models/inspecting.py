@@ -11,6 +11,7 @@ from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK
 from ffnbench.api.world import COUNT_TIMEOUT_S
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.by_length import count_by_length
 from ffnbench.extras.models.counting import CountedModel, WholeModel, count_model
 from ffnbench.extras.models.counting import whole_model as whole_of
 from ffnbench.extras.models.layers import layers_view
@@ -29,7 +30,7 @@ def show_model(request: InspectRequest, sink: NullSink = NULL_SINK) -> None:
     """The answer to a request; raises FfnbenchError for flags of attention without a length."""
     of_attention = [spelling(one.name) for one in fields(Heads) if getattr(request, one.name) is not None]
     if request.length is not None:
-        view = layers_view(request)
+        view = layers_view(count_by_length(request))
         sink.show(lambda: view)
     elif of_attention:
         raise FfnbenchError(f"{of_attention[0]} changes what is counted at a length", "add --length 512")

@@ -13,6 +13,7 @@ from test_configs import DEEPSEEK
 from ffnbench.api import world
 from ffnbench.cli import run
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.by_length import count_by_length
 from ffnbench.extras.models.counting import WholeModel, whole_model
 from ffnbench.extras.models.inspecting import inspect_whole
 from ffnbench.extras.models.layers import layers_view
@@ -54,7 +55,7 @@ QWEN_3_NEXT = {
 
 def layers_of(name: str, length: int = 512, **asked: int) -> list[dict]:
     """The rows of its kinds of layers, their sum last."""
-    return json.loads(layers_view(InspectRequest(model=name, length=length, **asked)).stdout["json"]())
+    return json.loads(layers_view(count_by_length(InspectRequest(model=name, length=length, **asked))).stdout["json"]())
 
 
 def ours(config: dict) -> WholeModel:
@@ -142,7 +143,7 @@ def test_one_line_for_any_model() -> None:
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_tables_fit(columns: int) -> None:
     views = [parts_view(whole_model(model)) for model in PRESETS]
-    views.append(layers_view(InspectRequest(model="deepseek-v3", length=512)))
+    views.append(layers_view(count_by_length(InspectRequest(model="deepseek-v3", length=512))))
     for view in views:
         assert max(map(len, plain(view.table, columns).splitlines())) <= columns
     assert "671,026,404,352" in plain(views[-1].table, columns)
