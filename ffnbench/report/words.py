@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ffnbench.plan import CompileMode, Sizing, Workload
-from ffnbench.result import Estimate, FailureKind, Report, Side, Verdict
+from ffnbench.result import Estimate, FailureKind, Side, Verdict
 from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.verdict import SAME_WITHIN
 from ffnbench.units import decimals, digits, signed_percent, supported
@@ -41,14 +41,6 @@ def verdict_style(row: Mapping[str, Any]) -> str:
     if row["failure"]:
         return "red"
     return STYLES.get(row["verdict"] or "", "")
-
-
-def verdict_text(report: Report, label: str) -> tuple[str, Verdict | None]:
-    """A row's verdict in a word, and what it is; of a row without one why, in a word."""
-    if failure := report.failure(label):
-        return FAILED.get(failure.kind, failure.kind.value), None
-    comparison = report.comparison(label)
-    return ("", None) if comparison is None else (VERDICTS[comparison.verdict], comparison.verdict)
 
 
 def seconds_text(estimate: Estimate, size: float = 1.0) -> str:

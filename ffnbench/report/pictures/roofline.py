@@ -20,11 +20,12 @@ from matplotlib.transforms import offset_copy
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case, needed_by
+from ffnbench.report.columns import case_rows
 from ffnbench.report.header import workload_line
 from ffnbench.report.notes import no_ceilings
 from ffnbench.report.pictures.canvas import BLACK, drawing, ended, legend_below, literal, pens, shortened, write_numbers
-from ffnbench.report.words import verdict_text
-from ffnbench.result import Bound, Ceiling, Report, Roof, Verdict
+from ffnbench.report.words import BUSY, verdict_word
+from ffnbench.result import Bound, Ceiling, Report, Roof
 from ffnbench.streams import visible
 from ffnbench.units import IEC, SI, quantity
 
@@ -128,9 +129,9 @@ def roofline_figure(report: Report) -> Figure:
                 [x], [y], linestyle="", markersize=MARKER, markeredgewidth=0.8, zorder=3, gid=visible(dot.case.label),
                 label=literal(name), **look,
             )  # fmt: skip
-        for case in report.plan.shown:
-            if verdict_text(report, case.label)[1] is Verdict.BUSY:
-                names.append(f"{shortened(case.label, LONGEST)} (busy)")
+        for row in case_rows(report):
+            if verdict_word(row) == BUSY:
+                names.append(f"{shortened(row['label'], LONGEST)} (busy)")
                 axes.plot([], [], linestyle="", label=literal(names[-1]))
         columns = max(1, min(3, len(names), LETTERS_ACROSS // (max(map(len, names)) + LETTERS_OF_KEY)))
         figure.set_size_inches(WIDTH, HEIGHT + LEGEND_ROW * ceil(len(names) / columns) + LEGEND_AROUND)

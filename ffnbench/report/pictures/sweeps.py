@@ -24,6 +24,8 @@ from matplotlib.ticker import FixedLocator, NullFormatter
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Axis, Group
+from ffnbench.report.columns import case_rows
+from ffnbench.report.frame import Row
 from ffnbench.report.header import heading
 from ffnbench.report.pictures.canvas import (
     BLACK,
@@ -40,7 +42,7 @@ from ffnbench.report.pictures.canvas import (
 )
 from ffnbench.report.pictures.ratios import BAND, about
 from ffnbench.report.sentences import sweep_line
-from ffnbench.report.words import WITHIN, verdict_text
+from ffnbench.report.words import WITHIN, verdict_word
 from ffnbench.result import Crossing, Crossings, Estimate, Report, Verdict
 from ffnbench.stats.verdict import SAME_WITHIN
 from ffnbench.units import SI, TIME, digits, quantity, scale
@@ -126,6 +128,10 @@ class Drawn:
         """All that is drawn."""
         return [row for series in self.panels.values() for name in self.variants for row in series.get(name, ())]
 
+    @cached_property
+    def _rows(self) -> dict[str, Row]:
+        return {row["label"]: row for row in case_rows(self.report)}
+
     def _estimate(self, label: str) -> Estimate | None:
         if not self.of_ratios:
             return self.report.estimate(label, LATENCY)
@@ -136,7 +142,7 @@ class Drawn:
         at, up = float(group.values[self.axis.name]), group.values[self.up.name] if self.up else None
         estimate = self._estimate(label)
         if estimate is None or not self.report.has_time(label):
-            return DrawnRow(label, at, up, why=verdict_text(self.report, label)[0] or "not known")
+            return DrawnRow(label, at, up, why=verdict_word(self._rows[label]) or "not known")
         low = estimate.value if estimate.low is None else estimate.low
         high = estimate.value if estimate.high is None else estimate.high
         value, low, high = (end / self.unit[0] for end in (estimate.value, low, high))
