@@ -16,7 +16,7 @@ from itertools import combinations
 from statistics import correlation, fmean, median
 from typing import TypeVar
 
-from ffnbench.extras.train.decoder import TrainCase
+from ffnbench.extras.train.decoder import TrainCase, trained_by
 from ffnbench.extras.train.metrics import CHOOSING, CURVE, HELD_OUT, LOSS
 from ffnbench.extras.train.planning import OF
 from ffnbench.plan import Case, Plan
@@ -200,6 +200,31 @@ def pairs_of_losses(found: Mapping[str, Learnt]) -> dict[tuple[str, str], Pair]:
     known = {names: mean for names, mean in means.items() if mean}
     pairs |= {names: Pair(known[names], verdict) for names, verdict in verdicts_of(known).items()}
     return in_both_orders(pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class WiderRates:
+    """Who learns best at the lowest or the highest of several rates, and the longer list to try."""
+
+    names: tuple[str, ...] = ()
+    rates: tuple[float, ...] = ()
+
+
+def wider_rates(report: Report, found: Mapping[str, Learnt]) -> WiderRates:
+    """What rates to try where the best one is at an end. Whoever was not trained at all of them is not named."""
+    rates = sorted({training.rate for case in report.plan.shown if (training := trained_by(case))})
+    if len(rates) == 1:
+        return WiderRates()
+    beyond = {rates[0]: rates[0] ** 2 / rates[1], rates[-1]: rates[-1] ** 2 / rates[-2]}
+    tried: dict[str, set[float]] = defaultdict(set)
+    for sample in report.samples:
+        training = trained_by(report.plan.case(sample.case)) if sample.metric == LOSS else None
+        if training:
+            tried[report.plan.name_of(sample.case)].add(training.rate)
+    at_end = {
+        name: beyond[one.rate] for name, one in found.items() if one.rate in beyond and len(tried[name]) == len(rates)
+    }
+    return WiderRates(tuple(at_end), tuple(sorted({*rates, *at_end.values()})))
 
 
 def agreement(found: Mapping[str, Learnt]) -> dict[str, tuple[float, int]]:

@@ -15,8 +15,8 @@ from ffnbench.extras.train.losses import (
     pairs_of_losses,
     resolves,
     runs_of,
+    wider_rates,
 )
-from ffnbench.extras.train.metrics import LOSS
 from ffnbench.extras.train.planning import OF, STEP, TOKEN
 from ffnbench.extras.train.text import Training
 from ffnbench.metrics import LATENCY
@@ -208,7 +208,7 @@ def _summary(report: Report, rows: list[Row], found: dict[str, Learnt]) -> list[
     if front := [row["variant"] for row in rows if row["pareto_front_step"]]:
         lines.append(f"Pareto front of loss and time of a step: {listed(front)}")
     lost = [f"{name}: {'; '.join(why)}" for name, one in found.items() if (why := _failed(report, name, one))]
-    lines += [*_edge(report, rows), *lost, _scope(found), *general_line(report), *machine_line(report)]
+    lines += [*_edge(report, found), *lost, _scope(found), *general_line(report), *machine_line(report)]
     return list(filter(None, lines))
 
 
@@ -233,29 +233,13 @@ def _answer(report: Report, rows: list[Row], found: dict[str, Learnt]) -> str:
     return "; ".join(told)
 
 
-def _edge(report: Report, rows: list[Row]) -> list[str]:
-    """A warning of who learns best at the lowest or the highest of several rates, and the longer list to try. Whoever
-    was not trained at all of them by then is not named.
-    """
-    rates = sorted({found.rate for case in report.plan.shown if (found := trained_by(case))})
-    if len(rates) == 1:
+def _edge(report: Report, found: dict[str, Learnt]) -> list[str]:
+    """A warning of who learns best at an end of the list of rates, and the longer list to try."""
+    wider = wider_rates(report, found)
+    if not wider.names:
         return []
-    beyond = {rates[0]: rates[0] ** 2 / rates[1], rates[-1]: rates[-1] ** 2 / rates[-2]}
-    tried = _rates_tried(report)
-    complete = [row for row in rows if len(tried.get(row["variant"], ())) == len(rates)]
-    at_edge = {row["variant"]: beyond[row["lr"]] for row in complete if row["lr"] in beyond}
-    wider = ",".join(f"{rate:.2g}" for rate in sorted({*rates, *at_edge.values()}))
-    return [f"warning: the best rate is at an end of the list for {listed(at_edge)}: --lr {wider}"] if at_edge else []
-
-
-def _rates_tried(report: Report) -> dict[str, set[float]]:
-    """The rates at which each variant has a held-out loss."""
-    tried: dict[str, set[float]] = {}
-    for sample in report.samples:
-        training = trained_by(report.plan.case(sample.case)) if sample.metric == LOSS else None
-        if training:
-            tried.setdefault(report.plan.name_of(sample.case), set()).add(training.rate)
-    return tried
+    rates = ",".join(f"{rate:.2g}" for rate in wider.rates)
+    return [f"warning: the best rate is at an end of the list for {listed(wider.names)}: --lr {rates}"]
 
 
 def _scope(found: dict[str, Learnt]) -> str:
