@@ -34,17 +34,19 @@ def saved_fields(kind: Any) -> tuple[Field[Any], ...]:
     return tuple(one for one in fields(kind) if "unsaved" not in one.metadata)
 
 
+@cache
+def _left_out_at(kind: Any) -> list[tuple[str, Any]]:
+    """The names of the saved fields, each with the value at which it is left out; MISSING for none."""
+    return [(one.name, one.default if "later" in one.metadata else MISSING) for one in saved_fields(kind)]
+
+
 def encode(value: Any) -> Any:
     """A JSON-ready copy of a value made of dataclasses, enums, tuples, lists, dicts and scalars."""
     if type(value) in PLAIN:
         return value
     if is_dataclass(value) and not isinstance(value, type):
-        given = {one.name: (one, getattr(value, one.name)) for one in saved_fields(type(value))}
-        return {
-            name: encode(item)
-            for name, (one, item) in given.items()
-            if not ("later" in one.metadata and item == one.default)
-        }
+        items = [(name, getattr(value, name), default) for name, default in _left_out_at(type(value))]
+        return {name: encode(item) for name, item, default in items if default is MISSING or item != default}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):

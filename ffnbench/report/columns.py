@@ -333,6 +333,10 @@ CASE_KEYS = tuple(
     for key in (keys_of(column.key) if column.interval else (column.key,))
     if key not in UNSAVED
 )
+VALUES: list[tuple[str, Callable[[CaseFacts], Any]]] = [
+    (column.key, column.of) for column in OF_CASES if column.of and not column.interval
+]
+ESTIMATES = [(column.key, column.of) for column in OF_CASES if column.of and column.interval]
 LATENCY_KEYS, RATIO_KEYS = keys_of("latency_s"), keys_of("ratio")
 CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
 DEVICE_KEYS = (*keys_of(DEVICE_TIME), *keys_of(HOST_TIME), "launch_bound")
@@ -364,13 +368,10 @@ def case_rows(report: Report) -> list[Row]:
 
 
 def _row(case: CaseFacts) -> Row:
-    row: Row = {}
-    for one in OF_CASES:
-        value = one.of(case)  # type: ignore[misc]
-        if one.interval:
-            row |= in_row(one.key, value)
-        else:
-            row[one.key] = value.value if isinstance(value, Enum) else value
+    values = {key: value_of(case) for key, value_of in VALUES}
+    row: Row = {key: value.value if isinstance(value, Enum) else value for key, value in values.items()}
+    for key, estimate_of in ESTIMATES:
+        row |= in_row(key, estimate_of(case))
     return row
 
 
