@@ -287,6 +287,11 @@ def cells(frame: Frame) -> list[list[str]]:
     return [list(row) for row in zip(*(column.texts for column in frame.shown()), strict=True)]
 
 
+def below(title: str, frame: Frame) -> list[str]:
+    """The cells below a title."""
+    return next(list(column.texts) for column in frame.shown() if title in (column.title, column.name))
+
+
 def titles(frame: Frame) -> list[str]:
     """What its columns are called."""
     return [column.title for column in frame.columns]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import csv_of, titles
+from conftest import below, csv_of, titles
 from rich.cells import cell_len
 
 from ffnbench import api
@@ -98,7 +98,7 @@ def test_the_header_says_which_time_the_latency_is(run: ShownReport) -> None:
     first = replace(run.plan.cases[0], workload=replace(run.plan.cases[0].workload, time="device"))
     mixed = replace(run, plan=replace(run.plan, cases=(first, *run.plan.cases[1:])))
     assert "as its row says" in latency_line(mixed)[0]
-    assert compare_frame(mixed).texts("time") == ["device", "wall", "wall", "wall"]
+    assert below("time", compare_frame(mixed)) == ["device", "wall", "wall", "wall"]
 
 
 def made(plan: Plan, run: ShownReport) -> ShownReport:
@@ -128,9 +128,9 @@ def test_what_rows_differ_in_is_a_column_and_rows_it_says_nothing_of_have_none(r
     variants = "relu,fast=relu@matmul_precision=high,relu@dtype=bf16,cold=relu@cache=cold"
     plan = plan_compare(CompareRequest(variants=variants, d_model=64, threads=1, device="cuda"))
     report = made(plan, run)
-    assert compare_frame(report).texts("matmul") == ["highest", "high", "-", "highest"]
-    assert compare_frame(report).texts("cache") == ["hot", "hot", "hot", "cold"]
-    assert compare_frame(report).texts("time") == ["wall", "wall", "wall", "device"]
+    assert below("matmul", compare_frame(report)) == ["highest", "high", "-", "highest"]
+    assert below("cache", compare_frame(report)) == ["hot", "hot", "hot", "cold"]
+    assert below("time", compare_frame(report)) == ["wall", "wall", "wall", "device"]
     assert "reductions" not in titles(compare_frame(report))
 
 

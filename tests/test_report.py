@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, csv_of, lost
+from conftest import FakeLaunch, below, csv_of, lost
 from rich.cells import cell_len
 
 from ffnbench import cost
@@ -197,7 +197,7 @@ def test_a_verdict_is_a_word_and_a_busy_row_shows_no_ratio() -> None:
     report = report_of()
     busy = tuple(replace(c, verdict=B, ratio=None) if c.case == "gelu" else c for c in report.comparisons)
     table = compare_frame(replace(report, comparisons=busy))
-    columns = (table.texts(title) for title in ("variant", "time vs relu", "verdict"))
+    columns = (below(title, table) for title in ("variant", "time vs relu", "verdict"))
     shown = {label: (ratio, verdict) for label, ratio, verdict in zip(*columns, strict=True)}
     assert shown["relu"] == ("1", "reference")
     assert shown["gelu"] == ("-", "busy")

@@ -143,10 +143,6 @@ class Frame:
         """The columns without a row."""
         return [self._shown(column, []) for column in self.columns]
 
-    def texts(self, title: str) -> list[str]:
-        """The cells below a title."""
-        return next(list(column.texts) for column in self.shown() if title in (column.title, column.name))
-
     def _shown(self, column: Column, rows: Sequence[Row]) -> ShownColumn:
         unit, size = "", 1.0
         if column.units:

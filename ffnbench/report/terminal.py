@@ -170,7 +170,11 @@ def _table(columns: list[ShownColumn], width: int, rows: Iterable[int], *, title
     room = width - sum(need + GAP for need in least[1:])
     has_units = any(shown.unit for shown in columns)
     for place, shown in enumerate(columns):
-        title = f"{shown.title}\n{shown.unit}" if shown.unit else "\n" * has_units + shown.title
+        title = shown.title
+        if shown.unit:
+            title = f"{title}\n{shown.unit}"
+        elif has_units:
+            title = f"\n{title}"
         table.add_column(
             Text(title),
             justify="left" if shown.column.left else "right",

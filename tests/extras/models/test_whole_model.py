@@ -7,6 +7,7 @@ import io
 import json
 
 import pytest
+from conftest import below
 from hf import default, written
 from test_configs import DEEPSEEK
 
@@ -136,7 +137,7 @@ def test_one_line_for_any_model() -> None:
     unknown = ours(LLAMA | {"vocab_size": None})
     assert in_words(unknown) == "FFNs hold 5.64 G parameters; those of the whole model are not known"
     shown = parts_view(unknown).table
-    assert shown.texts("params")[:3] == ["-", "1,342,177,280", "5,637,144,576"]
+    assert below("params", shown)[:3] == ["-", "1,342,177,280", "5,637,144,576"]
     assert any(note.startswith("embeddings, norms, head: unknown") for note in shown.summary)
 
 

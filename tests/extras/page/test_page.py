@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
-from conftest import ROOT, FakeLaunch, ProberHere
+from conftest import ROOT, FakeLaunch, ProberHere, below
 
 import ffnbench
 from ffnbench.errors import FfnbenchError
@@ -171,7 +171,7 @@ def pictures_of(text: str) -> dict:
 def test_no_text_can_break_a_page() -> None:
     evil, plain = (Read(page_of(table_of(text), pictures_of(text), title=text)) for text in (EVIL, "plain"))
     assert evil.tags == plain.tags
-    shown = table_of(EVIL).texts("ratio")[0]
+    shown = below("ratio", table_of(EVIL))[0]
     assert shown == EVIL.replace("\u2028", r"\u2028")
     expected = [text.replace("plain", shown) for _, text in plain.texts]
     assert [text.replace("\u2028", r"\u2028") for _, text in evil.texts] == expected
