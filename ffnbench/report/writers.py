@@ -153,9 +153,11 @@ def latex(frame: Frame) -> str:
 
 def _latex(frame: Frame) -> str:
     columns = frame.shown(every=False)
-    sides = "".join("l" if shown.column.left or place == 0 else "r" for place, shown in enumerate(columns))
+    sides = "".join("l" if shown.column.left else "r" for shown in columns)
     lines = [*_comments(frame.header), f"\\begin{{tabular}}{{{sides}}}", "\\toprule"]
-    lines += [_latex_line(shown.title for shown in columns), _latex_line(shown.unit for shown in columns)]
+    lines.append(_latex_line(shown.title for shown in columns))
+    if any(shown.unit for shown in columns):
+        lines.append(_latex_line(shown.unit for shown in columns))
     for heading, rows in frame.blocks:
         lines.append("\\midrule")
         if heading:
@@ -174,5 +176,5 @@ def _comments(lines: Iterable[str]) -> list[str]:
 
 def _tex(text: str) -> str:
     """Text that TeX sets as it is; `[` in braces, as it could be read as the option of the line before."""
-    escaped = "".join(LATEX.get(sign, sign) for sign in text)
+    escaped = "".join(LATEX.get(sign, sign) for sign in text.strip())
     return f"{{{escaped}}}" if escaped.startswith("[") else escaped
