@@ -222,7 +222,7 @@ OF_CASES = (
     of_case("weight_bytes", "counts.weight_bytes", "weights", units=IEC, priority=EXTRA, also=("weights",)),
     of_case("workers", "latency.workers"),
     of_case("rounds", lambda case: case.report.rounds(case.label) if case.latency else None),
-    of_case("failure", _failure, left=True, text=lambda row: verdict_word(row), style=lambda row: "red"),
+    of_case("failure", _failure, left=True, text=lambda row: verdict_word(row) or "", style=lambda row: "red"),
     of_case("flops_elementwise_backward", "cost.flops_elementwise_backward", "elem. bwd", units=SI, unit=TOKEN,
             priority=EXTRA),
     of_case("macs_forward", _macs, also=("macs",)),
