@@ -12,15 +12,16 @@ from conftest import run
 from exam.machine import ENVIRONMENT
 from test_stats import plan_of, run_of
 
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, exit_code, latency_findings, past_of
 from ffnbench.gate.looks import report_of
 from ffnbench.plan import CONTROL, Plan
-from ffnbench.report.csv_columns import case_records
+from ffnbench.report.columns import case_records
 from ffnbench.report.pictures.ratios import ratio_figure
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.result import Around, Comparison, Report, Run, Verdict
-from ffnbench.stats.verdict import summarise, with_figures
+from ffnbench.stats.figures import with_figures
+from ffnbench.stats.verdict import summarise
 
 WAITS, QUIET = 0.5, 0.01
 
@@ -86,7 +87,7 @@ def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
         if max(c.workload.threads for c in done.plan.cases) > 1
         else "busy: other processes used 1.0 CPUs, b: 0 of 40 rounds undisturbed; wait"
     )
-    text = plain(compare_table(priced(replace(report, measured=measured, warnings=notes))), 120)
+    text = plain(compare_frame(priced(replace(report, measured=measured, warnings=notes))), 120)
     assert re.search(r"^b .* busy +-  busy *$", text, re.MULTILINE)
     assert " 1.30 " not in text
     assert said in text
@@ -118,7 +119,7 @@ def test_a_reference_that_nothing_can_be_compared_with_has_no_figure() -> None:
     for record in case_records(report):
         assert record["verdict"] == "busy"
         assert {record[key] for key in keys} == {None}
-    text = plain(compare_table(report), 120)
+    text = plain(compare_frame(report), 120)
     assert re.search(r"^a .* busy +-  busy *$", text, re.MULTILINE)
     assert "1.72" not in text
     assert "b: 0 of 6 rounds undisturbed" in text  # and a has three
@@ -140,7 +141,7 @@ def test_a_few_quiet_rounds_may_decide_and_are_counted() -> None:
     assert compared(done)["b"].verdict is Verdict.SLOWER
     (note,) = [note.text for note in summarise(done)[2]]
     assert note == "24 of 80 samples are left out: they waited for a CPU; b: 24 of 40 rounds disturbed"
-    record = case_records(priced(report_of(done)))[1]
+    record = case_records(with_figures(priced(report_of(done))))[1]
     assert (record["clean_rounds"], record["made_rounds"]) == (16, 40)
     assert record["waited_share"] == pytest.approx((4 * QUIET + 6 * WAITS) / 10)
 

@@ -16,14 +16,14 @@ import torch
 import torch.nn.functional as F
 from conftest import FakeLaunch, KnownProber, measure, prepare
 
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.modules import build_module, reference
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.csv_columns import case_records
+from ffnbench.report.columns import case_records
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
@@ -410,10 +410,10 @@ def test_errors_alone_are_found_without_a_sample() -> None:
 def test_a_row_that_is_wrong_is_a_red_cell_with_its_reason_and_no_figure(at: str) -> None:
     report = measured(machine(("gelu",), at))
     assert any(sample.case == "gelu" for sample in report.samples) == (at == "check")
-    table = compare_table(report)
-    row = {column.title: cell for column, cell in zip(table.columns, table.rows[1], strict=True)}
-    assert (row["verdict"].text, row["verdict"].style) == ("mismatch", "red")
-    assert (row["latency"].text, row["time vs relu"].text) == ("-", "-")
+    table = compare_frame(report)
+    row = {column.title: (column.texts[1], column.styles[1]) for column in table.shown()}
+    assert row["verdict"] == ("mismatch", "red")
+    assert (row["latency"], row["time vs relu"]) == (("-", ""), ("-", ""))
     assert "gelu: said no" in table.summary
     assert report.comparison("gelu") is None
     assert report.comparison("swiglu").verdict is Verdict.SLOWER

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import csv_of
+from conftest import below, csv_of, titles
 from rich.cells import cell_len
 
 from ffnbench.api.saved import load
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, exact_findings, latency_findings, past_of
-from ffnbench.gate.side_by_side_table import side_by_side_view
+from ffnbench.gate.saved_runs import side_by_side_view
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
-from ffnbench.plan import NoProbe, Plan, cost_of
+from ffnbench.plan import NoProbe, Plan, cost_of, needed_by
 from ffnbench.planning.compare import plan_compare
+from ffnbench.report.notes import latency_line, untested_note
 from ffnbench.report.shown_report import ShownReport, recompute
-from ffnbench.report.tables.conditions import latency_line, untested_note
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost, Estimate, Report, Roof
-from ffnbench.stats.ceilings import fits, needed_by
+from ffnbench.stats.ceilings import fits
 from ffnbench.stats.verdict import is_launch_bound
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -43,7 +42,7 @@ def with_work(report: ShownReport, **changes: Any) -> ShownReport:
 
 
 def table_text(report: Report, width: int = 200) -> str:
-    return plain(compare_table(report), width)
+    return plain(compare_frame(report), width)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -81,7 +80,7 @@ def test_the_file_holds_a_row_of_each_kind(run: ShownReport) -> None:
         assert row["reduced_reductions"] == ""
         flops = float(row["flops_timed"]) * int(row["batch"]) * int(row["seq_len"])
         assert float(row["flops_per_s"]) == pytest.approx(flops / float(row["latency_s"]))  # of the latency shown
-    [line] = [line for line in compare_table(run).summary if "launch-bound" in line]
+    [line] = [line for line in compare_frame(run).summary if "launch-bound" in line]
     assert line.startswith("relu and swiglu: launch-bound")
 
 
@@ -93,19 +92,13 @@ def test_the_header_says_which_time_the_latency_is(run: ShownReport) -> None:
     assert latency_line(by_device)[0].startswith("latency: device time (how long the device works); host")
     text = table_text(by_device)
     assert "device time" in text.splitlines()[0]
-    headings = [column.title for column in compare_table(by_device).columns]
+    headings = titles(compare_frame(by_device))
     assert ("host" in headings, "device" in headings) == (True, False)  # it is the latency
     assert latency_line(with_work(run, device="cpu")) == ()
     first = replace(run.plan.cases[0], workload=replace(run.plan.cases[0].workload, time="device"))
     mixed = replace(run, plan=replace(run.plan, cases=(first, *run.plan.cases[1:])))
     assert "as its row says" in latency_line(mixed)[0]
-    assert [cell.text for cell in column_of(mixed, "time")] == ["device", "wall", "wall", "wall"]
-
-
-def column_of(report: Report, title: str) -> Iterable[Any]:
-    table = compare_table(report)
-    place = [column.title for column in table.columns].index(title)
-    return [row[place] for row in table.rows]
+    assert below("time", compare_frame(mixed)) == ["device", "wall", "wall", "wall"]
 
 
 def made(plan: Plan, run: ShownReport) -> ShownReport:
@@ -115,7 +108,7 @@ def made(plan: Plan, run: ShownReport) -> ShownReport:
 
 
 def title_of(plan: Plan, run: ShownReport) -> str:
-    return compare_table(made(plan, run)).header[0]
+    return compare_frame(made(plan, run)).header[0]
 
 
 @pytest.mark.parametrize(
@@ -135,10 +128,10 @@ def test_what_rows_differ_in_is_a_column_and_rows_it_says_nothing_of_have_none(r
     variants = "relu,fast=relu@matmul_precision=high,relu@dtype=bf16,cold=relu@cache=cold"
     plan = plan_compare(CompareRequest(variants=variants, d_model=64, threads=1, device="cuda"))
     report = made(plan, run)
-    assert [cell.text for cell in column_of(report, "matmul")] == ["highest", "high", "-", "highest"]
-    assert [cell.text for cell in column_of(report, "cache")] == ["hot", "hot", "hot", "cold"]
-    assert [cell.text for cell in column_of(report, "time")] == ["wall", "wall", "wall", "device"]
-    assert "reductions" not in [column.title for column in compare_table(report).columns]
+    assert below("matmul", compare_frame(report)) == ["highest", "high", "-", "highest"]
+    assert below("cache", compare_frame(report)) == ["hot", "hot", "hot", "cold"]
+    assert below("time", compare_frame(report)) == ["wall", "wall", "wall", "device"]
+    assert "reductions" not in titles(compare_frame(report))
 
 
 def test_kinds_that_nobody_has_run_are_told(run: ShownReport) -> None:

@@ -10,11 +10,11 @@ from conftest import KnownProber, csv_of
 from device_world import POWER_CAP, US, Context, Kernel, Kernels, Launch, Slow, World, install, shapes, truth_of, used
 
 from ffnbench.api import measuring, preparing
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.plan import Workload
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, FailureKind
 from ffnbench.run.world import World as Outside
@@ -116,7 +116,7 @@ def test_launch_bound_is_said_of_those_rows_that_are(measure: Measure) -> None:
         rows = [(f"r{i}", facts, truth) for i, (one, facts, truth) in enumerate(drawn) if one.launch_s == world]
         machine = next(one for one, _, _ in drawn if one.launch_s == world)
         report = measure(machine, ",".join(module(label, **facts) for label, facts, _ in rows))
-        table, records = plain(compare_table(report), 200), csv_of(report)
+        table, records = plain(compare_frame(report), 200), csv_of(report)
         for label, _, truth in rows:
             bound = truth.host > truth.device
             assert launch_bound(report, label) is bound

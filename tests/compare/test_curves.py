@@ -14,19 +14,19 @@ from conftest import ROOT, FakeLaunch, measure, prepare
 from exam.machine import WORLDS, Machine
 from matplotlib.figure import Figure
 
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.gate.looks import report_of
-from ffnbench.plan import Plan
+from ffnbench.plan import Axis, Plan
 from ffnbench.report.files.store import load
 from ffnbench.report.pictures.sweeps import sweep_figure
-from ffnbench.report.tables.sweeps import sweep_line
+from ffnbench.report.sentences import sweep_line
 from ffnbench.report.views import figure_of
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 from ffnbench.run.runner import run as run_plan
-from ffnbench.stats.curves import Axis, Place, crossings_of, turns, where
+from ffnbench.stats.curves import Place, crossings_of, turns, where
+from ffnbench.stats.figures import with_figures
 from ffnbench.stats.interval import Mean
-from ffnbench.stats.verdict import with_figures
 
 TOKENS = tuple(2**k for k in range(0, 13, 2))
 RISE, LEVEL = 0.05, 1.25  # swiglu takes 1.25 n^-0.05 of relu's time
@@ -151,7 +151,7 @@ def test_a_sweep_tells_where_variants_cross(report: Report) -> None:
     assert crossings[1].at.low < (LEVEL / 1.06) ** (1 / RISE) < crossings[1].at.high
     (line,) = sweep_line(report)
     assert line.startswith("swiglu becomes faster than relu at seq_len ")
-    assert line in compare_table(report).summary
+    assert line in compare_frame(report).summary
     assert sweep_line(run(seq_len=(1, 64))) == []  # two points are no curve
 
 

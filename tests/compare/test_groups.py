@@ -18,7 +18,7 @@ from rich.cells import cell_len
 
 import ffnbench
 from ffnbench.api.saved import report_of
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
@@ -26,9 +26,9 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.tables.html import html_fragment
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.report.views import report_view
+from ffnbench.report.writers import html_fragment
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
 from ffnbench.run.what_fits import check_fits, memory_needed
@@ -205,7 +205,7 @@ def test_ratios_are_to_the_reference_of_the_group() -> None:
 
 def test_rows_stand_in_groups() -> None:
     report = measured()
-    text = plain(replace(compare_table(report), short=()), 100)
+    text = plain(replace(compare_frame(report), short=()), 100)
     lines = text.splitlines()
     assert lines[0].startswith("d_model 64, seq_len 8 and 32, float32")
     body = lines[: lines.index("swiglu: slower than relu everywhere")]
@@ -217,7 +217,7 @@ def test_rows_stand_in_groups() -> None:
 
 
 def test_headings_fit_and_columns_stay_aligned() -> None:
-    table = compare_table(ffnbench.cost("relu,swiglu", d_model=(64, 128), dtype="float32,bf16", seq_len=(1, 512)))
+    table = compare_frame(ffnbench.cost("relu,swiglu", d_model=(64, 128), dtype="float32,bf16", seq_len=(1, 512)))
     for columns in (60, 120):
         text = plain(table, columns)
         assert max(map(cell_len, text.splitlines())) <= columns
@@ -225,9 +225,9 @@ def test_headings_fit_and_columns_stay_aligned() -> None:
         rows = (re.match(r"(relu|swiglu) +[0-9]+(?= )", line) for line in text.splitlines())
         ends = [found.end() for found in rows if found]
         assert (len(ends), len(set(ends))) == (16, 1)
-    alone = plain(compare_table(ffnbench.cost("swiglu", d_model=(64, 128))), 120)  # one row a group: a column
+    alone = plain(compare_frame(ffnbench.cost("swiglu", d_model=(64, 128))), 120)  # one row a group: a column
     assert re.findall(r"^swiglu +(64|128) ", alone, re.MULTILINE) == ["64", "128"]
-    html = html_fragment(replace(compare_table(measured()), short=()))
+    html = html_fragment(replace(compare_frame(measured()), short=()))
     assert html.count('scope="rowgroup"') == 2
 
 
@@ -236,7 +236,7 @@ def test_a_sweep_is_a_row_a_point_where_that_fits() -> None:
     launch = machine()
     launch.trouble = {("open", "swiglu@dtype=bfloat16@seq_len=8"): "oom"}
     report = measured(launch, dtype=("float32", "bfloat16"), seq_len=(8, 16, 32))
-    table = compare_table(report)
+    table = compare_frame(report)
     wide, narrow, none = (plain(table, columns).splitlines() for columns in (80, 40, 28))
     start = wide.index("float32")
     body = [line.split() for line in wide[start : wide.index("", start + 5)]]
@@ -250,7 +250,7 @@ def test_a_sweep_is_a_row_a_point_where_that_fits() -> None:
     assert any(line.startswith("variant") for line in none)  # and then all is as -v has it
     assert "| 8 |" in report_view(report).stdout["markdown"]()
     by_axis = report_view(report, Arrangement(sort="-seq_len")).table
-    assert [text for _, text in by_axis.headings][:2] == ["float32, seq_len 32", "bfloat16, seq_len 32"]
+    assert [text for _, text in by_axis.groups][:2] == ["float32, seq_len 32", "bfloat16, seq_len 32"]
 
 
 def test_a_saved_run_is_the_same_again(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_saved_run_is_the_same_again(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["plan"]["command"] == stored.plan.command
     shown, differs = report_of(str(path))
     assert (csv_of(shown), differs) == (csv_of(report), "")
-    assert compare_table(shown).headings == ((0, "seq_len 8"), (2, "seq_len 32"))
+    assert compare_frame(shown).groups == ((0, "seq_len 8"), (2, "seq_len 32"))
     assert "--seq-len 8,32 " in stored.plan.command + " "
 
 

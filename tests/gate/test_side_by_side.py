@@ -12,17 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch, ffnbench, measure, prepare
+from conftest import ROOT, FakeLaunch, cells, ffnbench, measure, prepare, titles
 
 from ffnbench.api.saved import load
 from ffnbench.errors import FfnbenchError
+from ffnbench.gate.saved_runs import side_by_side_view
 from ffnbench.gate.side_by_side import changes_between, common_rows
-from ffnbench.gate.side_by_side_table import side_by_side_view
+from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.store import report_text
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.figures import with_figures
 
 Seconds = Callable[[str, int, int], float]
 
@@ -100,12 +101,12 @@ def test_a_busy_row_has_no_ratio_and_no_place_in_the_mean() -> None:
     new = with_figures(replace(new, samples=tuple(taken)))
     ratio = side_by_side_view(["old.json", "new.json"], [run(steady), new]).table
     (latency,) = ratio.above
-    gelu, swiglu = ratio.rows  # and no mean of one
-    assert [cell.text for cell in gelu[2:]] == ["-", "busy"]
-    assert swiglu[2].value == pytest.approx(3, rel=0.01)
-    *_, gelu, _, mean = latency.rows
-    assert gelu[-1].text == "busy"
-    assert mean[1].text == "1.73"  # of 1 and 3 ms
+    gelu, swiglu = cells(ratio)  # and no mean of one
+    assert gelu[2:] == ["-", "busy"]
+    assert float(swiglu[2]) == pytest.approx(3, rel=0.01)
+    *_, gelu, _, mean = cells(latency)
+    assert gelu[-1] == "busy"
+    assert mean[1] == "1.73"  # of 1 and 3 ms
 
 
 def test_what_only_counts_has_no_machine() -> None:
@@ -116,10 +117,10 @@ def test_what_only_counts_has_no_machine() -> None:
 def test_more_than_two_become_columns_each_against_the_first() -> None:
     view = side_by_side_view(["a.json", "b.json", "c.json"], [run(steady), run(steady), run(slower_swiglu)])
     first = view.table.above[0]
-    assert [column.title for column in first.columns] == ["latency", "a", "b", "change", "c", "change"]
-    [swiglu] = [row for row in first.rows if row[0].text == "swiglu"]
-    assert swiglu[3].text.endswith("~")
-    assert swiglu[5].value == pytest.approx(1.25, rel=1e-6)
+    assert titles(first) == ["latency", "a", "b", "change", "c", "change"]
+    [swiglu] = [row for row in cells(first) if row[0] == "swiglu"]
+    assert swiglu[3].endswith("~")
+    assert swiglu[5].startswith("+25%")
 
 
 def test_it_is_read_from_files_and_ends_with_0_whatever_has_changed(tmp_path: Path) -> None:
@@ -159,3 +160,12 @@ def test_the_interval_is_welchs_of_the_processes() -> None:
     expected = ttest_ind(new, old, equal_var=False).confidence_interval(0.95)
     assert math.log(change.low) == pytest.approx(expected.low, rel=0.02)
     assert math.log(change.high) == pytest.approx(expected.high, rel=0.02)
+
+
+def test_runs_side_by_side_are_sorted_and_a_column_that_nobody_has_is_told() -> None:
+    runs = [run(steady), run(slower_swiglu)]
+    view = side_by_side_view(["old.json", "new.json"], runs).arranged(Arrangement(sort="-change"))
+    assert cells(view.table.above[0])[0][0] == "swiglu"  # which alone became slower
+    with pytest.raises(FfnbenchError, match="no column is called 'chnage'") as caught:
+        side_by_side_view(["old.json", "new.json"], runs).arranged(Arrangement(sort="chnage"))
+    assert "did you mean 'change'" in caught.value.hint
