@@ -1,92 +1,98 @@
-"""What was typed, as it was meant: a list with spaces, a time with its unit apart, a flag with a dash too few."""
+"""What newcomers type, as it was meant: a list with spaces, a unit apart, a dash too few, another's name."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import Field
 from typing import Any
 
-from ffnbench.cli.completing import names_of
-from ffnbench.planning.fields import LIST, flag_of, kind_of
-from ffnbench.request import spelling
+from ffnbench.cli.completing import words_of
+from ffnbench.request import EXAMPLES
 from ffnbench.units import SECONDS
 
-Flags = Mapping[str, Field[Any]]
 NUMBER = re.compile(r"\d[\w./]*")
-MEANT = {  # a flag that says its value, and the words between two names
-    **dict.fromkeys(("--fp16", "--half"), "--dtype=float16"), "--bf16": "--dtype=bfloat16", "--cpu": "--device=cpu",
-    **dict.fromkeys(("--gpu", "--cuda"), "--device=cuda"), "--csv": "--format=csv",
-    **dict.fromkeys(("--train", "--training", "--backward"), "--mode=train"), "vs": "", "vs.": "", "versus": "",
+MEANT = {  # what others call a flag, a flag that says its value, and words between two names
+    "--hidden-size": "--d-model", "--intermediate-size": "--d-ff", "--dff": "--d-ff", "--seq": "--seq-len",
+    "--batch-size": "--batch", "--config": "--preset", "--model": "--preset", "--wide": "--verbose",
+    "--fp16": "--dtype=float16", "--bf16": "--dtype=bfloat16", "--cpu": "--device=cpu", "--gpu": "--device=cuda",
+    "--cuda": "--device=cuda", "--csv": "--format=csv", "--train": "--mode=train", "vs": "", "vs.": "", "versus": "",
 }  # fmt: skip
 SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
-def spellings(field: Field[Any]) -> list[str]:
-    """Every name of a flag, the main one first, without what switches it off."""
-    how = flag_of(field)
-    return [spelling(field.name), *how.also, *([how.short] if how.short else [])]
-
-
-def as_meant(words: Sequence[str], fields: Mapping[str, Field[Any]]) -> list[str]:
-    """The words of a command whose flags are `fields`; what is not understood stays as it is."""
-    flags = {name: field for field in fields.values() for name in spellings(field)}
+def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
+    """The words behind a command with these parameters of Typer's; what is not understood stays as it is."""
+    flags = {name: param for param in params if param.param_type_name == "option" for name in param.opts}
     found: list[str] = []
-    last: Field[Any] | None = None  # the flag whose value the last word is
+    values: dict[str, int] = {}  # where in `found` the value of a list stands
+    last: Any = None  # the flag whose value the last word is
     rest = list(words)
     while rest:
         word = rest.pop(0)
-        if (meant := MEANT.get(word)) is not None and (not meant or meant.partition("=")[0] in flags):
-            rest = [*filter(None, [meant]), *rest]
+        meant = MEANT.get(word.partition("=")[0], word)
+        if meant != word and word not in flags and (not meant or meant.partition("=")[0] in flags):
+            rest = [*filter(None, [meant + word[len(word.partition("=")[0]) :]]), *rest]
             continue
         if word == "--":
             return [*found, word, *rest]
         name, equals, value = word.partition("=")
-        name = _flag_meant(name, flags, value)
+        name = flag_meant(name, value, flags)
         if name not in flags:
-            if last is not None and _goes_on(last, word):
-                comma = "," if flag_of(last).metavar == LIST or kind_of(last) == "int" else ""
+            if last is not None and goes_on(last, word):
+                comma = "," if may_be_list(last) or last.metavar == "INT" else ""
                 found[-1] = f"{found[-1].rstrip(',')}{comma}{word.lstrip(',')}"
             else:
                 found.append(name if name == "--help" else word)
                 last = None
-        elif kind_of(flags[name]) == "bool":
-            last, given = None, (value if equals else rest[0] if rest else "").lower()
-            off = flag_of(flags[name]).off
-            if given in SWITCHES:
-                found += [name] if SWITCHES[given] else [off] if off else []
+        elif flags[name].is_flag:
+            last, switch = None, (value if equals else rest[0] if rest else "").lower()
+            if switch in SWITCHES:
+                found += [name] if SWITCHES[switch] else flags[name].secondary_opts[:1]
                 rest = rest if equals else rest[1:]
             else:
                 found.append(name + equals + value)
         elif not equals and rest and rest[0].startswith("--") and rest[0].partition("=")[0] in flags:
             return [*found, name]  # it has no value: what is behind it is another flag
+        elif not equals and not rest:
+            found.append(name)
         else:
-            last = flags[name]
-            found += [name + equals + value] if equals or not rest else [name, rest.pop(0)]
+            last, text = flags[name], value if equals else rest.pop(0)
+            if name in values and values[name] < len(found):
+                found[values[name]] += f",{text}"
+                last = None
+            else:
+                found += [name, text]
+                if may_be_list(last):
+                    values[name] = len(found) - 1
     return found
 
 
-def _flag_meant(name: str, flags: Flags, value: str) -> str:
+def flag_meant(name: str, value: str, flags: Mapping[str, Any]) -> str:
     """`-threads`, `--d_model`, `--variant` and the `d_model` of `d_model=64` are flags; else a word is as it was typed.
 
     `-q` is a letter, and a label has a variant behind it, which is no number.
     """
     plain = "--" + name.lstrip("-").replace("_", "-")
-    if name in flags or len(plain) < 5 or not (name.startswith("-") or NUMBER.fullmatch(value)):
-        return name
-    near = (plain, plain + "s", plain.removesuffix("s"))
-    return next((one for one in near if one in flags or one == "--help"), name)
+    if name not in flags and len(plain) > 4 and (name.startswith("-") or NUMBER.fullmatch(value)):
+        for near in (plain, plain + "s", plain.removesuffix("s")):
+            if near in flags or near == "--help":
+                return near
+    return name
 
 
-def _goes_on(field: Field[Any], word: str) -> bool:
+def may_be_list(param: Any) -> bool:
+    """Whether it takes commas."""
+    return param.metavar == "LIST" or param.name in EXAMPLES or param.name == "backend"
+
+
+def goes_on(param: Any, word: str) -> bool:
     """Whether a word belongs to the value before it."""
-    metavar = flag_of(field).metavar
-    if metavar == "TIME":
+    if param.metavar == "TIME":
         return word in SECONDS
-    if metavar.startswith("PCT") or metavar.endswith("PCT%"):
+    if str(param.metavar).startswith("PCT") or str(param.metavar).endswith("PCT%"):
         return word == "%"
     parts = [part for part in word.split(",") if part]
-    if kind_of(field) == "int":
+    if param.metavar == "INT":
         return all(NUMBER.fullmatch(part) for part in parts)
-    of_list = metavar == LIST and not flag_of(field).place
-    return of_list and all(NUMBER.fullmatch(part) or part in names_of(field.name) for part in parts)
+    known = words_of(param.name) if may_be_list(param) and param.name != "variants" else []
+    return bool(known) and all(NUMBER.fullmatch(part) or part in known for part in parts)
