@@ -31,7 +31,6 @@ ROOMS = (
     "stats", "planning", "following", "result", "plan", "metrics", "request", "models", "ffn", "targets",
     "features", "files", "git", "names", "units", "errors", "jsonable", "streams",
 )  # fmt: skip
-INHERITED = {"parse_args", "collect_usage_pieces", "get_command", "format_options"}  # of a command of Typer's
 APART = {("report", room) for room in ("run", "worker", "backends", "device")}  # neither knows the other
 APART |= set(permutations(QUESTIONS, 2))
 
@@ -79,7 +78,7 @@ def test_the_core_knows_no_extra_and_extras_do_not_know_each_other() -> None:
     for path in FILES:
         parts = path.relative_to(PACKAGE).parts
         own = f"ffnbench.extras.{parts[1].removesuffix('.py')}" if parts[0] == "extras" else None
-        for name in imports(path):
+        for name in imports(path) if path != PACKAGE / "__init__.py" else ():  # the shop window names all functions
             if name.startswith("ffnbench.extras."):
                 assert own, f"{path} knows of {name}"
                 assert name.startswith(f"{own}."), f"{path} knows of {name}"
@@ -155,8 +154,7 @@ def test_files_and_public_names_say_what_they_are() -> None:
         assert path.stem not in {"utils", "helpers", "common", "core", "base", "manager"}
         for node in public(tree.body):
             one_line = len(node.body) == 1 and not isinstance(node, ast.ClassDef)
-            inherited = node.name in INHERITED and path.parent.name == "cli"
-            assert ast.get_docstring(node) or one_line or inherited or node.name == "forward", f"{path}: {node.name}"
+            assert ast.get_docstring(node) or one_line or node.name == "forward", f"{path}: {node.name}"
 
 
 def test_no_two_classes_have_one_name_and_no_docstring_leans_on_another() -> None:

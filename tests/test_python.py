@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 import torch
 from conftest import ROOT, FakeLaunch, ProberHere, in_the_second_worker
+from ffnbench.python.stub import STUB, stub_text
 from torch import nn
 
 import ffnbench
@@ -26,7 +27,6 @@ from ffnbench.features import calls, suffixes
 from ffnbench.gate.decision import Finding, Status
 from ffnbench.gate.shown import ShownCheck
 from ffnbench.python.arguments import arguments_of, as_python
-from ffnbench.python.stub import STUB, stub_text
 from ffnbench.python.targets import variants_text
 from ffnbench.request import (
     BlockRequest,

@@ -32,7 +32,7 @@ def plot_activations(
     timeout: o.Timeout = "300s",
     out: o.PictureOut = None,
 ) -> int:
-    """Draw activations with their derivatives, or the surfaces of gated forms, to png, svg, pdf or csv."""
+    """Draw activations, or the surfaces of gated forms."""
     from ffnbench.activations import describing
     from ffnbench.report.formats import PICTURE_SUFFIXES
     from ffnbench.run.world import this_machine
@@ -87,7 +87,7 @@ def activations(
     columns: o.Columns = "",
     sort: o.Sort = "",
 ) -> int:
-    """Show the facts of activations, or with --time what their operations cost."""
+    """Show facts of activations; --time: what they cost."""
     from ffnbench.activations import describing
     from ffnbench.api.measuring import measure_here_or_elsewhere
     from ffnbench.api.preparing import prepare

@@ -66,7 +66,11 @@ def block(
     columns: o.Columns = "",
     sort: o.Sort = "",
 ) -> int:
-    """Set an FFN beside the attention of its block: parameters, FLOPs, KV bytes, latency, and the share of each."""
+    """Set an FFN beside the attention of its block.
+
+    Parameters, FLOPs, KV bytes, latency, and the share of each. Of lists (--seq-len
+    128,1024) each combination is measured.
+    """
     from ffnbench.api.measuring import measure_here_or_elsewhere
     from ffnbench.api.preparing import prepare
     from ffnbench.report.views import report_view

@@ -38,6 +38,7 @@ FILES = {  # of each command, in the order of the help; a file is loaded when a 
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 FEW = 16  # so many options are shown at once; of more, those that few people use stand in --help-all alone
 ALL = "--help-all"
+PLACE_FIRST = "what is typed by place stands before all options"
 
 
 class AsTyped:
@@ -61,15 +62,20 @@ class Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         """Its parameters, and Typer's own for the help."""
         params: list[Any] = as_typed(super().get_params(ctx))
-        if len(self.params) <= FEW or ctx.obj == ALL:
-            for param in params:
+        for param in params:
+            if len(self.params) <= FEW or ctx.obj == ALL:
                 param.hidden = False
+            if param.name == "help":
+                param.rich_help_panel = "Output"
+                if any(one.hidden for one in params):
+                    param.help = f"Show this; {ALL} shows every flag."
         return params
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """What was typed, as it was meant."""
         if ALL in args:
             ctx.obj, args = ALL, ["--help"]
+        ctx.meta[PLACE_FIRST] = bool(args) and not args[0].startswith("-")
         try:
             return super().parse_args(ctx, args if ctx.resilient_parsing else as_meant(args, self.params))
         except UsageError as problem:
@@ -145,10 +151,14 @@ def ending(*examples: str, docs: str) -> str:
 
 
 def asked(kind: type[R], ctx: typer.Context, **placed: list[str] | str | None) -> R:
-    """A request of what was typed, and of what a file sets; `placed` are texts of a field that were typed by place."""
-    typed: dict[str, Any] = {name: texts_of(text) for name, text in placed.items() if text is not None}
-    for name, value in given(ctx).items():
-        typed[name] = value if isinstance(value, bool) else [*texts_of(value), *typed.get(name, ())]
+    """A request of what was typed, and of what a file sets; `placed` are texts of a field that were typed by place,
+    behind those of its option.
+    """
+    by_place: dict[str, Any] = {name: texts_of(text) for name, text in placed.items() if text is not None}
+    typed = given(ctx)
+    for name in by_place.keys() & typed.keys():
+        typed[name] = [*texts_of(typed[name]), *by_place.pop(name)]
+    typed = {**by_place, **typed} if ctx.meta.get(PLACE_FIRST) else {**typed, **by_place}
     values = values_of(kind, typed)
     return kind(**values, typed=typed_order(values))
 

@@ -23,7 +23,12 @@ ATTENTION, CURVES, SIDES, LIMITS = "Attention", "Curves", "Sides", "Limits"
 # Arguments, typed by their place
 
 VariantsPlaced = Annotated[
-    Texts, Argument(metavar="VARIANT...", help="The FFNs, as --variants has them.", autocompletion=names.variants)
+    Texts,
+    Argument(
+        metavar="VARIANT...",
+        help="Names of `ffnbench list variants`, swiglu@d_ff=64, file.py:Class.",
+        autocompletion=names.variants,
+    ),
 ]
 VariantPlaced = Annotated[
     Text, Argument(metavar="VARIANT|MODEL", help="An FFN as in `compare`, or a model.", autocompletion=names.variants)
@@ -79,6 +84,7 @@ Variants = Annotated[
         metavar="LIST",
         autocompletion=names.variants,
         help="`ffnbench list variants`, with keys: swiglu@d_ff=64; LABEL=file.py:Class.",
+        hidden=True,
     ),
 ]
 Variant = Annotated[
@@ -94,18 +100,30 @@ Variant = Annotated[
 Preset = Annotated[
     Text,
     Option(
-        rich_help_panel=MODEL,
+        rich_help_panel=WIDTHS,
         metavar="NAME|PATH",
-        help="A model: see `ffnbench list presets`, or a config.json.",
+        help="`ffnbench list presets`, or a config.json.",
         autocompletion=names.presets,
     ),
 ]
 DModel = Annotated[
     Text,
-    Option(rich_help_panel=WIDTHS, metavar="INT", help="Width of the model.", show_default="the model's, else 768"),
+    Option(
+        rich_help_panel=WIDTHS,
+        metavar="INT",
+        show_default=False,
+        help="Width of the model; 768 where none is named.",
+    ),
 ]
 DFF = Annotated[
-    Text, Option("--d-ff", rich_help_panel=WIDTHS, metavar="INT", help="Width of a branch.", show_default="4 * d_model")
+    Text,
+    Option(
+        "--d-ff",
+        rich_help_panel=WIDTHS,
+        metavar="INT",
+        show_default=False,
+        help="Width of a branch; 4 * d_model.",
+    ),
 ]
 Bias = Annotated[
     bool | None,
@@ -114,7 +132,11 @@ Bias = Annotated[
 Match = Annotated[
     Text,
     Option(
-        rich_help_panel=WIDTHS, metavar="WHAT", help="Equal in params, flops or none.", autocompletion=names.of("match")
+        rich_help_panel=WIDTHS,
+        metavar="WHAT",
+        show_default=False,
+        help="params, flops or none made equal.",
+        autocompletion=names.of("match"),
     ),
 ]
 MultipleOf = Annotated[
@@ -175,8 +197,8 @@ SeqLen = Annotated[
     Option(
         rich_help_panel=WORKLOAD,
         metavar="INT",
-        help="Tokens in a sequence: 512, 2k, 2Ki.",
-        show_default="512; 64 where d_model is above 2,048",
+        help="Tokens in a sequence; 512, or 64 if d_model > 2,048.",
+        show_default=False,
     ),
 ]
 DType = Annotated[
@@ -185,7 +207,8 @@ DType = Annotated[
         "--dtype",
         rich_help_panel=WORKLOAD,
         metavar="NAME",
-        help="float32, bfloat16, float16, float64.",
+        show_default=False,
+        help="float32 (or bfloat16, float16, float64).",
         autocompletion=names.of("dtype"),
     ),
 ]
@@ -194,7 +217,8 @@ Mode = Annotated[
     Option(
         rich_help_panel=WORKLOAD,
         metavar="NAME",
-        help="forward, train (both ways) or backward.",
+        show_default=False,
+        help="forward (or train, backward).",
         autocompletion=names.of("mode"),
     ),
 ]
@@ -203,19 +227,27 @@ Device = Annotated[
     Option(
         rich_help_panel=WORKLOAD,
         metavar="NAME",
-        help="auto (a GPU if there is one), cpu, cuda:1.",
+        show_default=False,
+        help="auto: a GPU if there is one (or cpu, cuda:1).",
         autocompletion=names.devices,
     ),
 ]
 Threads = Annotated[
-    Text, Option(rich_help_panel=WORKLOAD, metavar="INT", help="CPU threads.", show_default="the CPUs of this process")
+    Text,
+    Option(
+        rich_help_panel=WORKLOAD,
+        metavar="INT",
+        show_default=False,
+        help="CPU threads; all of this process.",
+    ),
 ]
 Backend = Annotated[
     Text,
     Option(
         rich_help_panel=WORKLOAD,
         metavar="NAME",
-        help="How it is run: see `ffnbench list backends`.",
+        show_default=False,
+        help="eager, or one of `ffnbench list backends`.",
         autocompletion=names.of("backend"),
     ),
 ]
@@ -381,7 +413,9 @@ Metrics = Annotated[
         rich_help_panel=MEASURED,
         metavar="LIST",
         autocompletion=names.metrics,
-        help="latency, memory, ceilings, sparsity, routing, error.",
+        help="latency, memory, ceilings, sparsity, routing; error: how far outputs are from float64, alone it times "
+        "nothing.",
+        hidden=True,
     ),
 ]
 Control = Annotated[
@@ -409,7 +443,13 @@ Ceilings = Annotated[
 ]
 Quick = Annotated[bool, Option("--quick", rich_help_panel=EFFORT, help="A first look: 5 workers of 4 rounds.")]
 Precision = Annotated[
-    Text, Option(rich_help_panel=EFFORT, metavar="PCT", help="Until ratios are known to +-PCT %.", show_default="1%")
+    Text,
+    Option(
+        rich_help_panel=EFFORT,
+        metavar="PCT",
+        show_default=False,
+        help="Until ratios are known to +-PCT %; +-1 %.",
+    ),
 ]
 Budget = Annotated[Text, Option(rich_help_panel=EFFORT, metavar="TIME", help="Be done in so long at most, 90s or 5m.")]
 Workers = Annotated[
@@ -638,7 +678,8 @@ Format = Annotated[
         "-f",
         rich_help_panel=OUTPUT,
         metavar="NAME",
-        help="On stdout: table, markdown, csv or json.",
+        show_default=False,
+        help="On stdout: table (or markdown, csv, json).",
         autocompletion=names.of("format"),
     ),
 ]
@@ -649,7 +690,8 @@ CheckFormat = Annotated[
         "-f",
         rich_help_panel=OUTPUT,
         metavar="NAME",
-        help="On stdout: table, markdown, csv, json or github.",
+        show_default=False,
+        help="On stdout: table (or markdown, csv, json, github).",
         autocompletion=names.of("format"),
     ),
 ]
@@ -682,7 +724,7 @@ Out = Annotated[
         "-o",
         rich_help_panel=OUTPUT,
         metavar="PATH",
-        help=f"A file (.csv, .json, .md, {PICTURES}), or a folder/ for all. Repeatable.",
+        help=f"{PICTURES}, .csv, .json, .md, or folder/ for all.",
     ),
 ]
 TableOut = Annotated[

@@ -31,7 +31,10 @@ def report(
     columns: o.Columns = "",
     sort: o.Sort = "",
 ) -> int:
-    """Show a saved run again, every figure computed anew; or several side by side: old, new, change, its interval."""
+    """Show a saved run again, or several side by side.
+
+    Every figure is computed anew; of several: old, new, change, its interval.
+    """
     from ffnbench.api.saved import report_of
     from ffnbench.report.views import report_view
 

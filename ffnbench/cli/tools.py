@@ -64,7 +64,10 @@ def env(
     verbose: o.Verbose = False,
     quiet: o.Quiet = False,
 ) -> int:
-    """Show where numbers would be made: machine, torch, fingerprint, and what makes it noisy now."""
+    """Show this machine, and what makes it noisy now.
+
+    Where numbers would be made: machine, torch, fingerprint.
+    """
     from ffnbench.api.this_machine import environment
     from ffnbench.run.world import this_machine
 

@@ -14,9 +14,8 @@ app = typer.Typer()
     cls=Command,
     epilog=ending(
         "ffnbench compare relu,gelu,swiglu --d-model 768 -o run.csv -o run.json",
-        "ffnbench compare swiglu,mine=mypkg.mlp:SwiGLU@like=swiglu --metrics error",
         "ffnbench compare gelu,swiglu@d_ff=1536..2560/128 --d-model 768 -o d_ff.png",
-        "ffnbench compare --preset llama3-8b --seq-len 2Ki --precision 0.5% --budget 2m",
+        "ffnbench compare llama3-8b --seq-len 2Ki --precision 0.5% --budget 2m",
         docs="docs/methodology.md#the-method-on-one-page",
     ),
 )
@@ -72,7 +71,11 @@ def compare(
     columns: o.Columns = "",
     sort: o.Sort = "",
 ) -> int:
-    """Measure variants side by side: parameters, FLOPs, latency and memory, at equal parameters."""
+    """Measure variants side by side, at equal parameters.
+
+    Parameters, FLOPs, latency, memory. Of lists (--seq-len 1,128 or 1..4096) each
+    combination is measured.
+    """
     from ffnbench.api.measuring import measure_here_or_elsewhere
     from ffnbench.api.preparing import prepare
     from ffnbench.report.views import report_view
@@ -124,7 +127,10 @@ def cost(
     columns: o.Columns = "",
     sort: o.Sort = "",
 ) -> int:
-    """Count parameters, FLOPs and bytes of variants, without measuring and without torch."""
+    """Count parameters, FLOPs and bytes; nothing is measured.
+
+    Of lists (--seq-len 1,128 or 1..4096) each combination is counted.
+    """
     from ffnbench.api.preparing import prepare
     from ffnbench.report.views import report_view
     from ffnbench.run.world import this_machine

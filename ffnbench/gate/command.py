@@ -40,13 +40,16 @@ def check(
     out: o.CheckOut = None,
     quiet: o.Quiet = False,
 ) -> int:
-    """Measure a baseline's own plan again and say what has regressed: exit 1, and nothing else exits 1."""
+    """Measure a baseline's plan again: what has regressed?
+
+    Exit 1 where something has, and nothing else exits 1.
+    """
     from ffnbench.gate import checking
     from ffnbench.gate.destination import CheckDestination
     from ffnbench.gate.table import check_view
     from ffnbench.run.world import this_machine
 
-    request, output = asked(CheckRequest, ctx, baseline=baseline, current=current), output_of(ctx)
+    request, output = asked(CheckRequest, ctx), output_of(ctx)
     if update and append:
         raise FfnbenchError("--update replaces the baseline, --append adds to it", "give one of the two")
     if append and exact_only:
@@ -112,7 +115,9 @@ def ab(
     out: o.CheckOut = None,
     quiet: o.Quiet = False,
 ) -> int:
-    """Measure one module twice, old and new side by side, and say what has regressed: exit 1.
+    """Measure one module twice, old and new side by side.
+
+    Exit 1 where something has regressed.
 
     Base and head may be git revisions, folders, interpreters, environments. Head is this environment and the working
     tree as it is, unless it is said otherwise. With no baseline to be kept, it decides as `ffnbench check` does.
@@ -122,7 +127,7 @@ def ab(
     from ffnbench.gate.table import check_view
     from ffnbench.run.world import this_machine
 
-    request, output = asked(SidesRequest, ctx, variant=variant, base_rev=placed), output_of(ctx)
+    request, output = asked(SidesRequest, ctx, base_rev=placed), output_of(ctx)
     with CheckDestination(output) as destination:
         world = this_machine(wait=output.wait)
         checked = checking.ab(request, world, destination.following, notes=destination.defaults)

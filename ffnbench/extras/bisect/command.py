@@ -49,16 +49,17 @@ def bisect(
     out: o.TableOut = None,
     quiet: o.Quiet = False,
 ) -> int:
-    """Find the commit that made a module slower: each is measured beside the good one, as in `ab`.
+    """Find the commit that made a module slower.
 
-    A commit that can't be imported or built is skipped. What was measured is kept in git's own folder, so that the
+    Each is measured beside the good one, as in `ab`. A commit that can't be imported
+    or built is skipped. What was measured is kept in git's own folder, so that the
     same command goes on where it ended.
     """
     from ffnbench.extras.bisect.search import search
     from ffnbench.extras.bisect.table import bisect_view
     from ffnbench.run.world import this_machine
 
-    request, output = asked(BisectRequest, ctx, variant=variant), output_of(ctx)
+    request, output = asked(BisectRequest, ctx), output_of(ctx)
     with destination_of(output, "bisect") as destination:
         bisected = search(request, this_machine(wait=output.wait), destination.progress)
         destination.show(bisect_view(bisected))

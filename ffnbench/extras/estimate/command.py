@@ -45,7 +45,10 @@ def estimate(
     verbose: o.Verbose = False,
     out: o.TableOut = None,
 ) -> int:
-    """Bound the time of variants on machines that are not here, by published peaks; nothing is measured."""
+    """Bound the time of variants on machines not here.
+
+    By published peaks; nothing is measured.
+    """
     from ffnbench.extras.estimate.estimating import bounds
     from ffnbench.run.world import this_machine
 

@@ -31,7 +31,10 @@ def history(
     verbose: o.Verbose = False,
     out: o.Out = None,
 ) -> int:
-    """Show saved runs over time, a line each row: first and last value, and the commits at which it has changed."""
+    """Show saved runs over time, and where they change.
+
+    A line each row: first and last value, and the commits at which it has changed.
+    """
     from ffnbench.extras.history import following
     from ffnbench.extras.history.view import history_view
     from ffnbench.report.formats import CHECK_FORMATS

@@ -35,11 +35,11 @@ def inspect(
     verbose: o.Verbose = False,
     out: o.TableOut = None,
 ) -> int:
-    """Show a model's FFNs in words and numbers, one row a kind of layer."""
+    """Show a model's FFNs, one row a kind of layer."""
     from ffnbench.extras.models.inspecting import model_answer
     from ffnbench.run.world import this_machine
 
-    request, output = asked(InspectRequest, ctx, model=model), output_of(ctx)
+    request, output = asked(InspectRequest, ctx), output_of(ctx)
     with destination_of(output, "inspect", request.model) as destination:
         destination.show(model_answer(request, this_machine()))
     return 0

@@ -33,7 +33,7 @@ def selftest(
     out: o.TableOut = None,
     quiet: o.Quiet = False,
 ) -> int:
-    """Count how often ffnbench is wrong on this machine, where the truth is known."""
+    """Count how often ffnbench is wrong on this machine."""
     from ffnbench.extras.selftest import measuring
     from ffnbench.run.world import this_machine
 

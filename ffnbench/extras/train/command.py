@@ -59,7 +59,10 @@ def train(
     columns: o.Columns = "",
     sort: o.Sort = "",
 ) -> int:
-    """Train a small language model with each variant: held-out loss, beside the time of a step and of a token."""
+    """Train a small language model with each variant.
+
+    Held-out loss, beside the time of a step and of a token.
+    """
     from ffnbench.api.measuring import measure_here_or_elsewhere
     from ffnbench.api.preparing import prepare
     from ffnbench.extras.train.measuring import measure
