@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from test_cli import call  # noqa: F401 - a fixture
 
-from ffnbench.cli.commands import FILES, described
+from ffnbench.cli.commands import FILES, options_of
 from ffnbench.cli.defaults import NEVER
 
 
@@ -38,7 +38,7 @@ def test_a_default_holds_typed_flags_win_and_both_are_recorded(call, project) ->
     project('seq-len = "2Ki"', "batch = 3", 'dtype = "bf16"', "variants = ['relu', 'swiglu']", "bias = true")
     found = asked(call, "cost")
     assert found["command"] == "ffnbench cost --variants relu,swiglu --bias --batch 3 --seq-len 2048 --dtype bf16"
-    told = "defaults from pyproject.toml: seq_len 2Ki, batch 3, dtype bf16, variants relu,swiglu, bias true"
+    told = "defaults from pyproject.toml: variants relu,swiglu, bias true, batch 3, seq_len 2Ki, dtype bf16"
     assert found["notes"] == [told]
     assert told in " ".join(call("compare")[1].split())
     found = asked(call, "cost", "gelu", "--seq-len", "16", "--no-bias", "--dtype", "float32", "--batch=1")
@@ -126,7 +126,7 @@ def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa
         "base_rev", "head_rev", "fail_above", "allow_mismatch", "format", "verbose", "sort", "columns",
         "quiet", "wait", "on_unclear", "time", "cache", "matmul_precision", "reduced_reductions", "timer", "ceilings",
     }  # fmt: skip
-    assert {name for one in FILES for name in described(one).settable} == may | NEVER
+    assert {name for one in FILES for name in options_of(one)} == may | NEVER
     for name in NEVER:
         project(f"{name} = 'x'")
         code, _, err = call("list")

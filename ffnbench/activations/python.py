@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from ffnbench.activations.describing import draw_activations, facts
 from ffnbench.api.measuring import measure
 from ffnbench.api.preparing import prepare
-from ffnbench.python.arguments import Activations, Devices, DTypes, Float, Int, Ints, asked
+from ffnbench.python.arguments import Activations, Devices, DTypes, Float, Int, Ints, StrPath, asked
 from ffnbench.python.following import called_here
 from ffnbench.python.public import public
 from ffnbench.report.answers import Answer, as_displayed, written_to
@@ -63,6 +63,30 @@ def time_activations(
         return measure(prepare(request, here.world), here.world, here.following)
 
 
+@overload
+def plot_activations(
+    activations: Activations | None = None,
+    *,
+    range: str | tuple[float, float] = "-4:4",
+    derivative: bool | None = None,
+    gated: bool = False,
+    timeout: Float = 300.0,
+    path: None = None,
+) -> Figure: ...
+
+
+@overload
+def plot_activations(
+    activations: Activations | None = None,
+    *,
+    range: str | tuple[float, float] = "-4:4",
+    derivative: bool | None = None,
+    gated: bool = False,
+    timeout: Float = 300.0,
+    path: StrPath,
+) -> Path: ...
+
+
 @public
 def plot_activations(
     activations: Activations | None = None,
@@ -71,7 +95,7 @@ def plot_activations(
     derivative: bool | None = None,
     gated: bool = False,
     timeout: Float = 300.0,
-    path: Path | None = None,
+    path: StrPath | None = None,
 ) -> Figure | Path:
     """Activations with their derivatives, or the surfaces of gated forms (`gated=True`), as a picture.
 

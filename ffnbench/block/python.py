@@ -14,7 +14,7 @@ from ffnbench.python.arguments import (
     Ints,
     MatmulPrecisions,
     Modes,
-    Path,
+    StrPath,
     Times,
     Variant,
     asked,
@@ -29,7 +29,7 @@ from ffnbench.request import BlockRequest
 def block(
     variant: Variant | None = None,
     *,
-    preset: Path | None = None,
+    preset: StrPath | None = None,
     d_model: Ints | None = None,
     d_ff: Ints | None = None,
     bias: bool | None = None,

@@ -25,7 +25,7 @@ ATTENTION, CURVES, SIDES, LIMITS = "Attention", "Curves", "Sides", "Limits"
 VariantsPlaced = Annotated[
     Texts,
     Argument(
-        metavar="VARIANT...",
+        metavar="VARIANT",
         help="Names of `ffnbench list variants`, swiglu@d_ff=64, file.py:Class.",
         autocompletion=names.variants,
     ),
@@ -43,7 +43,7 @@ Code = Annotated[
 ]
 BaseRevPlaced = Annotated[Text, Argument(metavar="BASE_REV", help="A git revision, as --base-rev.")]
 ActivationsPlaced = Annotated[
-    Texts, Argument(metavar="NAME...", help="Activations, as --activations has them.", autocompletion=names.activations)
+    Texts, Argument(metavar="NAME", help="Activations, as --activations has them.", autocompletion=names.activations)
 ]
 Baseline = Annotated[
     str, Argument(metavar="BASELINE", help="A .json that `ffnbench compare ... -o baseline.json` made.")
@@ -53,10 +53,10 @@ Current = Annotated[
 ]
 Files = Annotated[
     list[str],
-    Argument(metavar="FILE...", help="A .json of `compare`, `block` or `activations --time`; several: side by side."),
+    Argument(metavar="FILE", help="A .json of `compare`, `block` or `activations --time`; several: side by side."),
 ]
 Followed = Annotated[
-    list[str], Argument(metavar="FILE...", help="A .json of `compare -o` or `check --append`, or a folder of them.")
+    list[str], Argument(metavar="FILE", help="A .json of `compare -o` or `check --append`, or a folder of them.")
 ]
 Topic = Annotated[
     str,

@@ -17,8 +17,8 @@ from ffnbench.python.arguments import (
     Match,
     MatmulPrecisions,
     Modes,
-    Path,
     Routings,
+    StrPath,
     Texts,
     Times,
     Variants,
@@ -34,7 +34,7 @@ from ffnbench.request import CompareRequest, CostRequest
 def compare(
     variants: Variants = "relu,gelu,swiglu",
     *,
-    preset: Path | None = None,
+    preset: StrPath | None = None,
     d_model: Ints | None = None,
     d_ff: Ints | None = None,
     bias: bool | None = None,
@@ -91,7 +91,7 @@ def compare(
 def cost(
     variants: Variants = "relu,gelu,swiglu",
     *,
-    preset: Path | None = None,
+    preset: StrPath | None = None,
     d_model: Ints | None = None,
     d_ff: Ints | None = None,
     bias: bool | None = None,

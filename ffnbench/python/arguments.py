@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-Path = str | os.PathLike[str]
-Variant = Path | Callable[..., "nn.Module | torch.Tensor"]
+StrPath = str | os.PathLike[str]
+Variant = StrPath | Callable[..., "nn.Module | torch.Tensor"]
 Variants = Variant | Sequence[Variant] | Mapping[str, Variant]
-Activation = Path | Callable[..., "torch.Tensor"]
+Activation = StrPath | Callable[..., "torch.Tensor"]
 Activations = Activation | Sequence[Activation]
 Int = int | str
 Ints = Int | Sequence[Int]

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from ffnbench.api import building, saved
-from ffnbench.python.arguments import Device, DTypes, Float, Floats, Init, Int, Ints, Match, Path, Variants, asked
+from ffnbench.python.arguments import Device, DTypes, Float, Floats, Init, Int, Ints, Match, StrPath, Variants, asked
 from ffnbench.python.public import public
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.request import CompareRequest
@@ -44,7 +44,7 @@ def build(
 
 
 @public
-def load(path: Path) -> Report:
+def load(path: StrPath) -> Report:
     """A saved run, by `Report.save("run.json")` or `-o run.json`; its figures are those of the file.
 
     >>> report = ffnbench.load("run.json")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ffnbench.extras.estimate.estimating import bounds
 from ffnbench.extras.estimate.request import EstimateRequest
-from ffnbench.python.arguments import DTypes, Float, Floats, Int, Ints, Match, Modes, Path, Texts, Variants, asked
+from ffnbench.python.arguments import DTypes, Float, Floats, Int, Ints, Match, Modes, StrPath, Texts, Variants, asked
 from ffnbench.python.following import called_here
 from ffnbench.python.public import public
 from ffnbench.report.answers import Answer
@@ -14,7 +14,7 @@ from ffnbench.report.answers import Answer
 def estimate(
     variants: Variants = "relu,gelu,swiglu",
     *,
-    preset: Path | None = None,
+    preset: StrPath | None = None,
     d_model: Ints | None = None,
     d_ff: Ints | None = None,
     bias: bool | None = None,

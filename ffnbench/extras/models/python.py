@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ffnbench.extras.models.inspecting import model_answer
 from ffnbench.extras.models.request import InspectRequest
-from ffnbench.python.arguments import DType, Int, Path, asked
+from ffnbench.python.arguments import DType, Int, StrPath, asked
 from ffnbench.python.following import called_here
 from ffnbench.python.public import public
 from ffnbench.report.answers import Answer
@@ -12,7 +12,7 @@ from ffnbench.report.answers import Answer
 
 @public
 def inspect(
-    model: Path,
+    model: StrPath,
     *,
     heads: Int | None = None,
     kv_heads: Int | None = None,

@@ -6,7 +6,7 @@ from ffnbench.api.preparing import prepare
 from ffnbench.extras.train.measuring import measure
 from ffnbench.extras.train.planning import plan_train
 from ffnbench.extras.train.request import TrainRequest
-from ffnbench.python.arguments import Device, DType, Float, Int, Match, Path, Texts, Variants, asked
+from ffnbench.python.arguments import Device, DType, Float, Int, Match, StrPath, Texts, Variants, asked
 from ffnbench.python.following import called_here
 from ffnbench.python.public import public
 from ffnbench.report.shown_report import ShownReport as Report
@@ -16,7 +16,7 @@ from ffnbench.report.shown_report import ShownReport as Report
 def train(
     variants: Variants = "relu,gelu,swiglu",
     *,
-    preset: Path | None = None,
+    preset: StrPath | None = None,
     d_model: Int | None = None,
     d_ff: Int | None = None,
     bias: bool | None = None,
