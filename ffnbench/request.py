@@ -16,6 +16,8 @@ from ffnbench.jsonable import LATER
 Texts = Annotated[str, "comma separated"]
 Seconds = Annotated[float, "as 90s or 5m"]
 Percent = Annotated[float, "as 0.5%"]
+Ints = int | str | tuple[int, ...]  # one, several, or a range as it was typed
+Floats = float | str | tuple[float, ...]
 
 TAKE_LISTS = "`ffnbench compare` and `ffnbench cost` take lists"
 EXAMPLES = {  # of a list, by the flags that may have one
@@ -24,165 +26,14 @@ EXAMPLES = {  # of a list, by the flags that may have one
     "ratio": "2..4/0.5", "dropout": "0..0.3/0.1", "device": "cpu,cuda", "time": "wall,device", "cache": "hot,cold",
     "matmul_precision": "highest,high", "routing": "uniform,skewed",
 }  # fmt: skip
+DEFAULT_VARIANTS = "relu,gelu,swiglu"
+HEADS = ("heads", "kv_heads", "head_dim", "causal")  # of attention, where these are not the model's own
 DEFAULT_BUDGET_S = 120.0  # of a check, and of a run with --precision
 
 
 def spelling(name: str) -> str:
     """The flag of a field: `d_ff` is `--d-ff`."""
     return "--" + name.rstrip("_").replace("_", "-")
-
-
-@dataclass(frozen=True, kw_only=True)
-class VariantList:
-    """Which FFNs."""
-
-    variants: Texts = "relu,gelu,swiglu"
-
-
-@dataclass(frozen=True, kw_only=True)
-class NamedModel:
-    """A model that stands for sizes."""
-
-    preset: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """The widths of one FFN, and whether it has biases."""
-
-    d_model: int | None = None
-    d_ff: int | None = None
-    bias: bool | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Variants(Sizes, NamedModel, VariantList):
-    """Which FFNs, and how their widths are found."""
-
-    match: str = "params"
-    multiple_of: int | None = None
-    rule: str | None = None
-    ratio: float | None = None
-    ffn_dim_multiplier: float | None = None
-    dropout: float = 0.0
-    reference: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """What an FFN is fed."""
-
-    batch: int = 1
-    seq_len: int | None = None
-    dtype: str = "float32"
-    mode: str = "forward"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lists:
-    """What may be a list or a range: each combination is a cell, with its own reference and widths."""
-
-    d_model: int | str | tuple[int, ...] | None = None
-    d_ff: int | str | tuple[int, ...] | None = None
-    batch: int | str | tuple[int, ...] = 1
-    seq_len: int | str | tuple[int, ...] | None = None
-    dtype: Texts = "float32"
-    mode: Texts = "forward"
-
-
-@dataclass(frozen=True, kw_only=True)
-class VariantsLists:
-    """What variants share, as lists."""
-
-    ratio: float | str | tuple[float, ...] | None = None
-    dropout: float | str | tuple[float, ...] = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Device:
-    """What it runs on. `threads` None is the CPUs that this process may use: api/ fills it in."""
-
-    device: str = "auto"
-    threads: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Conditions:
-    """Under what a call is timed. `time` None is wall, but the device's where a cache is cold on an accelerator."""
-
-    time: str | None = None
-    cache: str = "hot"
-    matmul_precision: str = "highest"
-    reduced_reductions: bool = True
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeviceLists:
-    """What it runs on, as lists."""
-
-    device: Texts = "auto"
-    threads: int | str | tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConditionsLists:
-    """Under what a call is timed, as lists."""
-
-    time: Texts | None = None
-    cache: Texts = "hot"
-    matmul_precision: Texts = "highest"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Running:
-    """How its forward is run."""
-
-    backend: Texts = "eager"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Counts:
-    """How much is measured, in numbers."""
-
-    workers: int | None = None
-    rounds: int | None = None
-    quick: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """How much is measured, by what is wanted of it."""
-
-    precision: Percent | None = None
-    budget: Seconds | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Repeatable:
-    """What makes a run the same again, and what ends one that hangs."""
-
-    seed: int = 0
-    timeout: Seconds = 300.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Effort(Repeatable, Limits, Counts):
-    """How much is measured: numbers, or limits, and then the run finds the numbers."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Apart:
-    """Several runs in one file: what moves between runs is then known."""
-
-    runs: int = 1
-    pause: Seconds | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sharded:
-    """Which of the groups are measured here."""
-
-    shard: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,32 +49,54 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CostRequest(VariantsLists, Lists, Shape, Variants, Request):  # type: ignore[misc]  # lists for single values
-    """`ffnbench cost`."""
+class CostRequest(Request):
+    """`ffnbench cost`: which FFNs, how their widths are found, and what they are fed."""
 
     COMMAND = "cost"
 
+    variants: Texts = DEFAULT_VARIANTS
+    preset: str | None = None
+    d_model: Ints | None = None
+    d_ff: Ints | None = None
+    bias: bool | None = None
+    match: str = "params"
+    multiple_of: int | None = None
+    rule: str | None = None
+    ratio: Floats | None = None
+    ffn_dim_multiplier: float | None = None
+    dropout: Floats = 0.0
+    reference: str | None = None
+    batch: Ints = 1
+    seq_len: Ints | None = None
+    dtype: Texts = "float32"
+    mode: Texts = "forward"
+
 
 @dataclass(frozen=True, kw_only=True)
-class CompareRequest(  # type: ignore[misc]
-    Sharded,
-    Apart,
-    Effort,
-    Running,
-    ConditionsLists,
-    Conditions,
-    DeviceLists,
-    Device,
-    VariantsLists,
-    Lists,
-    Shape,
-    Variants,
-    Request,
-):
-    """`ffnbench compare`."""
+class CompareRequest(CostRequest):
+    """`ffnbench compare`. `threads` None is the CPUs that this process may use: api/ fills it in; `time` None is wall,
+    but the device's where a cache is cold on an accelerator.
+    """
 
     COMMAND = "compare"
 
+    device: Texts = "auto"
+    threads: Ints | None = None
+    time: Texts | None = None
+    cache: Texts = "hot"
+    matmul_precision: Texts = "highest"
+    reduced_reductions: bool = True
+    backend: Texts = "eager"
+    workers: int | None = None
+    rounds: int | None = None
+    quick: bool = False
+    precision: Percent | None = None
+    budget: Seconds | None = None
+    seed: int = 0
+    timeout: Seconds = 300.0
+    runs: int = 1
+    pause: Seconds | None = None
+    shard: str | None = None
     init: str = "torch"
     routing: Texts | None = None
     control: bool = False
@@ -231,76 +104,79 @@ class CompareRequest(  # type: ignore[misc]
 
 
 @dataclass(frozen=True, kw_only=True)
-class AddedRequest(Repeatable, Device, Variants, Request):
-    """The base of a feature's request about variants, of which some may fail."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Heads:
-    """An attention's heads, and what a token sees, where these are not the model's own."""
-
-    heads: int | None = None
-    kv_heads: int | None = None
-    head_dim: int | None = None
-    causal: bool | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class BlockRequest(  # type: ignore[misc]
-    Sharded,
-    Apart,
-    Effort,
-    Running,
-    ConditionsLists,
-    Conditions,
-    DeviceLists,
-    Device,
-    Lists,
-    Shape,
-    Heads,
-    Sizes,
-    NamedModel,
-    Request,
-):
+class BlockRequest(Request):
     """`ffnbench block`."""
 
     COMMAND = "block"
 
+    preset: str | None = None
+    d_model: Ints | None = None
+    d_ff: Ints | None = None
+    bias: bool | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    causal: bool | None = None
+    batch: Ints = 1
+    seq_len: Texts = "512"
+    dtype: Texts = "float32"
+    mode: Texts = "forward"
+    device: Texts = "auto"
+    threads: Ints | None = None
+    time: Texts | None = None
+    cache: Texts = "hot"
+    matmul_precision: Texts = "highest"
+    reduced_reductions: bool = True
+    backend: str = "eager"
+    workers: int | None = None
+    rounds: int | None = None
+    quick: bool = False
+    precision: Percent | None = None
+    budget: Seconds | None = None
+    seed: int = 0
+    timeout: Seconds = 300.0
+    runs: int = 1
+    pause: Seconds | None = None
+    shard: str | None = None
     variant: str | None = None
     textbook: bool = True
-    seq_len: Texts = "512"  # type: ignore[assignment]
-    backend: str = "eager"
     cost_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Activations:
-    """Which activations."""
-
-    activations: Texts | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class FactsRequest(Activations, Request):
+class FactsRequest(Request):
     """`ffnbench activations`: what is true of them."""
 
+    activations: Texts | None = None
     timeout: Seconds = 300.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimingRequest(Sharded, Apart, Repeatable, Counts, DeviceLists, Device, Activations, Request):  # type: ignore[misc]
+class TimingRequest(Request):
     """`ffnbench activations --time`: what their operations take."""
 
     COMMAND = "activations --time"
 
+    activations: Texts | None = None
+    device: Texts = "auto"
+    threads: Ints | None = None
+    workers: int | None = None
+    rounds: int | None = None
+    quick: bool = False
+    seed: int = 0
+    timeout: Seconds = 300.0
+    runs: int = 1
+    pause: Seconds | None = None
+    shard: str | None = None
     elements: Texts = "1048576"
     dtype: Texts = "float32"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PictureRequest(Activations, Request):
+class PictureRequest(Request):
     """`ffnbench plot-activations`."""
 
+    activations: Texts | None = None
     range_: str = "-4:4"
     derivative: bool | None = None
     gated: bool = False
@@ -308,20 +184,14 @@ class PictureRequest(Activations, Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tolerances:
-    """How much may change, and how long deciding may take."""
-
-    tolerance: tuple[str, ...] = ()
-    exact_only: bool = False
-    budget: Seconds = DEFAULT_BUDGET_S
-
-
-@dataclass(frozen=True, kw_only=True)
-class CheckRequest(Tolerances, Request):
+class CheckRequest(Request):
     """`ffnbench check`."""
 
     PLACED = ("baseline", "current")
 
+    tolerance: tuple[str, ...] = ()
+    exact_only: bool = False
+    budget: Seconds = DEFAULT_BUDGET_S
     baseline: str = ""
     current: str | None = None
     across_machines: bool = False
@@ -330,12 +200,30 @@ class CheckRequest(Tolerances, Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SidesRequest(Repeatable, Tolerances, Conditions, Device, Shape, Sizes, Request):
+class SidesRequest(Request):
     """`ffnbench ab`: base and head, as this process has them where nothing else is said; head is the working tree."""
 
     COMMAND = "ab"
     PLACED = ("variant",)
 
+    d_model: int | None = None
+    d_ff: int | None = None
+    bias: bool | None = None
+    batch: int = 1
+    seq_len: int | None = None
+    dtype: str = "float32"
+    mode: str = "forward"
+    device: str = "auto"
+    threads: int | None = None
+    time: str | None = None
+    cache: str = "hot"
+    matmul_precision: str = "highest"
+    reduced_reductions: bool = True
+    tolerance: tuple[str, ...] = ()
+    exact_only: bool = False
+    budget: Seconds = DEFAULT_BUDGET_S
+    seed: int = 0
+    timeout: Seconds = 300.0
     variant: str = ""
     base_rev: str | None = None
     base_python: str | None = None
@@ -349,7 +237,43 @@ class SidesRequest(Repeatable, Tolerances, Conditions, Device, Shape, Sizes, Req
     allow_mismatch: bool = False
 
 
-AnyRequest = CompareRequest | BlockRequest | TimingRequest | SidesRequest | AddedRequest  # what a plan is made of
+@dataclass(frozen=True, kw_only=True)
+class AddedRequest(Request):
+    """The base of a feature's request about variants, of which some may fail."""
+
+    variants: Texts = DEFAULT_VARIANTS
+    preset: str | None = None
+    d_model: int | None = None
+    d_ff: int | None = None
+    bias: bool | None = None
+    match: str = "params"
+    multiple_of: int | None = None
+    rule: str | None = None
+    ratio: float | None = None
+    ffn_dim_multiplier: float | None = None
+    dropout: float = 0.0
+    reference: str | None = None
+    device: str = "auto"
+    threads: int | None = None
+    seed: int = 0
+    timeout: Seconds = 300.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much is measured: numbers, or limits, and then the run finds the numbers."""
+
+    workers: int | None = None
+    rounds: int | None = None
+    quick: bool = False
+    precision: Percent | None = None
+    budget: Seconds | None = None
+    seed: int = 0
+    timeout: Seconds = 300.0
+
+
+GroupedRequest = CompareRequest | BlockRequest | TimingRequest  # of groups, each of which may be measured elsewhere
+AnyRequest = GroupedRequest | SidesRequest | AddedRequest  # what a plan is made of
 
 
 def command_line(request: Request, command: str = "") -> str:

@@ -4,15 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ffnbench.request import Conditions, Device, Repeatable, Request, Seconds, Shape, Sizes
+from ffnbench.request import Request, Seconds
 
 
 @dataclass(frozen=True, kw_only=True)
-class BisectRequest(Repeatable, Conditions, Device, Shape, Sizes, Request):
+class BisectRequest(Request):
     """`ffnbench bisect`: commits between a good and a bad one, each beside the good one."""
 
     PLACED = ("variant",)
 
+    d_model: int | None = None
+    d_ff: int | None = None
+    bias: bool | None = None
+    batch: int = 1
+    seq_len: int | None = None
+    dtype: str = "float32"
+    mode: str = "forward"
+    device: str = "auto"
+    threads: int | None = None
+    time: str | None = None
+    cache: str = "hot"
+    matmul_precision: str = "highest"
+    reduced_reductions: bool = True
+    seed: int = 0
+    timeout: Seconds = 300.0
     variant: str = ""
     good: str = ""
     bad: str = "HEAD"

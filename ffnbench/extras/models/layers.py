@@ -6,7 +6,7 @@ Below it every parameter of the model by part.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from ffnbench.block.plan import attention_of, uncounted
 from ffnbench.block.rows import sees
@@ -33,7 +33,7 @@ from ffnbench.report.tables.table import (
     table_of_fields,
     text_field,
 )
-from ffnbench.request import BlockRequest, Heads
+from ffnbench.request import HEADS, BlockRequest
 from ffnbench.units import IEC, SI, Units, quantity
 
 SUMMED = ("layers", "ffn_params", "ffn_params_active", "attention_params", "flops_ffn", "flops_attention", "kv_bytes")
@@ -46,7 +46,7 @@ def layers_view(asked: InspectRequest) -> View:
     """All layers of a model at a length, and all its parameters, in closed form."""
     assert asked.length is not None
     read_positive("length", asked.length)
-    of_attention = {one.name: getattr(asked, one.name) for one in fields(Heads)}
+    of_attention = {name: getattr(asked, name) for name in HEADS}
     request = BlockRequest(preset=asked.model, dtype=asked.dtype, **of_attention)
     model, seq_len = model_of(asked.model), asked.length
     rows = [(group, sight) for group in model.groups for sight in group.seen]

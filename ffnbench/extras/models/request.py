@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ffnbench.request import Heads, Request
+from ffnbench.request import Request
 
 
 @dataclass(frozen=True, kw_only=True)
-class InspectRequest(Heads, Request):
+class InspectRequest(Request):
     """`ffnbench inspect`."""
 
     PLACED = ("model",)
 
+    heads: int | None = None
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    causal: bool | None = None
     model: str = ""
     whole_model: bool = False
     length: int | None = None
