@@ -33,7 +33,7 @@ def block(
     causal: o.Causal = None,
     textbook: o.Textbook = True,
     batch: o.Batch = "1",
-    seq_len: o.SeqLen = "512",
+    seq_len: o.BlockSeqLen = "512",
     dtype: o.DType = "float32",
     mode: o.Mode = "forward",
     device: o.Device = "auto",

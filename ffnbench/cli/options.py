@@ -115,6 +115,11 @@ DModel = Annotated[
         help="Width of the model; 768 where none is named.",
     ),
 ]
+TrainedWidth = Annotated[
+    Text,
+    Option("--d-model", rich_help_panel=WIDTHS, metavar="INT", help="Width of the model; 128 where none is named."),
+]
+ModuleWidth = Annotated[Text, Option("--d-model", rich_help_panel=WIDTHS, metavar="INT", help="Width of the modules.")]
 DFF = Annotated[
     Text,
     Option(
@@ -201,6 +206,10 @@ SeqLen = Annotated[
         show_default=False,
     ),
 ]
+BlockSeqLen = Annotated[
+    Text,
+    Option("--seq-len", rich_help_panel=WORKLOAD, metavar="INT", help="Tokens in a sequence: 128,1024, or 128..8192."),
+]
 DType = Annotated[
     Text,
     Option(
@@ -210,6 +219,27 @@ DType = Annotated[
         show_default=False,
         help="float32 (or bfloat16, float16, float64).",
         autocompletion=names.of("dtype"),
+    ),
+]
+TrainedDType = Annotated[
+    Text,
+    Option(
+        "--dtype",
+        rich_help_panel=WORKLOAD,
+        metavar="NAME",
+        autocompletion=names.of("dtype"),
+        help="float32 (or bfloat16 for matrix products; weights stay float32).",
+        show_default=False,
+    ),
+]
+CachedDType = Annotated[
+    Text,
+    Option(
+        "--dtype",
+        rich_help_panel=WORKLOAD,
+        metavar="NAME",
+        autocompletion=names.of("dtype"),
+        help="Of keys and values.",
     ),
 ]
 Mode = Annotated[
@@ -460,6 +490,9 @@ Workers = Annotated[
         help="Exactly so many fresh processes; intervals are over them.",
         hidden=True,
     ),
+]
+RunBudget = Annotated[
+    Text, Option("--budget", rich_help_panel=EFFORT, metavar="TIME", help="Time of one run, 15s or 1m.")
 ]
 Rounds = Annotated[
     Text,
@@ -724,7 +757,7 @@ Out = Annotated[
         "-o",
         rich_help_panel=OUTPUT,
         metavar="PATH",
-        help=f"{PICTURES}, .csv, .json, .md, or folder/ for all.",
+        help=f"{PICTURES}, .csv, .json, .md, or folder/ for all. Repeatable.",
     ),
 ]
 TableOut = Annotated[

@@ -29,7 +29,7 @@ def inspect(
     head_dim: o.HeadDim = None,
     causal: o.Causal = None,
     length: o.Length = None,
-    dtype: o.DType = "float32",
+    dtype: o.CachedDType = "float32",
     format: o.Format = "table",
     json: o.Json = False,
     verbose: o.Verbose = False,

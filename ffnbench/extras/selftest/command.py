@@ -21,10 +21,10 @@ app = typer.Typer()
 )
 def selftest(
     ctx: typer.Context,
-    d_model: o.DModel = "256",
+    d_model: o.ModuleWidth = "256",
     threads: o.Threads = None,
     repeats: o.Repeats = "10",
-    budget: o.Budget = "15s",
+    budget: o.RunBudget = "15s",
     seed: o.Seed = "0",
     wait: o.Wait = False,
     format: o.Format = "table",
