@@ -175,6 +175,7 @@ def _flag_elsewhere(option: str, command: str) -> str:
     field = option.lstrip("-").replace("-", "_")
     if field in UNNEEDED and command in command_names() and "budget" in options_of(command):
         return "it warms up, and finds out how often to repeat; --budget 30s limits its time; "
-    if found := [name for name in command_names() if field in options_of(name)]:
-        return f"`ffnbench {found[0]}` has it; "
+    having = [name for name in command_names() if field in options_of(name)]
+    if having and command not in having:
+        return f"`ffnbench {having[0]}` has it; "
     return next((f"it is a key of a variant, as in {key.example}; " for key in KEYS if field and key.name == field), "")

@@ -16,7 +16,7 @@ MEANT = {  # what others call a flag, a flag that says its value, and a word bet
     "--batch-size": "--batch", "--config": "--preset", "--model": "--preset", "--wide": "--verbose",
     "--bf16": "--dtype=bfloat16", "--csv": "--format=csv", "--train": "--mode=train", "vs": "",
 }  # fmt: skip
-SWITCHES = {"true": True, "false": False}
+SWITCHES = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
