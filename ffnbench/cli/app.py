@@ -75,8 +75,14 @@ def run(words: Sequence[str]) -> int:
     if not completes and name.partition("=")[0] not in OWN and name not in command_names():
         told = "no command before" if name.startswith("-") else "no such command"
         raise FfnbenchError(f"{told} {name!r}", _command_meant(name, words))
-    code = app([*words], standalone_mode=False, prog_name="ffnbench", default_map={} if completes else _defaults(name))
-    return EXIT_USAGE if completes and code else code or 0
+    if completes:
+        return EXIT_USAGE if app([*words], standalone_mode=False, prog_name="ffnbench") else 0
+    group = typer.main.get_command(app)  # not app(): that ends an interruption, and a broken pipe, in its own ways
+    try:
+        with group.make_context("ffnbench", [*words], default_map=_defaults(name)) as ctx:
+            return group.invoke(ctx) or 0
+    except typer.Exit as ended:  # of --help, --version, --install-completion; 1 is a regression here
+        return EXIT_USAGE if ended.exit_code else 0
 
 
 def _defaults(command: str) -> dict[str, Any]:

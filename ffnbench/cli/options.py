@@ -340,7 +340,13 @@ Hardware = Annotated[
 ]
 TensorParallel = Annotated[
     Text,
-    Option(rich_help_panel=WORKLOAD, metavar="INT", help="Split d_ff over so many devices, whose outputs a ring adds."),
+    Option(
+        "--tensor-parallel",
+        "--tp",
+        rich_help_panel=WORKLOAD,
+        metavar="INT",
+        help="Split d_ff over so many devices, whose outputs a ring adds.",
+    ),
 ]
 Elements = Annotated[
     Text, Option(rich_help_panel=WORKLOAD, metavar="INT", help="With --time: how many: 4096,1Mi or 1Ki..1Mi.")
@@ -351,6 +357,8 @@ Elements = Annotated[
 Heads = Annotated[
     Text,
     Option(
+        "--tensor-parallel",
+        "--tp",
         rich_help_panel=ATTENTION,
         metavar="INT",
         help="Query heads.",
