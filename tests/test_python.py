@@ -99,7 +99,6 @@ def signature_of(name: str) -> dict[str, inspect.Parameter]:
 def test_what_may_be_given_by_place_is_the_first() -> None:
     parameters = signature_of("compare")
     assert [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD] == ["variants"]
-    assert "--" not in inspect.getdoc(ffnbench.compare)
 
 
 def test_the_words_of_a_type_are_those_that_there_are() -> None:

@@ -75,7 +75,7 @@ def compare(
 ) -> Report:
     """Measure FFN variants side by side: parameters, FLOPs, latency and memory, at equal parameters.
 
-    Fresh processes measure. A class of your own as a variant must stand in a file; where that is the script which calls
+    `ffnbench compare --help-all` says what each argument means. Fresh processes measure. A class of your own as a variant must stand in a file; where that is the script which calls
     this, it does so under `if __name__ == "__main__":`. Raises ffnbench.Error for a mistake, before anything is
     measured, and KeyboardInterrupt at Ctrl-C: its `.report` holds what was measured by then.
 
