@@ -357,8 +357,6 @@ Elements = Annotated[
 Heads = Annotated[
     Text,
     Option(
-        "--tensor-parallel",
-        "--tp",
         rich_help_panel=ATTENTION,
         metavar="INT",
         help="Query heads.",
