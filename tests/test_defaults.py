@@ -38,7 +38,7 @@ def test_a_default_holds_typed_flags_win_and_both_are_recorded(call, project) ->
     project('seq-len = "2Ki"', "batch = 3", 'dtype = "bf16"', "variants = ['relu', 'swiglu']", "bias = true")
     found = asked(call, "cost")
     assert found["command"] == "ffnbench cost --variants relu,swiglu --bias --batch 3 --seq-len 2048 --dtype bf16"
-    told = "defaults from pyproject.toml: variants relu,swiglu, bias true, batch 3, seq_len 2Ki, dtype bf16"
+    told = "defaults from pyproject.toml: seq_len 2Ki, batch 3, dtype bf16, variants relu,swiglu, bias true"
     assert found["notes"] == [told]
     assert told in " ".join(call("compare")[1].split())
     found = asked(call, "cost", "gelu", "--seq-len", "16", "--no-bias", "--dtype", "float32", "--batch=1")

@@ -63,11 +63,11 @@ def is_typed(context: Any, name: str) -> bool:
 
 
 def held_of(context: Any) -> dict[str, Any]:
-    """Which parameters a file sets, without what contradicts those that were typed."""
+    """Which parameters a file sets, in its order, without what contradicts those that were typed."""
     typed = {name for name in context.params if is_typed(context, name)}
     return {
-        name: value
-        for name, value in context.params.items()
+        name: context.params[name]
+        for name in context.default_map or ()
         if context.get_parameter_source(name).name == "DEFAULT_MAP" and typed.isdisjoint(YIELDS.get(name, ()))
     }
 
