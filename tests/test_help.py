@@ -72,7 +72,7 @@ def test_a_terminal_shows_panels_and_compare_fits_a_screen() -> None:
 
 def test_the_flags_of_the_examples_are_listed_above_them(in_process) -> None:
     for command in command_names():
-        listed, _, examples = in_process(command, "--help-all")[1].partition("\nExamples:\n")
+        listed, _, examples = in_process(command, "--help")[1].partition("\nExamples:\n")
         for flag in re.findall(r"(?<= )--[a-z-]+", examples):
             assert re.search(rf"(?<![\w-]){flag}\b", listed), (command, flag)
 
@@ -135,6 +135,7 @@ def test_names_are_offered_in_every_shell_and_lists_go_on(offered) -> None:
     for shell, typed, some, none in (
         ("bash", "c", {"compare", "cost", "check"}, "list"),
         ("zsh", "compare --pre", {"--preset", "--precision"}, "--dtype"),
+        ("bash", "compare --ro", {"--rounds", "--routing"}, "--seed"),
         ("fish", "compare --variants ", {"relu", "swiglu", "llama3-8b"}, "float32"),
         ("bash", "compare --variants relu,swi", {"relu,swiglu"}, "swiglu"),
         ("zsh", "compare swi", {"swiglu", "swish"}, "relu"),

@@ -63,7 +63,7 @@ class Command(TyperCommand):
         """Its parameters, and Typer's own for the help."""
         params: list[Any] = as_typed(super().get_params(ctx))
         for param in params:
-            if len(self.params) <= FEW or ctx.obj == ALL:
+            if len(self.params) <= FEW or ctx.obj == ALL or ctx.resilient_parsing:  # a shell offers all of them
                 param.hidden = False
             if param.name == "help":
                 param.rich_help_panel = "Output"

@@ -95,9 +95,9 @@ def compare(
     "cost",
     cls=Command,
     epilog=ending(
-        "ffnbench cost --d-model 4096 --variants relu2,swiglu --rule llama",
+        "ffnbench cost relu2,swiglu --d-model 4096 --seq-len 2Ki",
         "ffnbench cost --preset mixtral-8x7b --json",
-        "ffnbench cost --variants gelu,swiglu@moe=8x2 --mode train -f md",
+        "ffnbench cost gelu,swiglu@moe=8x2 --mode train -f md",
         docs="docs/forms.md#widths",
     ),
 )
