@@ -11,11 +11,12 @@ from ffnbench.request import EXAMPLES
 from ffnbench.units import SECONDS
 
 NUMBER = re.compile(r"\d[\w./]*")
-MEANT = {  # what others call a flag, a flag that says its value, and a word between two names
+MEANT = {  # what others call a flag, and a flag that says its value
     "--hidden-size": "--d-model", "--intermediate-size": "--d-ff", "--dff": "--d-ff", "--seq": "--seq-len",
     "--batch-size": "--batch", "--config": "--preset", "--model": "--preset", "--wide": "--verbose",
-    "--bf16": "--dtype=bfloat16", "--csv": "--format=csv", "--train": "--mode=train", "vs": "",
+    "--bf16": "--dtype=bfloat16", "--csv": "--format=csv", "--train": "--mode=train",
 }  # fmt: skip
+NUMBERS = ("INT", "X", "P")  # what stands for numbers in the help
 SWITCHES = {"true": True, "yes": True, "false": False, "no": False}
 
 
@@ -31,8 +32,10 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
         if word == "--":
             return [*found, word, *rest]
         name, equals, value = word.partition("=")
-        if name not in flags and name in MEANT and (name == "vs" or MEANT[name].partition("=")[0] in flags):
-            rest = [MEANT[name] + equals + value, *rest] if MEANT[name] else rest
+        if word == "vs":
+            continue
+        if name not in flags and name in MEANT and MEANT[name].partition("=")[0] in flags:
+            rest = [MEANT[name] + equals + value, *rest]
             continue
         # `-threads`, `--d_model`, `--variant` and the `d_model` of `d_model=64`; a label has no number behind it
         plain = "--" + name.lstrip("-").replace("_", "-")
@@ -41,7 +44,7 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
             name = near[0] if near else name
         if name not in flags:
             if last is not None and _goes_on(last, word):
-                comma = "," if last.metavar == "INT" or _takes_list(last) else ""
+                comma = "," if last.metavar in NUMBERS or _takes_list(last) else ""
                 found[-1] = f"{found[-1].rstrip(',')}{comma}{word.lstrip(',')}"
             else:
                 found.append(name if name == "--help" else word)
@@ -76,5 +79,5 @@ def _goes_on(param: Any, word: str) -> bool:
         return word in (SECONDS if param.metavar == "TIME" else "%")
     known = words_of(param.name) if _takes_list(param) and param.metavar != "INT" else []
     parts = [part for part in word.split(",") if part]
-    numbers = param.metavar == "INT" or bool(known)
+    numbers = param.metavar in NUMBERS or bool(known)
     return numbers and all(NUMBER.fullmatch(part) or part in known for part in parts)
