@@ -249,6 +249,7 @@ def test_a_mistake_of_other_calls_is_told_too() -> None:
         assert says in told_of(call, *given)
     assert "--budget 0.1 is out of range" in told_of(ffnbench.compare, "relu", budget=0.1)
     assert "--range=-4:4" in told_of(ffnbench.plot_activations, "relu", range=(3, 3))
+    assert told_of(ffnbench.plot_activations, "relu", range=(4,)).startswith("range takes one value, not (4,)")
     assert "build one at a time" in told_of(ffnbench.build, "relu", d_model=[64, 128])
 
 

@@ -87,7 +87,7 @@ def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
     if name == "range_" and len(texts) == 2:
         return [":".join(texts)]
     if not takes_several(types_of(kind, name)):
-        raise WrongArgument(f"{name} takes one value, not {value!r}", "give one at a time")
+        raise WrongArgument(f"{name.rstrip('_')} takes one value, not {value!r}", "give one at a time")
     return texts or [""]
 
 
