@@ -85,6 +85,7 @@ def test_a_function_has_the_flags_and_the_defaults_of_its_command() -> None:
         function = {one: two for one, two in signature_of(name).items() if one != "path"}
         assert flags.keys() == function.keys(), command
         for one, param in flags.items():
+            assert param.param_type_name == "argument" or "--" + one.replace("_", "-") in param.opts, (command, one)
             if param.required:
                 assert function[one].default is inspect.Parameter.empty
             else:
