@@ -1,19 +1,37 @@
 """ffnbench builds any Transformer feed-forward network from flags, counts it exactly and measures it honestly.
 
-Importing this package imports nothing heavy: the names below load on first use. Their types stand in `__init__.pyi`.
+Importing this package imports nothing heavy: the names below load on first use.
 """
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from importlib.util import find_spec
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ffnbench.python import CALLS
+if TYPE_CHECKING:
+    from ffnbench.activations.python import activations, plot_activations, time_activations
+    from ffnbench.block.python import block
+    from ffnbench.compare.python import compare, cost
+    from ffnbench.errors import FfnbenchError as Error
+    from ffnbench.extras.estimate.python import estimate
+    from ffnbench.extras.models.python import inspect
+    from ffnbench.extras.selftest.python import selftest
+    from ffnbench.extras.train.python import train
+    from ffnbench.ffn.spec import FFNSpec
+    from ffnbench.ffn.user_activation import activation
+    from ffnbench.gate.python import ab, check
+    from ffnbench.gate.shown import ShownCheck as Check
+    from ffnbench.python.calls import build, load
+    from ffnbench.report.answers import Answer
+    from ffnbench.report.shown_report import ShownReport as Report
 
 __version__ = "0.2.0"
+__all__ = [
+    "Answer", "Check", "Error", "FFNSpec", "Report", "__version__", "ab", "activation", "activations", "block", "build",
+    "check", "compare", "cost", "estimate", "inspect", "load", "plot_activations", "selftest", "time_activations",
+    "train",
+]  # fmt: skip
 _HOMES = {
     "Answer": ("report.answers", "Answer"),
     "Check": ("gate.shown", "ShownCheck"),
@@ -21,29 +39,23 @@ _HOMES = {
     "FFNSpec": ("ffn.spec", "FFNSpec"),
     "Report": ("report.shown_report", "ShownReport"),
     "activation": ("ffn.user_activation", "activation"),
+    **{name: ("python.calls", name) for name in ("build", "load")},
+    **{name: ("compare.python", name) for name in ("compare", "cost")},
+    **{name: ("gate.python", name) for name in ("ab", "check")},
+    **{name: ("activations.python", name) for name in ("activations", "plot_activations", "time_activations")},
+    "block": ("block.python", "block"),
 }
 
-
-class _Window(ModuleType):
-    """Some functions have the name of a room: importing the room must not put it in the function's place."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in CALLS and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Window
+for _room in ("activations", "block", "compare"):  # imported later, it would take the place of the function of its name
+    import_module(f"ffnbench.{_room}")
+    del globals()[_room]
 
 
 def __getattr__(name: str) -> Any:
     """Load a public name on first use (PEP 562)."""
-    if name in CALLS:
-        return getattr(import_module(f"ffnbench.{CALLS[name]}"), name)
     if name in _HOMES:
         home, there = _HOMES[name]
         return getattr(import_module(f"ffnbench.{home}"), there)
-    if name == "__all__":
-        return __dir__()
     if not name.startswith("_") and find_spec(f"ffnbench.{name}") is None:  # a room, which is about to be imported
         feature = import_module("ffnbench.features").calls().get(name)
         if feature is not None:
@@ -52,4 +64,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(["__version__", *_HOMES, *CALLS, *import_module("ffnbench.features").calls()])
+    return __all__

@@ -7,12 +7,14 @@ imported when something of it is wanted. To delete a feature is to delete its fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from ffnbench.errors import FfnbenchError
 
 EXTRAS = Path(__file__).with_name("extras")
 
@@ -91,9 +93,17 @@ def kinds() -> dict[str, Feature]:
     return _by_name("kinds")
 
 
-def measurers() -> tuple[type[Any], ...]:
-    """The bundles of flags by which features measure in place of this process."""
-    return tuple(feature.file("flags").MEASURER for feature in features() if feature.measures)
+def measured_elsewhere(on: str, slurm: Sequence[str]) -> Callable[..., Any] | None:
+    """What measures groups in place of this process where `--on` says so; None where it is not typed. Raises
+    FfnbenchError for what can be none.
+    """
+    if not on and not slurm:
+        return None
+    for feature in features():
+        if feature.measures:
+            measure: Callable[..., Any] = feature.file("flags").measured_by(on, slurm)
+            return measure
+    raise FfnbenchError("nothing here measures groups as jobs", "leave --on out")
 
 
 def verb(name: str) -> Callable[..., Any]:

@@ -23,7 +23,7 @@ from zlib import crc32
 from conftest import FakeLaunch, FakeWorker
 
 from ffnbench.api import measuring
-from ffnbench.cli.commands import is_command
+from ffnbench.cli.commands import command_names
 from ffnbench.errors import Unfinished
 from ffnbench.plan import OWN, Arm
 from ffnbench.run import world
@@ -130,7 +130,7 @@ LINES: dict[str, tuple[int, tuple[str, ...]]] = {
     "env": (1, ("",)),
     "selftest": (1, ("--repeats 1 --budget 5",)),
 }  # fmt: skip
-LINES = {name: lines for name, lines in LINES.items() if is_command(name)}
+LINES = {name: lines for name, lines in LINES.items() if name in command_names()}
 EFFORT = ("", "--quick", "--workers 3 --rounds 6", "--precision 5", "--workers 4 --runs 2 --pause 0.5")
 
 

@@ -112,6 +112,8 @@ SAME = [  # what newcomers type, and what it means
     ("compare -help", "compare --help"),
     ("cost swiglu vs relu --bf16 --train", "cost swiglu,relu --dtype bf16 --mode train"),
     ("cost --dff 256 --seq 128 --csv relu", "cost --d-ff 256 --seq-len 128 -f csv relu"),
+    ("cost relu --dropout 0 0.1", "cost relu --dropout 0,0.1"),
+    ("cost gelu vs=relu", "cost gelu,vs=relu"),
     ("list models", "list presets"),
 ]
 

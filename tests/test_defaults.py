@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from test_cli import call  # noqa: F401 - a fixture
 
-from ffnbench.cli.commands import FILES, described
+from ffnbench.cli.commands import FILES, options_of
 from ffnbench.cli.defaults import NEVER
 
 
@@ -126,7 +126,7 @@ def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa
         "base_rev", "head_rev", "fail_above", "allow_mismatch", "format", "verbose", "sort", "columns",
         "quiet", "wait", "on_unclear", "time", "cache", "matmul_precision", "reduced_reductions", "timer", "ceilings",
     }  # fmt: skip
-    assert {name for one in FILES for name in described(one).settable} == may | NEVER
+    assert {name for one in FILES for name in options_of(one)} == may | NEVER
     for name in NEVER:
         project(f"{name} = 'x'")
         code, _, err = call("list")

@@ -19,7 +19,7 @@ import ffnbench
 from ffnbench.api import measuring
 from ffnbench.api.saved import report_of
 from ffnbench.cli import run
-from ffnbench.cli.commands import FILES, built, command_names, described, is_command
+from ffnbench.cli.commands import FILES, Commands, command_names
 from ffnbench.compare.table import compare_frame
 from ffnbench.plan import METHOD
 from ffnbench.report.columns import case_records
@@ -47,7 +47,7 @@ def blocks(kind: str) -> list[tuple[str, str]]:
 
 def without_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The selftest, where there is one, measures nothing, and has what its runs might say."""
-    if not is_command("selftest"):
+    if "selftest" not in command_names():
         return
     from ffnbench.extras.selftest import exam
 
@@ -216,12 +216,14 @@ def test_links_and_paths_lead_somewhere() -> None:
 
 def test_the_end_of_a_help_has_lines_that_can_be_typed_and_a_place_to_read_on() -> None:
     for name in command_names():
-        path, _, heading = described(name).docs.partition("#")
-        assert heading in headings_of(ROOT / path), name
-        for example in described(name).examples:
-            program, command, *words = shlex.split(example)
-            assert (program, command) == ("ffnbench", name)
-            built(described(name)).make_context(command, words).close()  # raises for what there is not
+        command = Commands().get_command(None, name)
+        examples, page = re.fullmatch(r"Examples:\n(.*)\n\nMore: file://(.*)", command.epilog, re.DOTALL).groups()
+        path, _, heading = page.partition("#")
+        assert heading in headings_of(Path(path)), name
+        for example in examples.splitlines():
+            program, typed, *words = shlex.split(example)
+            assert (program, typed) == ("ffnbench", name)
+            command.make_context(name, words).close()  # raises for what there is not
 
 
 def test_python_md_has_every_function_and_says_which_commands_are_none() -> None:

@@ -16,13 +16,13 @@ from conftest import ROOT, FakeLaunch, prepare
 from ffnbench import plan
 from ffnbench.api.saved import report_of
 from ffnbench.cli import run
+from ffnbench.cli.commands import options_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.features import suffixes
 from ffnbench.ffn.cost import Cost, cost
 from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.flags import CheckOutput, Kept, MeasuredOutput, Reported, Written
 from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, FORMATS, PICTURE_SUFFIXES, PICTURES, SUFFIXES
 from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.views import VIEWS
@@ -210,16 +210,15 @@ def with_more(found: Cost) -> Cost:
 
 
 def test_the_help_of_commands_names_every_suffix() -> None:
-    for flags, written in (
-        (MeasuredOutput, (*SUFFIXES, *suffixes(), *PICTURES)), (Reported, (*SUFFIXES, *suffixes(), *PICTURES)),
-        (Kept, SUFFIXES),
-        (Written, PICTURE_SUFFIXES), (CheckOutput, CHECK_SUFFIXES),
+    for command, written in (
+        ("compare", (*SUFFIXES, *suffixes(), *PICTURES)), ("report", (*SUFFIXES, *suffixes(), *PICTURES)),
+        ("inspect", SUFFIXES), ("plot-activations", PICTURE_SUFFIXES), ("check", CHECK_SUFFIXES),
     ):  # fmt: skip
-        told = flags.__dataclass_fields__["out"].metadata["flag"].help
-        assert {word for word in re.findall(r"(?<![\w/])\.\w+", told)} == set(written), flags
-    for flags, formats in ((MeasuredOutput, FORMATS), (CheckOutput, CHECK_FORMATS)):
-        told = flags.__dataclass_fields__["format"].metadata["flag"].help
-        assert set(re.findall(r"\w+", told)) == {"On", "stdout", "or", *formats}, flags
+        told = options_of(command)["out"].help
+        assert {word for word in re.findall(r"(?<![\w/])\.\w+", told)} == set(written), command
+    for command, formats in (("compare", FORMATS), ("check", CHECK_FORMATS)):
+        told = options_of(command)["format"].help
+        assert set(re.findall(r"\w+", told)) == {"On", "stdout", "or", *formats}, command
 
 
 def test_every_metric_has_a_job_that_a_worker_knows() -> None:

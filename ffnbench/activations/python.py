@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 from ffnbench.activations.describing import draw_activations, facts
 from ffnbench.api.measuring import measure
 from ffnbench.api.preparing import prepare
-from ffnbench.python.following import CalledHere
-from ffnbench.python.public import asks
+from ffnbench.python.arguments import Activations, Devices, DTypes, Float, Int, Ints, StrPath, asked
+from ffnbench.python.following import called_here
+from ffnbench.python.public import public
 from ffnbench.report.answers import Answer, as_displayed, written_to
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.request import FactsRequest, PictureRequest, TimingRequest
@@ -19,27 +19,83 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@asks(FactsRequest, follows=True)
-def activations(request: FactsRequest, here: CalledHere) -> Answer:
+@public
+def activations(
+    activations: Activations | None = None,
+    *,
+    quiet: bool = False,
+    wait: bool = False,
+) -> Answer:
     """What is true of activations: minimum, range, kinks, moments, what torch and others call them.
 
     >>> ffnbench.activations(["gelu", "silu"]).frame()[["activation", "formula", "minimum"]]
     """
-    return Answer(shown=facts(request, here.world), name="activations")
+    request = asked(FactsRequest, locals())
+    with called_here(quiet=quiet, wait=wait) as here:
+        return Answer(shown=facts(request, here.world), name="activations")
 
 
-@asks(TimingRequest, follows=True)
-def time_activations(request: TimingRequest, here: CalledHere) -> Report:
+@public
+def time_activations(
+    activations: Activations | None = None,
+    *,
+    device: Devices = "auto",
+    threads: Ints | None = None,
+    workers: Int | None = None,
+    rounds: Int | None = None,
+    quick: bool = False,
+    seed: Int = 0,
+    timeout: Float = 300.0,
+    runs: Int = 1,
+    pause: Float | None = None,
+    shard: str | None = None,
+    elements: Ints = "1048576",
+    dtype: DTypes = "float32",
+    quiet: bool = False,
+    wait: bool = False,
+) -> Report:
     """The operations of activations, forward and backward, each against relu's.
 
     >>> ffnbench.time_activations(["relu", "gelu"], elements=65536, quick=True)
     """
-    return measure(prepare(request, here.world), here.world, here.following)
+    request = asked(TimingRequest, locals())
+    with called_here(quiet=quiet, wait=wait) as here:
+        return measure(prepare(request, here.world), here.world, here.following)
 
 
-@asks(PictureRequest)
+@overload
 def plot_activations(
-    request: PictureRequest, here: CalledHere, path: str | os.PathLike[str] | None = None
+    activations: Activations | None = None,
+    *,
+    range: str | tuple[float, float] = "-4:4",
+    derivative: bool | None = None,
+    gated: bool = False,
+    timeout: Float = 300.0,
+    path: None = None,
+) -> Figure: ...
+
+
+@overload
+def plot_activations(
+    activations: Activations | None = None,
+    *,
+    range: str | tuple[float, float] = "-4:4",
+    derivative: bool | None = None,
+    gated: bool = False,
+    timeout: Float = 300.0,
+    path: StrPath,
+) -> Path: ...
+
+
+@public
+def plot_activations(
+    activations: Activations | None = None,
+    *,
+    range: str | tuple[float, float] = "-4:4",
+    derivative: bool | None = None,
+    gated: bool = False,
+    timeout: Float = 300.0,
+    path: StrPath | None = None,
 ) -> Figure | Path:
     """Activations with their derivatives, or the surfaces of gated forms (`gated=True`), as a picture.
 
@@ -47,9 +103,11 @@ def plot_activations(
 
     >>> figure = ffnbench.plot_activations(["relu", "gelu", "silu"])
     """
-    figure: Figure
-    figure, files = draw_activations(request, here.world)
-    if path is None:
-        as_displayed(figure)
-        return figure
-    return written_to(path, files, "activations")
+    request = asked(PictureRequest, locals())
+    with called_here() as here:
+        figure: Figure
+        figure, files = draw_activations(request, here.world)
+        if path is None:
+            as_displayed(figure)
+            return figure
+        return written_to(path, files, "activations")

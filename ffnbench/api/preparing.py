@@ -19,11 +19,10 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import (
     AddedRequest,
     AnyRequest,
-    Apart,
     BlockRequest,
     CompareRequest,
     CostRequest,
-    Sharded,
+    GroupedRequest,
     TimingRequest,
     command_line,
 )
@@ -88,21 +87,21 @@ def prepare(
     asked = with_threads(request)
     if counts and asked.device == "auto":
         asked = replace(asked, device="cpu")
-    if isinstance(request, Apart):
+    if isinstance(request, GroupedRequest):
         pause_of(request.runs, request.pause)
         if not counts and not elsewhere:
             for device in request.device.split(","):
                 refuse_device(device, world)
     with world.prober(check_timeout(request.timeout)) as prober:
         plan = asked_as(_plan(asked, prober, planned), request, counts=counts)
-        if isinstance(request, Sharded) and request.shard is not None:
+        if isinstance(request, GroupedRequest) and request.shard is not None:
             plan = shard(plan, *shard_of(request.shard, len(plan.groups)))
         return priced(with_notes(plan, notes), prober, lenient=isinstance(request, CompareRequest | AddedRequest))
 
 
 def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
     """The plan with the command that asks for it again, and what that says of runs and budget."""
-    whole = replace(request, shard=None) if isinstance(request, Sharded) else request
+    whole = replace(request, shard=None) if isinstance(request, GroupedRequest) else request
     counted = counts and isinstance(request, CompareRequest)
     command = command_line(whole, CostRequest.COMMAND if counted else "")
     return replace(plan, command=command, protocol=repeated(plan.protocol, request))

@@ -4,21 +4,74 @@ from __future__ import annotations
 
 from ffnbench.api.measuring import measure
 from ffnbench.api.preparing import prepare
-from ffnbench.python.following import CalledHere
-from ffnbench.python.public import asks
+from ffnbench.python.arguments import (
+    Backend,
+    Caches,
+    Devices,
+    DTypes,
+    Float,
+    Int,
+    Ints,
+    MatmulPrecisions,
+    Modes,
+    StrPath,
+    Times,
+    Variant,
+    asked,
+)
+from ffnbench.python.following import called_here
+from ffnbench.python.public import public
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.request import BlockRequest
 
 
-@asks(BlockRequest, follows=True)
-def block(request: BlockRequest, here: CalledHere) -> Report:
+@public
+def block(
+    variant: Variant | None = None,
+    *,
+    preset: StrPath | None = None,
+    d_model: Ints | None = None,
+    d_ff: Ints | None = None,
+    bias: bool | None = None,
+    heads: Int | None = None,
+    kv_heads: Int | None = None,
+    head_dim: Int | None = None,
+    causal: bool | None = None,
+    batch: Ints = 1,
+    seq_len: Ints = "512",
+    dtype: DTypes = "float32",
+    mode: Modes = "forward",
+    device: Devices = "auto",
+    threads: Ints | None = None,
+    time: Times | None = None,
+    cache: Caches = "hot",
+    matmul_precision: MatmulPrecisions = "highest",
+    reduced_reductions: bool = True,
+    backend: Backend = "eager",
+    workers: Int | None = None,
+    rounds: Int | None = None,
+    quick: bool = False,
+    precision: Float | None = None,
+    budget: Float | None = None,
+    seed: Int = 0,
+    timeout: Float = 300.0,
+    runs: Int = 1,
+    pause: Float | None = None,
+    shard: str | None = None,
+    textbook: bool = True,
+    cost_only: bool = False,
+    quiet: bool = False,
+    wait: bool = False,
+) -> Report:
     """An FFN beside the attention of its block, by length of the sequence: parameters, FLOPs, latency, shares.
 
     `cost_only=True` counts and measures nothing.
 
     >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
     """
-    prepared = prepare(request, here.world, counts=request.cost_only)
-    if request.cost_only:
-        return prepared.priced()
-    return measure(prepared, here.world, here.following)
+    request = asked(BlockRequest, locals())
+    with called_here(quiet=quiet, wait=wait) as here:
+        prepared = prepare(request, here.world, counts=request.cost_only)
+        if request.cost_only:
+            return prepared.priced()
+        return measure(prepared, here.world, here.following)

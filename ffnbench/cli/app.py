@@ -14,11 +14,9 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from ffnbench import __version__
-from ffnbench.cli.commands import CONTEXT, UsageError, built, command_names, described, is_command, with_dashes
-from ffnbench.cli.help import write_end, write_options
+from ffnbench.cli.commands import Commands, UsageError, command_names, ending, options_of, settings_here
 from ffnbench.errors import (
     EXIT_INTERRUPTED,
     EXIT_UNFINISHED,
@@ -35,39 +33,24 @@ from ffnbench.streams import hush, prepare
 INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"
 OWN = ("--help", "-h", "--version", "-V", "--install-completion", "--show-completion")  # flags without a command
-EXAMPLES_OF_ALL = (
-    "ffnbench compare relu gelu swiglu --d-model 768",
-    "ffnbench cost --preset llama3-8b",
-    "ffnbench list variants",
-)
-ALSO = {  # what others call a command
-    **dict.fromkeys(("bench", "benchmark", "measure", "run", "time"), "compare"), "version": "--version",
-    **dict.fromkeys(("count", "flops", "params"), "cost"), "models": "list presets",
-    "plot": "plot-activations",
-    **dict.fromkeys(("diff", "show"), "report"), **dict.fromkeys(("devices", "doctor", "info"), "env"),
-}  # fmt: skip
 UNNEEDED = {"warmup", "iters", "num_iters", "iterations", "n", "number", "repeat", "repeats", "reps", "steps", "trials"}
 
-
-class Commands(TyperGroup):
-    """What answers where no command is typed: the help, the version, and a shell that asks how a line could go on."""
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return command_names()
-
-    def get_command(self, ctx: Any, name: str) -> Any:
-        return built(described(name)) if is_command(name) else None
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, described(name).help.partition("\n\n")[0]) for name in command_names()])
-        write_options(self, ctx, formatter)
-
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        write_end(formatter, EXAMPLES_OF_ALL, "README.md")
-
-
-app = typer.Typer(cls=Commands, no_args_is_help=True, rich_markup_mode=None, context_settings=CONTEXT)
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode="rich" if sys.stdout.isatty() else None,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": lambda name: name.replace("_", "-"),
+        "max_content_width": 80,
+    },
+    epilog=ending(
+        "ffnbench compare relu gelu swiglu --d-model 768",
+        "ffnbench cost --preset llama3-8b",
+        "ffnbench list variants",
+        docs="README.md",
+    ),
+)
 
 
 def _version(wanted: bool) -> None:
@@ -87,19 +70,25 @@ def _root(
 
 def run(words: Sequence[str]) -> int:
     """Do what a command line says; gives the exit code. Raises FfnbenchError, and Typer's own complaints."""
-    name = with_dashes(words[0]) if words else "--help"
-    if name.partition("=")[0] in OWN or "_FFNBENCH_COMPLETE" in os.environ:
-        failed = app([*words], standalone_mode=False, prog_name="ffnbench")  # with 1, which is a regression here
-        return EXIT_USAGE if failed else 0
-    if not is_command(name):
+    name = words[0].replace("_", "-") if words else "--help"
+    completes = "_FFNBENCH_COMPLETE" in os.environ
+    if not completes and name.partition("=")[0] not in OWN and name not in command_names():
         told = "no command before" if name.startswith("-") else "no such command"
         raise FfnbenchError(f"{told} {name!r}", _command_meant(name, words))
-    command = built(described(name))
+    if completes:
+        return EXIT_USAGE if app([*words], standalone_mode=False, prog_name="ffnbench") else 0
+    group = typer.main.get_command(app)  # not app(): that ends an interruption, and a broken pipe, in its own ways
     try:
-        with command.make_context(f"ffnbench {name}", [*words[1:]]) as context:
-            return command.invoke(context)
-    except typer.Exit:  # of --help
-        return 0
+        with group.make_context("ffnbench", [*words], default_map=_defaults(name)) as ctx:
+            return group.invoke(ctx) or 0
+    except typer.Exit as ended:  # of --help, --version, --install-completion; 1 is a regression here
+        return EXIT_USAGE if ended.exit_code else 0
+
+
+def _defaults(command: str) -> dict[str, Any]:
+    """What a pyproject.toml sets for a command."""
+    settings = settings_here() if command in command_names() else None
+    return {command: settings.of_command(command, options_of(command))} if settings else {}
 
 
 def _are_variants(text: str) -> bool:
@@ -114,14 +103,10 @@ def _command_meant(name: str, words: Sequence[str]) -> str:
     from ffnbench.report.listing import LISTINGS
 
     behind, typed = words[1:], shlex.join(words)
-    if name in ALSO and behind and os.path.isfile(behind[0]):
-        return _command_meant(behind[0], behind)
-    if name in ALSO:
-        return f"`ffnbench {shlex.join([*ALSO[name].split(), *behind])}`"
     if name == "help":
-        return f"`ffnbench {behind[0]} --help`" if behind and is_command(behind[0]) else "`ffnbench --help`"
+        return f"`ffnbench {behind[0]} --help`" if behind and behind[0] in command_names() else "`ffnbench --help`"
     for word in behind:
-        if name.startswith("-") and is_command(word):  # flags before the command
+        if name.startswith("-") and word in command_names():  # flags before the command
             return f"the command comes first: `ffnbench {shlex.join([word, *(w for w in words if w != word)])}`"
     if name in LISTINGS:
         return f"`ffnbench list {name}`"
@@ -132,7 +117,9 @@ def _command_meant(name: str, words: Sequence[str]) -> str:
         return f"`ffnbench cost {typed}` counts its FFN, `ffnbench compare {typed}` measures it"
     if name.startswith("-") or _are_variants(words[0]):
         flags = {word.partition("=")[0] for word in words if word.startswith("-")}
-        counts = f", `ffnbench cost {typed}` counts" * (flags <= {spelling(field) for field in described("cost").named})
+        counts = ""
+        if flags <= {spelling(option) for option in options_of("cost")}:
+            counts = f", `ffnbench cost {typed}` counts"
         return f"`ffnbench compare {typed}` measures{counts}"
     return hint_for(name, command_names(), "`ffnbench --help` shows what there is")
 
@@ -192,8 +179,9 @@ def _flag_elsewhere(option: str, command: str) -> str:
     from ffnbench.planning.keys import KEYS
 
     field = option.lstrip("-").replace("-", "_")
-    if field in UNNEEDED and is_command(command) and "budget" in described(command).named:
+    if field in UNNEEDED and command in command_names() and "budget" in options_of(command):
         return "it warms up, and finds out how often to repeat; --budget 30s limits its time; "
-    if found := [name for name in command_names() if field in described(name).named]:
-        return f"`ffnbench {found[0]}` has it; "
+    having = [name for name in command_names() if field in options_of(name)]
+    if having and command not in having:
+        return f"`ffnbench {having[0]}` has it; "
     return next((f"it is a key of a variant, as in {key.example}; " for key in KEYS if field and key.name == field), "")

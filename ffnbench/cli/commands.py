@@ -1,34 +1,34 @@
-"""Commands as functions of bundles: each field of a bundle that is a flag becomes an option, or an argument.
+"""Commands as Typer has them: functions whose parameters are options of cli/options.py, each in its feature's folder.
 
-A command is written as `def compare(request: CompareRequest, output: MeasuredOutput) -> int`; it gives the exit code.
-Typer takes the words apart and knows nothing of their kinds: what was typed is read as planning/fields.py has it.
+A command takes Typer's context: `asked(CompareRequest, ctx)` and `output_of(ctx)` make values of what was typed, and of
+what a pyproject.toml sets. The function gives the exit code.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import Field, dataclass, fields
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import fields
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
-from typer.core import TyperArgument, TyperCommand
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_from_info
 
-from ffnbench.cli.completing import completer
-from ffnbench.cli.defaults import Settings, found_settings, noted
-from ffnbench.cli.help import meaning, write_end, write_options
-from ffnbench.cli.words import as_meant, spellings
+from ffnbench import features
+from ffnbench.cli.defaults import Settings, found_settings, held_of, is_typed, noted
+from ffnbench.cli.words import as_meant
 from ffnbench.errors import FfnbenchError
-from ffnbench.features import commands, measurers, suffixes
-from ffnbench.planning.fields import Typed, flag_of, kind_of, read, takes_list, typed_order
-from ffnbench.report.flags import MeasuredOutput, Shown, Written
-from ffnbench.request import ARGUMENTS, spelling
+from ffnbench.features import measured_elsewhere
+from ffnbench.planning.fields import read, typed_order
+from ffnbench.report.flags import Output
+from ffnbench.request import Request
 
 if TYPE_CHECKING:
     from ffnbench.report.output import Destination
 
+R = TypeVar("R", bound=Request)
 FILES = {  # of each command, in the order of the help; a file is loaded when a command of it is typed
     "compare": "compare.command", "cost": "compare.command", "report": "cli.saved", "block": "block.command",
     "check": "gate.command", "ab": "gate.command",
@@ -36,251 +36,180 @@ FILES = {  # of each command, in the order of the help; a file is loaded when a 
     "list": "cli.tools", "env": "cli.tools",
 }  # fmt: skip
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
-ALL = "help_all"
-PLACED = "_placed"  # behind the name of a field, what was typed by its place
-CONTEXT = {
-    "help_option_names": ["-h", "--help"],
-    "token_normalize_func": lambda name: with_dashes(name),
-    "max_content_width": 80,
-}
+FEW = 16  # so many options are shown at once; of more, those that few people use stand in --help-all alone
+ALL = "--help-all"
+PLACE_FIRST = "what is typed by place stands before all options"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Described:
-    """A command before it is built: the function of bundles, and what ends its help: examples, and a page."""
+class AsTyped:
+    """Values stay the texts that were typed: Typer's own kinds load pydantic, which takes 0.07 s."""
 
-    name: str
-    function: Callable[..., int]
-    examples: tuple[str, ...]
-    docs: str
-
-    @property
-    def help(self) -> str:
-        """What it does."""
-        return inspect.getdoc(self.function) or ""
-
-    @cached_property
-    def bundles(self) -> dict[str, Any]:
-        """Its bundles, by the parameter that takes one."""
-        return {name: kind for name, kind in get_type_hints(self.function).items() if name != "return"}
-
-    @cached_property
-    def measurers(self) -> tuple[type[Any], ...]:
-        """Bundles of features that measure in place of the core, where this command measures groups."""
-        measures = any(issubclass(kind, MeasuredOutput) for kind in self.bundles.values())
-        return measurers() if measures else ()
-
-    @cached_property
-    def own(self) -> dict[str, Field[Any]]:
-        """What can be typed, by name, without what features add."""
-        return _flags_of(self.bundles.values())
-
-    @cached_property
-    def added(self) -> dict[str, Field[Any]]:
-        """What features add to it, by name: no file sets these, and a short help leaves them out."""
-        return _flags_of(self.measurers)
-
-    @cached_property
-    def fields(self) -> dict[str, Field[Any]]:
-        """What can be typed, by name."""
-        return self.own | self.added
-
-    @property
-    def named(self) -> dict[str, Field[Any]]:
-        """What can be typed by its name."""
-        return {name: field for name, field in self.fields.items() if flag_of(field).named}
-
-    @property
-    def settable(self) -> dict[str, Field[Any]]:
-        """What a pyproject.toml can set."""
-        return {name: field for name, field in self.own.items() if flag_of(field).named}
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The value, and no value as the empty list where there may be several."""
+        return () if value is None and (param.multiple or param.nargs == -1) else value
 
 
-def _flags_of(bundles: Iterable[type[Any]]) -> dict[str, Field[Any]]:
-    return {one.name: one for of in bundles for one in fields(of) if "flag" in one.metadata}
+def as_typed(params: Any) -> Any:
+    """Parameters of Typer's whose values stay as they are typed. The one private attribute that is used here."""
+    for param in params:
+        param._runtime_param = AsTyped()
+    return params
 
 
-def _filled(kind: type[Any], values: Mapping[str, Any]) -> Any:
-    """A bundle with those of the values that are its own."""
-    return kind(**{field.name: values[field.name] for field in fields(kind) if field.name in values})
+class Command(TyperCommand):
+    """A command whose values stay as they were typed, and whose help shows what most people use."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its parameters, and Typer's own for the help."""
+        params: list[Any] = as_typed(super().get_params(ctx))
+        for param in params:
+            if len(self.params) <= FEW or ctx.obj == ALL or ctx.resilient_parsing:  # a shell offers all of them
+                param.hidden = False
+            if param.name == "help":
+                param.rich_help_panel = "Output"
+                if any(one.hidden for one in params):
+                    param.help = f"Show this; {ALL} shows every flag."
+        return params
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """What was typed, as it was meant."""
+        if ALL in args:
+            ctx.obj, args = ALL, ["--help"]
+        ctx.meta[PLACE_FIRST] = bool(args) and not args[0].startswith("-")
+        try:
+            return super().parse_args(ctx, args if ctx.resilient_parsing else as_meant(args, self.params))
+        except UsageError as problem:
+            problem.ctx = ctx  # type: ignore[attr-defined]  # it is not always told
+            raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call its function; a mistake that a file may have made names that file."""
+        try:
+            return super().invoke(ctx)
+        except FfnbenchError as problem:
+            if held := held_of(ctx):
+                problem.hint = "; ".join(filter(None, (problem.hint, f"pyproject.toml sets {', '.join(held)}")))
+            raise
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """The end of the help, its lines as they are: they are copied."""
+        formatter.write(f"\n{self.epilog}\n")
 
 
-_REGISTERED: dict[str, Described] = {}
+class Commands(TyperGroup):
+    """All commands, each imported when it is typed; the help imports them all."""
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        """What may stand before a command."""
+        params: list[Any] = as_typed(super().get_params(ctx))
+        return params
 
-def command(name: str, *examples: str, docs: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Register a function of bundles as the command of that name: with what can be typed, and where more is said."""
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Those of the core first."""
+        return command_names()
 
-    def register(function: Callable[..., int]) -> Callable[..., int]:
-        _REGISTERED[name] = Described(name=name, function=function, examples=examples, docs=docs)
-        return function
+    def get_command(self, ctx: Any, name: str) -> Any:
+        """The command of that name, None where there is none."""
+        name = name.replace("_", "-")
+        if name in FILES:
+            module = import_module(f"ffnbench.{FILES[name]}")
+        elif name in features.commands():
+            module = features.commands()[name].file("command")
+        else:
+            return None
+        info = next(info for info in module.app.registered_commands if info.name == name)
+        return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=self.rich_markup_mode)
 
-    return register
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """As that of a command."""
+        formatter.write(f"\n{self.epilog}\n")
 
 
 def command_names() -> list[str]:
     """Every command, those of the core first."""
-    return [*FILES, *commands()]
+    return [*FILES, *features.commands()]
 
 
-def is_command(name: str) -> bool:
-    """Whether a command has that name. Features are asked only where the core has none."""
-    return name in FILES or name in commands()
-
-
-def described(name: str) -> Described:
-    """What a command is."""
-    if name in FILES:
-        import_module(f"ffnbench.{FILES[name]}")
-    else:
-        commands()[name].file("command")
-    return _REGISTERED[name]
+def options_of(name: str) -> dict[str, Any]:
+    """The parameters of a command that are typed by name, by their own names."""
+    params = Commands().get_command(None, name).params
+    return {param.name: param for param in params if param.param_type_name == "option"}
 
 
 def settings_here() -> Settings | None:
     """What a pyproject.toml sets in this folder."""
-    return found_settings(lambda: {name: described(name).settable for name in command_names()})
+    return found_settings(lambda: {name: options_of(name) for name in command_names()})
 
 
-def with_dashes(name: str) -> str:
-    """`--d_model` is `--d-model`."""
-    return name.replace("_", "-")
+def ending(*examples: str, docs: str) -> str:
+    """The end of a help: lines to copy, and the page that says more: of this version, and offline."""
+    page, mark, heading = docs.partition("#")
+    package = Path(__file__).parents[1]
+    root = package if (package / "docs").is_dir() else package.parent
+    lines = ["Examples:", *(f"  {line}" for line in examples), "", f"More: {(root / page).as_uri()}{mark}{heading}"]
+    return "\n".join(lines)
 
 
-class Command(TyperCommand):
-    """A command of bundles, as Typer has it."""
-
-    described: Described
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        named = [(one.metavar, one.required) for one in self.params if isinstance(one, TyperArgument)]
-        return ["[OPTIONS]", *(str(name) if required else f"[{name}]" for name, required in named)]
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        write_options(self, ctx, formatter, every=bool(ctx.obj))
-
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        write_end(formatter, self.described.examples, self.described.docs)
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take the words apart, and leave out what Typer would do with them: its pydantic takes a third of a start."""
-        if ctx.resilient_parsing:  # a shell asks how a line could go on
-            return super().parse_args(ctx, args)
-        try:
-            found, rest, order = self.make_parser(ctx).parse_args(args=as_meant(args, self.described.named))
-        except UsageError as problem:
-            problem.ctx = ctx  # type: ignore[attr-defined]  # it is not always told
-            raise
-        if found.get("help") or found.get(ALL):
-            ctx.obj = bool(found.get(ALL))
-            print(ctx.get_help())
-            raise typer.Exit
-        if rest:
-            ctx.fail(f"Got unexpected extra argument ({' '.join(rest)})")
-        for one in self.params:
-            if one.required and found.get(one.name) in (None, ()):
-                ctx.fail(f"Missing argument '{one.metavar}'")
-        if not args[:1] or not args[0].startswith("-"):  # what is typed by its place stands last in what was found
-            order = sorted(order, key=lambda one: PLACED not in one.name)
-        names = [one.name.removesuffix(PLACED) for one in order]
-        in_order = dict.fromkeys(name for name in (*names, *self.described.fields) if name in self.described.fields)
-        ctx.params = {name: typed for name in in_order if (typed := _typed(found, name)) is not None}
-        return []
-
-    def invoke(self, ctx: Any) -> int:
-        return _run(self.described, ctx.params)
+def asked(kind: type[R], ctx: typer.Context, **placed: list[str] | str | None) -> R:
+    """A request of what was typed, and of what a file sets; `placed` are texts of a field that were typed by place,
+    behind those of its option.
+    """
+    by_place: dict[str, Any] = {name: texts_of(text) for name, text in placed.items() if text is not None}
+    typed = given(ctx)
+    for name in by_place.keys() & typed.keys():
+        typed[name] = [*texts_of(typed[name]), *by_place.pop(name)]
+    typed = {**by_place, **typed} if ctx.meta.get(PLACE_FIRST) else {**typed, **by_place}
+    values = values_of(kind, typed)
+    return kind(**values, typed=typed_order(values))
 
 
-def _typed(found: Mapping[str, Any], name: str) -> Typed | None:
-    """What was typed of a field, by its name and then by its place; None for nothing."""
-    texts: list[str] = []
-    for value in (found.get(name), found.get(name + PLACED)):
-        if isinstance(value, bool):
-            return value
-        texts += [value] if isinstance(value, str) else value or ()
-    return texts or None
+def output_of(ctx: typer.Context) -> Output:
+    """How the answer is shown and written, as it was typed or as a file sets it."""
+    values = values_of(Output, given(ctx))
+    if values.get("json"):
+        if values.get("format", "json") not in ("table", "json"):
+            raise FfnbenchError(f"--json and --format {values['format']} both say what is shown", "give one of the two")
+        values["format"] = "json"
+    elsewhere = measured_elsewhere(ctx.params.get("on") or "", ctx.params.get("slurm") or ())
+    return Output(**values, defaults=noted(held_of(ctx)), measure=elsewhere)
 
 
-def _run(one: Described, typed: Mapping[str, Typed]) -> int:
-    """Fill the bundles of a command with what was typed and what a file sets, and call it."""
-    settings = settings_here()
-    held = settings.values_for(one.name, one.settable, typed) if settings else {}
-    try:
-        values = {name: read(one.fields[name], value) for name, value in {**held, **typed}.items()}
-        if values.get("json"):
-            if values.setdefault("format", "json") not in ("table", "json"):
-                told = f"--json and --format {values['format']} both say what is shown"
-                raise FfnbenchError(told, "give one of the two")
-            values["format"] = "json"
-        values["said"], values["typed"] = noted(held), typed_order(values)
-        instead = [_filled(kind, values).measures() for kind in one.measurers]
-        values["measure"] = next(filter(None, instead), None)
-        return one.function(**{name: _filled(kind, values) for name, kind in one.bundles.items()})
-    except FfnbenchError as problem:
-        if held:
-            problem.hint = "; ".join(filter(None, (problem.hint, f"pyproject.toml sets {', '.join(held)}")))
-        raise
+def given(ctx: typer.Context) -> dict[str, Any]:
+    """What was typed, in that order, and what a file sets."""
+    held = held_of(ctx)
+    return {name: value for name, value in ctx.params.items() if name in held or is_typed(ctx, name)}
 
 
-def built(one: Described) -> Command:
-    """A command as Typer has it: of a function whose signature has all flags, each a text."""
-
-    def stand_in() -> None:
-        pass
-
-    parameters = [found for field in one.fields.values() for found in _parameters(field)]
-    every = typer.Option("--help-all", help="Show this, and every flag that there is.")
-    by_name = inspect.Parameter.KEYWORD_ONLY
-    parameters.append(inspect.Parameter(ALL, by_name, annotation=Annotated[bool, every], default=False))
-    stand_in.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    stand_in.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(one.name, cls=Command, help=one.help, context_settings=CONTEXT)(stand_in)
-    made: Any = typer.main.get_command(alone)
-    made.described = one
-    return made  # type: ignore[no-any-return]
+def texts_of(value: list[str] | str) -> list[str]:
+    """What was typed for one flag."""
+    return [value] if isinstance(value, str) else list(value)
 
 
-def _parameters(field: Field[Any]) -> list[inspect.Parameter]:
-    how, completes = flag_of(field), completer(field)
-    kind: Any = bool if kind_of(field) == "bool" else list[str] if takes_list(field) else str
-    found = []
-    if how.place:
-        required = not how.named and field.default in ("", ())
-        told = f"As {spelling(field.name)}, and behind it." if how.named else how.help
-        found.append((field.name + PLACED, kind, required, typer.Argument(
-            metavar=how.place, help=told, autocompletion=completes, rich_help_panel=ARGUMENTS,
-        )))  # fmt: skip
-    if how.named:
-        first, *others = spellings(field)
-        found.append((field.name, kind, False, typer.Option(
-            first + (f"/{how.off}" if how.off else ""), *others, help=meaning(field), rich_help_panel=how.panel,
-            metavar=how.metavar or None, autocompletion=completes,
-        )))  # fmt: skip
-    return [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind if required else kind | None, option],
-            default=inspect.Parameter.empty if required else None,
-        )
-        for name, kind, required, option in found
-    ]  # fmt: skip
+def values_of(kind: type[Any], typed: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of those fields that were given; raises FfnbenchError for a text that is none."""
+    names = {one.name for one in fields(kind)}
+    values = {}
+    for name, value in typed.items():
+        if name in names:
+            values[name] = read(kind, name, value if isinstance(value, bool) else texts_of(value))
+    return values
 
 
 def destination_of(
-    output: Shown | Written, stem: str, *inputs: object, pictures: bool = False, features: bool = False, **how: Any
+    output: Output, stem: str, *inputs: object, pictures: bool = False, files: bool = False, **how: Any
 ) -> Destination:
-    """The one way in which a command ends; `inputs` are values that may be paths: no output is written over these.
+    """Where the answer goes; `inputs` are values that may be paths: no output is written over these.
 
-    Features write files of it where `features` or `pictures` says so.
+    Features write files of it where `files` or `pictures` says so.
     """
     from ffnbench.report.files.outputs import inputs_of
     from ffnbench.report.formats import PICTURES, SUFFIXES
     from ffnbench.report.output import Destination
 
-    written = [*SUFFIXES]
-    if features or pictures:
-        written += suffixes()
+    suffixes = [*SUFFIXES]
+    if files or pictures:
+        suffixes += features.suffixes()
     if pictures:
-        written += PICTURES
-    how.setdefault("suffixes", written)
+        suffixes += PICTURES
+    how.setdefault("suffixes", suffixes)
     return Destination(output, stem, inputs=inputs_of(*inputs), **how)

@@ -1,40 +1,46 @@
 """The command that shows saved runs again."""
 
-from __future__ import annotations
+import typer
 
-from dataclasses import dataclass
-
-from ffnbench.cli.commands import command, destination_of
+from ffnbench.cli import options as o
+from ffnbench.cli.commands import Command, destination_of, ending, output_of
 from ffnbench.features import function_of
-from ffnbench.report.flags import Reported
-from ffnbench.request import ARGUMENTS, flag
+from ffnbench.planning.fields import refuse_empty
 from ffnbench.streams import say
 
-
-@dataclass(frozen=True, kw_only=True)
-class Saved:
-    """Runs in files."""
-
-    paths: tuple[str, ...] = flag(
-        (), "A .json that `compare`, `block` or `activations --time` wrote with -o; several: side by side.", ARGUMENTS,
-        place="FILE...",
-    )  # fmt: skip
+app = typer.Typer()
 
 
-@command(
+@app.command(
     "report",
-    "ffnbench report run.json -v",
-    "ffnbench report run.json -o run.md -o run.png",
-    "ffnbench report old.json new.json",
-    docs="docs/methodology.md#counts",
+    cls=Command,
+    epilog=ending(
+        "ffnbench report run.json -v",
+        "ffnbench report run.json -o run.md -o run.png",
+        "ffnbench report old.json new.json",
+        docs="docs/methodology.md#counts",
+    ),
 )
-def report(saved: Saved, output: Reported) -> int:
-    """Show a saved run again, every figure computed anew; or several side by side: old, new, change, its interval."""
+def report(
+    ctx: typer.Context,
+    paths: o.Files,
+    format: o.Format = "table",
+    json: o.Json = False,
+    verbose: o.Verbose = False,
+    out: o.Out = None,
+    columns: o.Columns = "",
+    sort: o.Sort = "",
+) -> int:
+    """Show a saved run again, or several side by side.
+
+    Every figure is computed anew; of several: old, new, change, its interval.
+    """
     from ffnbench.api.saved import report_of
     from ffnbench.report.views import report_view
 
-    paths, difference = saved.paths, ""
-    with destination_of(output, "report", *paths, pictures=len(paths) == 1, features=True) as destination:
+    refuse_empty("FILE", paths)
+    output, difference = output_of(ctx), ""
+    with destination_of(output, "report", *paths, pictures=len(paths) == 1, files=True) as destination:
         if len(paths) > 1:
             view = function_of("gate.saved_runs:runs_view")(paths)
         else:

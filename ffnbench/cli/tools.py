@@ -1,73 +1,79 @@
 """The commands about names, and this machine."""
 
-from __future__ import annotations
+import typer
 
-from dataclasses import dataclass
-
-from ffnbench.cli.commands import command, destination_of, settings_here
+from ffnbench.cli import options as o
+from ffnbench.cli.commands import Command, destination_of, ending, output_of, settings_here
 from ffnbench.features import listings
-from ffnbench.report.flags import Shown, ShownQuietly
-from ffnbench.request import ARGUMENTS, MEASURING, flag
+from ffnbench.planning.fields import refuse_empty
+
+app = typer.Typer()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Topic:
-    """Which names."""
-
-    what: str = flag(
-        "variants", "variants, keys, activations, rules, presets, dtypes, backends or hardware.", ARGUMENTS,
-        place="WHAT",
-    )  # fmt: skip
-
-
-@command(
+@app.command(
     "list",
-    "ffnbench list variants",
-    "ffnbench list rules -v",
-    "ffnbench list presets --json",
-    docs="docs/forms.md#names-that-mean-different-things",
+    cls=Command,
+    epilog=ending(
+        "ffnbench list variants",
+        "ffnbench list rules -v",
+        "ffnbench list presets --json",
+        docs="docs/forms.md#names-that-mean-different-things",
+    ),
 )
-def list_(topic: Topic, output: Shown) -> int:
+def list_(
+    ctx: typer.Context,
+    what: o.Topic = "variants",
+    format: o.Format = "table",
+    json: o.Json = False,
+    verbose: o.Verbose = False,
+) -> int:
     """Show the names there are to choose from."""
     from ffnbench.report.listing import BACKENDS, listing_view
 
-    with destination_of(output, "list") as destination:
-        if topic.what == BACKENDS:
+    refuse_empty("WHAT", [what])
+    with destination_of(output_of(ctx), "list") as destination:
+        if what == BACKENDS:
             from ffnbench.api.this_machine import backends
             from ffnbench.run.world import this_machine
 
             view = backends(this_machine())
-        elif topic.what in listings():
-            view = listings()[topic.what].file("listing").LISTINGS[topic.what]()
+        elif what in listings():
+            view = listings()[what].file("listing").LISTINGS[what]()
         else:
-            view = listing_view(topic.what)
+            view = listing_view(what)
         destination.show(view)
     return 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class OfMachine:
-    """What of the machine is measured."""
-
-    timer: bool = flag(False, "Measure the harness: an empty call, a tick.", MEASURING)
-    ceilings: bool = flag(False, "Measure what this machine can do: products, reads by cache; 5 s.", MEASURING)
-
-
-@command(
+@app.command(
     "env",
-    "ffnbench env",
-    "ffnbench env --ceilings",
-    "ffnbench env --timer --json",
-    docs="docs/performance.md#what-the-machine-can-do",
+    cls=Command,
+    epilog=ending(
+        "ffnbench env",
+        "ffnbench env --ceilings",
+        "ffnbench env --timer --json",
+        docs="docs/performance.md#what-the-machine-can-do",
+    ),
 )
-def env(asked: OfMachine, output: ShownQuietly) -> int:
-    """Show where numbers would be made: machine, torch, fingerprint, and what makes it noisy now."""
+def env(
+    ctx: typer.Context,
+    timer: o.Timer = False,
+    ceilings: o.Ceilings = False,
+    format: o.Format = "table",
+    json: o.Json = False,
+    verbose: o.Verbose = False,
+    quiet: o.Quiet = False,
+) -> int:
+    """Show this machine, and what makes it noisy now.
+
+    Where numbers would be made: machine, torch, fingerprint.
+    """
     from ffnbench.api.this_machine import environment
     from ffnbench.run.world import this_machine
 
-    with destination_of(output, "env") as destination:
+    with destination_of(output_of(ctx), "env") as destination:
         settings = settings_here()
         rows = settings.rows() if settings else []
         world, progress = this_machine(), destination.progress
-        destination.show(environment(world, progress, timer=asked.timer, ceilings=asked.ceilings, settings=rows))
+        destination.show(environment(world, progress, timer=timer, ceilings=ceilings, settings=rows))
     return 0

@@ -4,30 +4,114 @@ from __future__ import annotations
 
 from ffnbench.api.measuring import measure
 from ffnbench.api.preparing import prepare
-from ffnbench.python.following import CalledHere
-from ffnbench.python.public import asks
+from ffnbench.python.arguments import (
+    Backends,
+    Caches,
+    Devices,
+    DTypes,
+    Float,
+    Floats,
+    Init,
+    Int,
+    Ints,
+    Match,
+    MatmulPrecisions,
+    Modes,
+    Routings,
+    StrPath,
+    Texts,
+    Times,
+    Variants,
+    asked,
+)
+from ffnbench.python.following import called_here
+from ffnbench.python.public import public
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.request import CompareRequest, CostRequest
 
 
-@asks(CompareRequest, follows=True)
-def compare(request: CompareRequest, here: CalledHere) -> Report:
+@public
+def compare(
+    variants: Variants = "relu,gelu,swiglu",
+    *,
+    preset: StrPath | None = None,
+    d_model: Ints | None = None,
+    d_ff: Ints | None = None,
+    bias: bool | None = None,
+    match: Match = "params",
+    multiple_of: Int | None = None,
+    rule: str | None = None,
+    ratio: Floats | None = None,
+    ffn_dim_multiplier: Float | None = None,
+    dropout: Floats = 0.0,
+    reference: str | None = None,
+    batch: Ints = 1,
+    seq_len: Ints | None = None,
+    dtype: DTypes = "float32",
+    mode: Modes = "forward",
+    device: Devices = "auto",
+    threads: Ints | None = None,
+    time: Times | None = None,
+    cache: Caches = "hot",
+    matmul_precision: MatmulPrecisions = "highest",
+    reduced_reductions: bool = True,
+    backend: Backends = "eager",
+    workers: Int | None = None,
+    rounds: Int | None = None,
+    quick: bool = False,
+    precision: Float | None = None,
+    budget: Float | None = None,
+    seed: Int = 0,
+    timeout: Float = 300.0,
+    runs: Int = 1,
+    pause: Float | None = None,
+    shard: str | None = None,
+    init: Init = "torch",
+    routing: Routings | None = None,
+    control: bool = False,
+    metrics: Texts = "latency,memory,ceilings",
+    quiet: bool = False,
+    wait: bool = False,
+) -> Report:
     """Measure FFN variants side by side: parameters, FLOPs, latency and memory, at equal parameters.
 
-    Fresh processes measure. A class of your own as a variant must stand in a file; where that is the script which calls
-    this, it does so under `if __name__ == "__main__":`. Raises ffnbench.Error for a mistake, before anything is
-    measured, and KeyboardInterrupt at Ctrl-C: its `.report` holds what was measured by then.
+    `ffnbench compare --help-all` says what each argument means. Fresh processes measure. A class of your own as a
+    variant must stand in a file; where that is the script which calls this, it does so under
+    `if __name__ == "__main__":`. Raises ffnbench.Error for a mistake, before anything is measured, and
+    KeyboardInterrupt at Ctrl-C: its `.report` holds what was measured by then.
 
     >>> report = ffnbench.compare(["relu", "swiglu"], d_model=256, quick=True)
     >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
     """
-    return measure(prepare(request, here.world), here.world, here.following)
+    request = asked(CompareRequest, locals())
+    with called_here(quiet=quiet, wait=wait) as here:
+        return measure(prepare(request, here.world), here.world, here.following)
 
 
-@asks(CostRequest)
-def cost(request: CostRequest, here: CalledHere) -> Report:
+@public
+def cost(
+    variants: Variants = "relu,gelu,swiglu",
+    *,
+    preset: StrPath | None = None,
+    d_model: Ints | None = None,
+    d_ff: Ints | None = None,
+    bias: bool | None = None,
+    match: Match = "params",
+    multiple_of: Int | None = None,
+    rule: str | None = None,
+    ratio: Floats | None = None,
+    ffn_dim_multiplier: Float | None = None,
+    dropout: Floats = 0.0,
+    reference: str | None = None,
+    batch: Ints = 1,
+    seq_len: Ints | None = None,
+    dtype: DTypes = "float32",
+    mode: Modes = "forward",
+) -> Report:
     """Count parameters, FLOPs and bytes of variants; nothing is measured.
 
     >>> ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()[["label", "d_ff", "params", "flops_forward"]]
     """
-    return prepare(CompareRequest(**vars(request)), here.world, counts=True).priced()
+    request = asked(CostRequest, locals())
+    with called_here() as here:
+        return prepare(CompareRequest(**vars(request)), here.world, counts=True).priced()

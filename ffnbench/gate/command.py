@@ -1,51 +1,123 @@
 """The commands that ask whether it has got slower, or larger: against a stored baseline, or old beside new code."""
 
-from __future__ import annotations
+import typer
 
-from ffnbench.cli.commands import command
+from ffnbench.cli import options as o
+from ffnbench.cli.commands import Command, asked, ending, output_of
 from ffnbench.errors import FfnbenchError
-from ffnbench.report.flags import CheckOutput, Updating
 from ffnbench.request import CheckRequest, SidesRequest
 
+app = typer.Typer()
 
-@command(
+
+@app.command(
     "check",
-    "ffnbench check baseline.json --tolerance 5% --format github",
-    "ffnbench check baseline.json --exact-only",
-    "ffnbench check baseline.json --budget 5m --append",
-    docs="docs/ci.md#a-stored-baseline",
+    cls=Command,
+    epilog=ending(
+        "ffnbench check baseline.json --tolerance 5% --format github",
+        "ffnbench check baseline.json --exact-only",
+        "ffnbench check baseline.json --budget 5m --append",
+        docs="docs/ci.md#a-stored-baseline",
+    ),
 )
-def check(request: CheckRequest, updating: Updating, output: CheckOutput) -> int:
-    """Measure a baseline's own plan again and say what has regressed: exit 1, and nothing else exits 1."""
+def check(
+    ctx: typer.Context,
+    baseline: o.Baseline,
+    current: o.Current = None,
+    tolerance: o.Tolerance = None,
+    exact_only: o.ExactOnly = False,
+    budget: o.Budget = "120s",
+    trust: o.Trust = None,
+    across_machines: o.AcrossMachines = False,
+    absolute: o.Absolute = False,
+    update: o.Update = False,
+    append: o.Append = False,
+    on_unclear: o.OnUnclear = "pass",
+    wait: o.Wait = False,
+    format: o.CheckFormat = "table",
+    json: o.Json = False,
+    verbose: o.Verbose = False,
+    out: o.CheckOut = None,
+    quiet: o.Quiet = False,
+) -> int:
+    """Measure a baseline's plan again: what has regressed?
+
+    Exit 1 where something has, and nothing else exits 1.
+    """
     from ffnbench.gate import checking
     from ffnbench.gate.destination import CheckDestination
     from ffnbench.gate.shown import check_view
     from ffnbench.run.world import this_machine
 
-    if updating.update and updating.append:
+    request, output = asked(CheckRequest, ctx), output_of(ctx)
+    if update and append:
         raise FfnbenchError("--update replaces the baseline, --append adds to it", "give one of the two")
-    if updating.append and request.exact_only:
+    if append and exact_only:
         raise FfnbenchError("--append adds latencies, and --exact-only measures none", "leave --exact-only out")
-    if updating.append and request.current:
-        raise FfnbenchError("--append adds a run that is measured now", f"leave {request.current!r} out")
-    with CheckDestination(output, request.baseline, request.current, updating) as destination:
+    if append and current:
+        raise FfnbenchError("--append adds a run that is measured now", f"leave {current!r} out")
+    with CheckDestination(output, request.baseline, request.current) as destination:
         for default in destination.defaults:
             destination.progress.tell(f"note: {default}")
         world = this_machine(wait=output.wait)
-        checked = checking.check(request, world, destination.following, updates=updating.update)
+        checked = checking.check(request, world, destination.following, updates=update)
         destination.show(check_view(checked))
     return destination.code
 
 
-@command(
+@app.command(
     "ab",
-    "ffnbench ab mypkg.mlp:SwiGLU origin/main --d-model 1024 --fail-above 5%",
-    "ffnbench ab swiglu --base-python .venv-old/bin/python --mode train",
-    "ffnbench ab mypkg/mlp.py:SwiGLU v1.0 --exact-only --format github",
-    docs="docs/ci.md#ab-in-a-pull-request",
+    cls=Command,
+    epilog=ending(
+        "ffnbench ab mypkg.mlp:SwiGLU origin/main --d-model 1024 --fail-above 5%",
+        "ffnbench ab swiglu --base-python .venv-old/bin/python --mode train",
+        "ffnbench ab mypkg/mlp.py:SwiGLU v1.0 --exact-only --format github",
+        docs="docs/ci.md#ab-in-a-pull-request",
+    ),
 )
-def ab(request: SidesRequest, output: CheckOutput) -> int:
-    """Measure one module twice, old and new side by side, and say what has regressed: exit 1.
+def ab(
+    ctx: typer.Context,
+    variant: o.Code,
+    placed: o.BaseRevPlaced = None,
+    base_rev: o.BaseRev = None,
+    base_python: o.BasePython = None,
+    base_source: o.BaseSource = None,
+    base_env: o.BaseEnv = None,
+    head_rev: o.HeadRev = None,
+    head_python: o.HeadPython = None,
+    head_source: o.HeadSource = None,
+    head_env: o.HeadEnv = None,
+    d_model: o.DModel = None,
+    d_ff: o.DFF = None,
+    bias: o.Bias = None,
+    batch: o.Batch = "1",
+    seq_len: o.SeqLen = None,
+    dtype: o.DType = "float32",
+    mode: o.Mode = "forward",
+    device: o.Device = "auto",
+    threads: o.Threads = None,
+    time: o.Time = None,
+    cache: o.Cache = "hot",
+    matmul_precision: o.MatmulPrecision = "highest",
+    reduced_reductions: o.ReducedReductions = True,
+    tolerance: o.Tolerance = None,
+    fail_above: o.FailAbove = None,
+    exact_only: o.ExactOnly = False,
+    budget: o.Budget = "120s",
+    allow_mismatch: o.AllowMismatch = False,
+    on_unclear: o.OnUnclear = "pass",
+    seed: o.Seed = "0",
+    timeout: o.Timeout = "300s",
+    wait: o.Wait = False,
+    format: o.CheckFormat = "table",
+    json: o.Json = False,
+    verbose: o.Verbose = False,
+    out: o.CheckOut = None,
+    quiet: o.Quiet = False,
+) -> int:
+    """Measure one module twice, old and new side by side.
+
+    Exit 1 where something has regressed.
 
     Base and head may be git revisions, folders, interpreters, environments. Head is this environment and the working
     tree as it is, unless it is said otherwise. With no baseline to be kept, it decides as `ffnbench check` does.
@@ -55,6 +127,7 @@ def ab(request: SidesRequest, output: CheckOutput) -> int:
     from ffnbench.gate.shown import check_view
     from ffnbench.run.world import this_machine
 
+    request, output = asked(SidesRequest, ctx, base_rev=placed), output_of(ctx)
     with CheckDestination(output) as destination:
         world = this_machine(wait=output.wait)
         checked = checking.ab(request, world, destination.following, notes=destination.defaults)

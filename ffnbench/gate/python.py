@@ -5,23 +5,85 @@ from __future__ import annotations
 from ffnbench.gate import checking
 from ffnbench.gate.shown import ShownCheck as Check
 from ffnbench.gate.shown import as_shown_check
-from ffnbench.python.following import CalledHere
-from ffnbench.python.public import asks
+from ffnbench.python.arguments import (
+    Cache,
+    Device,
+    DType,
+    Float,
+    Int,
+    MatmulPrecision,
+    Mode,
+    Pairs,
+    StrPath,
+    Texts,
+    Time,
+    Variant,
+    asked,
+)
+from ffnbench.python.following import called_here
+from ffnbench.python.public import public
 from ffnbench.request import CheckRequest, SidesRequest
 
 
-@asks(CheckRequest, follows=True)
-def check(request: CheckRequest, here: CalledHere) -> Check:
+@public
+def check(
+    baseline: StrPath,
+    current: StrPath | None = None,
+    *,
+    tolerance: Pairs | None = None,
+    exact_only: bool = False,
+    budget: Float = 120.0,
+    across_machines: bool = False,
+    absolute: bool = False,
+    trust: Texts | None = None,
+    quiet: bool = False,
+    wait: bool = False,
+) -> Check:
     """Measure a baseline's own plan again and say what has regressed: `.ok`, `.status`, a row for every metric.
 
     >>> found = ffnbench.check("baseline.json", tolerance={"latency": "5%"})
     >>> assert found.ok, str(found)
     """
-    return as_shown_check(checking.check(request, here.world, here.following))
+    request = asked(CheckRequest, locals())
+    with called_here(quiet=quiet, wait=wait) as here:
+        return as_shown_check(checking.check(request, here.world, here.following))
 
 
-@asks(SidesRequest, follows=True)
-def ab(request: SidesRequest, here: CalledHere) -> Check:
+@public
+def ab(
+    variant: Variant,
+    base_rev: str | None = None,
+    *,
+    d_model: Int | None = None,
+    d_ff: Int | None = None,
+    bias: bool | None = None,
+    batch: Int = 1,
+    seq_len: Int | None = None,
+    dtype: DType = "float32",
+    mode: Mode = "forward",
+    device: Device = "auto",
+    threads: Int | None = None,
+    time: Time | None = None,
+    cache: Cache = "hot",
+    matmul_precision: MatmulPrecision = "highest",
+    reduced_reductions: bool = True,
+    tolerance: Pairs | None = None,
+    exact_only: bool = False,
+    budget: Float = 120.0,
+    seed: Int = 0,
+    timeout: Float = 300.0,
+    base_python: StrPath | None = None,
+    base_source: StrPath | None = None,
+    base_env: Pairs | None = None,
+    head_rev: str | None = None,
+    head_python: StrPath | None = None,
+    head_source: StrPath | None = None,
+    head_env: Pairs | None = None,
+    fail_above: str | None = None,
+    allow_mismatch: bool = False,
+    quiet: bool = False,
+    wait: bool = False,
+) -> Check:
     """Measure one module twice, old and new side by side in the same minutes, and say what has regressed.
 
     Base and head are git revisions, folders, interpreters or environments; head is the working tree unless it is said
@@ -29,4 +91,6 @@ def ab(request: SidesRequest, here: CalledHere) -> Check:
 
     >>> found = ffnbench.ab("mypkg.mlp:SwiGLU", base_rev="origin/main", d_model=1024)
     """
-    return as_shown_check(checking.ab(request, here.world, here.following))
+    request = asked(SidesRequest, locals())
+    with called_here(quiet=quiet, wait=wait) as here:
+        return as_shown_check(checking.ab(request, here.world, here.following))

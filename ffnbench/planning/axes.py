@@ -24,7 +24,7 @@ from ffnbench.planning.keys import KEYS, Of, keys_of
 from ffnbench.planning.lists import MOST_CELLS, cut, is_range, several, too_many, written_out
 from ffnbench.planning.variant_text import Variant, is_variant, parse_scalar, parse_variant
 from ffnbench.planning.workload import device_of, mode_of
-from ffnbench.request import EXAMPLES, AnyRequest, VariantList, spelling
+from ffnbench.request import DEFAULT_VARIANTS, EXAMPLES, AnyRequest, spelling
 from ffnbench.units import read_number
 
 R = TypeVar("R", bound=AnyRequest)
@@ -151,7 +151,7 @@ def listed_variants(text: str, models: Mapping[str, ModelSpec] | None = None) ->
 
 def _parts(text: str, models: Mapping[str, ModelSpec]) -> list[str]:
     found: list[str] = []
-    for part in cut("", text, VariantList.variants):
+    for part in cut("", text, DEFAULT_VARIANTS):
         key = found[-1].rpartition("@")[2].partition("=")[0].strip().replace("-", "_") if found else ""
         head = part.partition("@")[0].strip()
         if found and "@" in found[-1] and key not in SINGLE and head not in models and _goes_on(key, head):

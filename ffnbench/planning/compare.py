@@ -26,7 +26,7 @@ from ffnbench.planning.lists import cut, several
 from ffnbench.planning.variant_text import Variant, as_activation_variant
 from ffnbench.planning.widths import Sizer
 from ffnbench.planning.workload import labels_of, lacks, parse_backends, refuse_lacking, workload_of
-from ffnbench.request import CompareRequest, Request, VariantList, spelling
+from ffnbench.request import DEFAULT_VARIANTS, CompareRequest, Request, spelling
 
 
 def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: int = 768) -> Plan:
@@ -274,7 +274,7 @@ def with_model(variants: str, chosen: Chosen) -> str:
     if not chosen or chosen.keys() & {*names}:
         return variants
     first, model = next(iter(chosen.items()))
-    if variants == VariantList.variants:
+    if variants == DEFAULT_VARIANTS:
         names = [name for name in names if name != model.main.ffn.name]
         return ",".join((first, *names))
     return f"{first},{variants}"

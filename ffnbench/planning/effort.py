@@ -10,7 +10,7 @@ from dataclasses import replace
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import read_positive
 from ffnbench.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Protocol
-from ffnbench.request import DEFAULT_BUDGET_S, Apart, Effort, Request, spelling
+from ffnbench.request import DEFAULT_BUDGET_S, BlockRequest, CompareRequest, Effort, GroupedRequest, Request, spelling
 from ffnbench.units import counted
 
 MIN_WORKERS, MIN_ROUNDS = 3, 6
@@ -20,7 +20,7 @@ BUDGET_A_CASE_S, LEAST_BUDGET_S = 5.0, 5.0
 MOST_RUNS, PAUSE_S, DAY_S, MOST_S = 20, 60.0, 86_400, 1e9
 
 
-def protocol_of(cases: int, effort: Effort) -> Protocol:
+def protocol_of(cases: int, effort: CompareRequest | BlockRequest | Effort) -> Protocol:
     """The protocol for that many cases. Raises FfnbenchError for limits that contradict each other or can't be met."""
     fixed = {"--workers": effort.workers, "--rounds": effort.rounds, "--quick": effort.quick or None}
     limits = {"--precision": effort.precision, "--budget": effort.budget}
@@ -63,7 +63,7 @@ def pause_of(runs: int, pause: float | None) -> float:
 def repeated(protocol: Protocol, request: Request) -> Protocol:
     """The protocol with how often the whole is measured, and whether its budget was typed and so is a bound."""
     bound = getattr(request, "budget", None) is not None
-    if not isinstance(request, Apart):
+    if not isinstance(request, GroupedRequest):
         return replace(protocol, bound=bound)
     pause_s = pause_of(request.runs, request.pause)
     return replace(protocol, bound=bound, runs=request.runs, pause_s=pause_s if request.runs > 1 else 0.0)
@@ -85,7 +85,7 @@ def check_timeout(seconds: float) -> float:
     return _within("timeout", seconds, 1e-9, MOST_S, "give positive seconds; the default is 300")
 
 
-def _fixed(effort: Effort) -> Protocol:
+def _fixed(effort: CompareRequest | BlockRequest | Effort) -> Protocol:
     workers, rounds = (QUICK_WORKERS, QUICK_ROUNDS) if effort.quick else (DEFAULT_WORKERS, DEFAULT_ROUNDS)
     workers = read_positive("workers", workers if effort.workers is None else effort.workers)
     if workers < MIN_WORKERS:

@@ -1,76 +1,88 @@
-"""What a field of a request holds, and how what is typed becomes its value: the same for a flag, an argument of Python
-and a line of a pyproject.toml. Pure.
+"""How what is typed becomes the value of a field of a request: the same for a flag, an argument of Python and a line of
+a pyproject.toml. The field's type says how. Pure.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import Field
-from typing import Any
+from functools import cache
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.planning.lists import is_range, several
-from ffnbench.request import EXAMPLES, TAKE_LISTS, Flag, spelling
+from ffnbench.request import EXAMPLES, TAKE_LISTS, Percent, Seconds, Texts, spelling
 from ffnbench.units import read_count, read_number, read_percent, read_seconds
 
-LIST = "LIST"  # stands for the value of a flag that is a comma separated list, and that adds up if it is repeated
-Typed = bool | Sequence[str]  # the texts of a flag, or whether it is on
+READERS: Mapping[Any, Callable[[str], Any]] = {
+    int: read_count,
+    float: read_number,
+    Seconds: read_seconds,
+    Percent: read_percent,
+}
 
 
-def flag_of(field: Field[Any]) -> Flag:
-    """How the field is typed."""
-    found: Flag = field.metadata["flag"]
-    return found
+_hints = cache(get_type_hints)
 
 
-def kind_of(field: Field[Any]) -> str:
-    """`int` of a field that is annotated as `int | tuple[int, ...] | None`, `str` of `tuple[str, ...]`."""
-    return str(field.type).removeprefix("tuple[").partition(" ")[0].rstrip(",")
+def types_of(request: Any, name: str) -> tuple[Any, ...]:
+    """The types that the value of a field may have, None left out: `(int, str, tuple[int, ...])`."""
+    hint = _hints(request, include_extras=True)[name]
+    if hint in READERS or hint == Texts or get_origin(hint) is tuple:
+        return (hint,)
+    return tuple(one for one in get_args(hint) if one is not NoneType) or (hint,)
 
 
-def takes_list(field: Field[Any]) -> bool:
-    """Whether it may have several values."""
-    return isinstance(field.default, tuple) or flag_of(field).metavar == LIST
+def takes_several(types: Sequence[Any]) -> bool:
+    """Whether a field of these types may have several values."""
+    return Texts in types or any(get_origin(one) is tuple for one in types)
 
 
-def read(field: Field[Any], typed: Typed) -> Any:
-    """The value of a field. Raises FfnbenchError for what it can't hold."""
-    name, kind = spelling(field.name), kind_of(field)
-    if isinstance(typed, bool) and kind == "bool":
+def read(request: type[Any], name: str, typed: bool | Sequence[str]) -> Any:
+    """The value of a field of a request, from the texts that were typed for it, or from whether it is on. Raises
+    FfnbenchError for what it can't hold.
+    """
+    types, flag = types_of(request, name), spelling(name)
+    kind = types[0]
+    if isinstance(typed, bool) and kind is bool:
         return typed
-    if isinstance(typed, bool) or kind == "bool":
-        said = str(typed).lower() if isinstance(typed, bool) else ",".join(typed)
-        hint = "it is true or false" if kind == "bool" else "give it a value"
-        raise FfnbenchError(f"{name} can't be {said!r}", hint)
-    if not all(text.strip() for text in typed):  # a shell makes one of a variable that is not set
-        shown = name if flag_of(field).named else flag_of(field).place
-        raise FfnbenchError(f"{shown} has an empty value", "give it one, or leave it out; is a variable not set?")
-    if isinstance(field.default, tuple):
+    if isinstance(typed, bool) or kind is bool:
+        shown = str(typed).lower() if isinstance(typed, bool) else ",".join(typed)
+        hint = "it is true or false" if kind is bool else "give it a value"
+        raise FfnbenchError(f"{flag} can't be {shown!r}", hint)
+    refuse_empty(name.upper() if name in getattr(request, "PLACED", ()) else flag, typed)
+    if get_origin(kind) is tuple:
         return tuple(typed)
     # words of a shell have commas at their ends, as in `relu, gelu ,silu`; in `relu,,gelu` a name is empty
     text = re.sub(",*\n[\n,]*", ",", "\n".join(typed))
-    if flag_of(field).metavar == LIST:
-        return _numbers(field.name, text, READERS[kind]) if kind in READERS else text
-    reader = READERS.get(flag_of(field).metavar, READERS.get(kind, str))
-    if "," in text and reader is not str:
-        hint = TAKE_LISTS if field.name in EXAMPLES else "give one"
-        raise FfnbenchError(f"{name} takes one value here, not {text!r}", hint)
+    if kind not in READERS:
+        return text
+    if takes_several(types):
+        return _numbers(name, text, READERS[kind])
+    if "," in text:
+        hint = TAKE_LISTS if name in EXAMPLES else "give one"
+        raise FfnbenchError(f"{flag} takes one value here, not {text!r}", hint)
     try:
-        return reader(text)
+        return READERS[kind](text)
     except FfnbenchError as problem:
-        raise FfnbenchError(f"{name}: {problem.message}", problem.hint) from None
+        raise FfnbenchError(f"{flag}: {problem.message}", problem.hint) from None
+
+
+def refuse_empty(name: str, texts: Sequence[str]) -> None:
+    """Raise FfnbenchError for an empty text: a shell makes one of a variable that is not set."""
+    if not all(text.strip() for text in texts):
+        raise FfnbenchError(f"{name} has an empty value", "give it one, or leave it out; is a variable not set?")
 
 
 def typed_order(values: Mapping[str, Any]) -> tuple[str, ...]:
     """Which fields have lists, in the order in which they were typed; none where that is one."""
-    found = [
-        name
-        for name, value in values.items()
-        if (name in EXAMPLES and (isinstance(value, tuple) or any(sign in str(value) for sign in (",", ".."))))
-        or (name == "variants" and "@" in value)
-    ]
-    return tuple(found) if len(found) > 1 else ()
+    lists = []
+    for name, value in values.items():
+        several_values = isinstance(value, tuple) or "," in str(value) or ".." in str(value)
+        if (name in EXAMPLES and several_values) or (name == "variants" and "@" in value):
+            lists.append(name)
+    return tuple(lists) if len(lists) > 1 else ()
 
 
 def _numbers(name: str, text: str, read: Callable[[str], float]) -> float | str | tuple[float, ...]:
@@ -86,10 +98,7 @@ def _numbers(name: str, text: str, read: Callable[[str], float]) -> float | str 
             hint = f"{problem.hint}; for example {spelling(name)} {EXAMPLES[name]}"
             raise FfnbenchError(f"{spelling(name)}: {problem.message}{of}", hint) from None
 
-    found = several(name, text, read_one)
-    return text if is_range(text) else found[0] if len(found) == 1 else found
-
-
-READERS: dict[str, Callable[[str], Any]] = {  # by what stands for the value, or by its kind
-    "TIME": read_seconds, "PCT": read_percent, "int": read_count, "float": read_number,
-}  # fmt: skip
+    numbers = several(name, text, read_one)
+    if is_range(text):
+        return text
+    return numbers[0] if len(numbers) == 1 else numbers

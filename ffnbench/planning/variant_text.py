@@ -21,7 +21,7 @@ from ffnbench.names import choose, hint_for, near, normalise
 from ffnbench.plan import OWN, Arm, Backend, Note, NoteKind, values_of
 from ffnbench.planning.keys import ARM_KEYS, KEYS, SPEC_KEYS, WORKLOAD_KEYS, Keys, limit_of, number
 from ffnbench.planning.lists import cut
-from ffnbench.request import VariantList
+from ffnbench.request import DEFAULT_VARIANTS
 
 KEY_HINT = "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048"
 COMPILE_KEYS = ("compile", "freeze")  # how it is compiled: where no backend is named, that is what they mean
@@ -58,7 +58,7 @@ class Variant:
 
 def parse_variants(text: str) -> list[Variant]:
     """Parse a comma separated list; raises FfnbenchError for an empty name."""
-    return [parse_variant(part) for part in cut("", text, VariantList.variants)]
+    return [parse_variant(part) for part in cut("", text, DEFAULT_VARIANTS)]
 
 
 def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> Variant:

@@ -1,43 +1,27 @@
-"""How a Python call is followed: a terminal or a notebook shows how far it is, and nothing else is printed."""
+"""Where a Python call measures, and how it is followed: a terminal or a notebook shows how far it is."""
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ffnbench.following import Following, ProgressListener
+from ffnbench.errors import FfnbenchError
+from ffnbench.following import Following
 from ffnbench.report.answers import notebook_shell
 from ffnbench.report.progress import NotebookProgress, TerminalProgress
-from ffnbench.result import Progress
 from ffnbench.run import world
-
-
-class SpokenProgress(ProgressListener):
-    """Lines in the words of a call."""
-
-    def __init__(self, progress: TerminalProgress | NotebookProgress, spoken: Callable[[str], str]) -> None:
-        self._progress, self._spoken = progress, spoken
-        self.tells = progress.tells
-
-    def __call__(self, event: Progress) -> None:
-        self._progress(event)
-
-    def tell(self, text: str) -> None:
-        """One line on stderr, or above the bar of a notebook."""
-        self._progress.tell(self._spoken(text))
-
-    def close(self) -> None:
-        """Take the bar away."""
-        self._progress.close()
+from ffnbench.worker.channel import MARK
 
 
 @dataclass(frozen=True, slots=True)
 class CalledHere:
-    """Where a call measures, and how it is followed."""
+    """A call in this process."""
 
     world: world.World
-    progress: SpokenProgress
+    progress: TerminalProgress | NotebookProgress
 
     @property
     def following(self) -> Following:
@@ -45,12 +29,22 @@ class CalledHere:
         return Following(progress=self.progress)
 
 
-def call(*, quiet: bool = False, wait: bool = False, spoken: Callable[[str], str] = str) -> CalledHere:
-    """A call that begins now."""
+@contextmanager
+def called_here(*, quiet: bool = False, wait: bool = False) -> Iterator[CalledHere]:
+    """A call that begins now. A worker runs the file of a class once more: what measures there would start workers of
+    its own, and so on; that is refused.
+    """
+    if os.environ.get(MARK):
+        raise FfnbenchError(
+            "it calls ffnbench while a worker loads it", 'put what calls ffnbench under `if __name__ == "__main__":`'
+        )
     terminal = sys.stderr is not None and sys.stderr.isatty()
     progress: TerminalProgress | NotebookProgress
     if not quiet and notebook_shell():
         progress = NotebookProgress()
     else:
         progress = TerminalProgress(quiet=quiet or not terminal)
-    return CalledHere(world.this_machine(wait=wait), SpokenProgress(progress, spoken))
+    try:
+        yield CalledHere(world.this_machine(wait=wait), progress)
+    finally:
+        progress.close()

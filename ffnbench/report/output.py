@@ -16,7 +16,7 @@ from ffnbench.names import hint_for
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.journal import Journal, NoSamples, journal_of, refuse_running
 from ffnbench.report.files.outputs import Outputs, append
-from ffnbench.report.flags import Shown, Written
+from ffnbench.report.flags import Output
 from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write, bytes_of, is_roofline
 from ffnbench.report.progress import TerminalProgress
 from ffnbench.report.terminal import Terminal, show
@@ -35,7 +35,7 @@ class Destination:
 
     def __init__(
         self,
-        output: Shown | Written,
+        output: Output,
         stem: str,
         *,
         suffixes: Sequence[str] = SUFFIXES,
@@ -43,16 +43,15 @@ class Destination:
         inputs: Iterable[Path] = (),
         counts_only: bool = False,
     ) -> None:
-        asked = getattr(output, "format", "table")
-        self._format: str = SHORT_FORMATS.get(asked, asked)
-        self._verbose: bool = getattr(output, "verbose", False)
-        self._how = Arrangement(sort=getattr(output, "sort", ""), columns=getattr(output, "columns", ""))
+        self._format = SHORT_FORMATS.get(output.format, output.format)
+        self._verbose = output.verbose
+        self._how = Arrangement(sort=output.sort, columns=output.columns)
         one_of("format", self._format, formats)
         self._counts_only = counts_only
-        self._outputs = Outputs(getattr(output, "out", ()), stem, suffixes, inputs, keep=counts_only)
-        self.defaults: tuple[str, ...] = getattr(output, "said", ())
-        self.progress = TerminalProgress(quiet=getattr(output, "quiet", False))
-        self.resumes: bool = getattr(output, "resume", False)
+        self._outputs = Outputs(output.out, stem, suffixes, inputs, keep=counts_only)
+        self.defaults = output.defaults
+        self.progress = TerminalProgress(quiet=output.quiet)
+        self.resumes = output.resume
         if self.resumes and self._outputs.first is None:
             raise FfnbenchError("--resume goes on with the file of -o, and none is named", "add -o sweep.json")
         self._journal: Journal | None = None

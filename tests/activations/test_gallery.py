@@ -19,7 +19,7 @@ from ffnbench.activations.plan import every_activation, select
 from ffnbench.activations.table import facts_frame, facts_records, facts_view
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.plan import Probe
-from ffnbench.report.flags import Written
+from ffnbench.report.flags import Output
 from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.report.output import Destination
 from ffnbench.report.terminal import plain
@@ -67,7 +67,7 @@ def test_the_default_writes_one_picture_and_says_where(folder: Path, in_process)
 
 
 def draw(*, out: list[str], **flags) -> None:
-    with Destination(Written(out=tuple(out)), "activations", suffixes=PICTURE_SUFFIXES) as destination:
+    with Destination(Output(out=tuple(out)), "activations", suffixes=PICTURE_SUFFIXES) as destination:
         _, files = draw_activations(PictureRequest(**({"timeout": 60.0} | flags)), World())
         destination.write(files)
 

@@ -217,11 +217,11 @@ def test_rows_stand_in_groups() -> None:
 
 
 def test_headings_fit_and_columns_stay_aligned() -> None:
-    table = compare_frame(ffnbench.cost("relu,swiglu", d_model=(64, 128), dtype="float32,bf16", seq_len=(1, 512)))
+    table = compare_frame(ffnbench.cost("relu,swiglu", d_model=(64, 128), seq_len=(1, 512), dtype="float32,bf16"))
     for columns in (60, 120):
         text = plain(table, columns)
         assert max(map(cell_len, text.splitlines())) <= columns
-        assert text.count("\nd_model 128, bfloat16, seq_len 512\n") == 1
+        assert text.count("\nd_model 128, seq_len 512, bfloat16\n") == 1
         rows = (re.match(r"(relu|swiglu) +[0-9]+(?= )", line) for line in text.splitlines())
         ends = [found.end() for found in rows if found]
         assert (len(ends), len(set(ends))) == (16, 1)

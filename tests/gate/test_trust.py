@@ -128,7 +128,7 @@ def test_code_runs_from_python_only_where_it_is_named(project, baseline, marker)
         module.check("base.json", exact_only=True)
     with pytest.raises(FfnbenchError, match=r"would run: own\.mlp:Mlp") as caught:
         module.check("base.json", exact_only=True, trust="mine.py:Mlp")
-    assert caught.value.hint == "if you trust it, add trust='own.mlp:Mlp'"
+    assert caught.value.hint == "if you trust it, add --trust own.mlp:Mlp"
     assert not marker.exists()
     found = module.check("base.json", exact_only=True, trust=["mine.py:Mlp", "own.mlp:Mlp"])
     assert found.status == "REGRESSED"

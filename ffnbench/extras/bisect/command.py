@@ -1,29 +1,65 @@
 """The command `bisect`."""
 
-from __future__ import annotations
+import typer
 
-from ffnbench.cli.commands import command, destination_of
+from ffnbench.cli import options as o
+from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
 from ffnbench.extras.bisect.request import BisectRequest
-from ffnbench.report.flags import Output
+
+app = typer.Typer()
 
 
-@command(
+@app.command(
     "bisect",
-    "ffnbench bisect mypkg.mlp:SwiGLU --good v1.0 --bad HEAD --fail-above 3%",
-    "ffnbench bisect mypkg/mlp.py:SwiGLU --good HEAD~40 --d-model 1024 --budget 20m",
-    "ffnbench bisect mypkg.mlp:SwiGLU --good v1.0 -o bisect.json",
-    docs="docs/bisect.md#which-commit",
+    cls=Command,
+    epilog=ending(
+        "ffnbench bisect mypkg.mlp:SwiGLU --good v1.0 --bad HEAD --fail-above 3%",
+        "ffnbench bisect mypkg/mlp.py:SwiGLU --good HEAD~40 --d-model 1024 --budget 20m",
+        "ffnbench bisect mypkg.mlp:SwiGLU --good v1.0 -o bisect.json",
+        docs="docs/bisect.md#which-commit",
+    ),
 )
-def bisect(request: BisectRequest, output: Output) -> int:
-    """Find the commit that made a module slower: each is measured beside the good one, as in `ab`.
+def bisect(
+    ctx: typer.Context,
+    variant: o.Code,
+    good: o.Good = "",
+    bad: o.Bad = "HEAD",
+    d_model: o.DModel = None,
+    d_ff: o.DFF = None,
+    bias: o.Bias = None,
+    batch: o.Batch = "1",
+    seq_len: o.SeqLen = None,
+    dtype: o.DType = "float32",
+    mode: o.Mode = "forward",
+    device: o.Device = "auto",
+    threads: o.Threads = None,
+    time: o.Time = None,
+    cache: o.Cache = "hot",
+    matmul_precision: o.MatmulPrecision = "highest",
+    reduced_reductions: o.ReducedReductions = True,
+    fail_above: o.FailAbove = "5%",
+    probes: o.Probes = "20",
+    budget: o.Budget = "3600s",
+    seed: o.Seed = "0",
+    timeout: o.Timeout = "300s",
+    wait: o.Wait = False,
+    format: o.Format = "table",
+    json: o.Json = False,
+    verbose: o.Verbose = False,
+    out: o.TableOut = None,
+    quiet: o.Quiet = False,
+) -> int:
+    """Find the commit that made a module slower.
 
-    A commit that can't be imported or built is skipped. What was measured is kept in git's own folder, so that the
+    Each is measured beside the good one, as in `ab`. A commit that can't be imported
+    or built is skipped. What was measured is kept in git's own folder, so that the
     same command goes on where it ended.
     """
     from ffnbench.extras.bisect.search import search
     from ffnbench.extras.bisect.table import bisect_view
     from ffnbench.run.world import this_machine
 
+    request, output = asked(BisectRequest, ctx), output_of(ctx)
     with destination_of(output, "bisect") as destination:
         bisected = search(request, this_machine(wait=output.wait), destination.progress)
         destination.show(bisect_view(bisected))

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ffnbench.request import (
-    ARGUMENTS,
-    EFFORT,
-    LIMITS,
-    SIDES,
-    Conditions,
-    Device,
-    Repeatable,
-    Request,
-    Shape,
-    Sizes,
-    flag,
-)
+from ffnbench.request import Request, Seconds
 
 
-# fmt: off
 @dataclass(frozen=True, kw_only=True)
-class BisectRequest(Repeatable, Conditions, Device, Shape, Sizes, Request):
+class BisectRequest(Request):
     """`ffnbench bisect`: commits between a good and a bad one, each beside the good one."""
 
-    variant: str = flag("", "package.module:Attr, or path/to/file.py:Attr.", ARGUMENTS, place="VARIANT")
-    good: str = flag("", "A revision that is fast enough.", SIDES, "REV")
-    bad: str = flag("HEAD", "A later one that is slow.", SIDES, "REV")
-    fail_above: str = flag("5%", "How much slower is too slow.", LIMITS, "PCT%")
-    probes: int = flag(20, "Measure at most so many commits now; one may be measured again.", EFFORT, "INT")
-    budget: float = flag(3600.0, "Measure for so long at most, in all.", EFFORT, "TIME")
-# fmt: on
+    PLACED = ("variant",)
+
+    d_model: int | None = None
+    d_ff: int | None = None
+    bias: bool | None = None
+    batch: int = 1
+    seq_len: int | None = None
+    dtype: str = "float32"
+    mode: str = "forward"
+    device: str = "auto"
+    threads: int | None = None
+    time: str | None = None
+    cache: str = "hot"
+    matmul_precision: str = "highest"
+    reduced_reductions: bool = True
+    seed: int = 0
+    timeout: Seconds = 300.0
+    variant: str = ""
+    good: str = ""
+    bad: str = "HEAD"
+    fail_above: str = "5%"
+    probes: int = 20
+    budget: Seconds = 3600.0

@@ -1,24 +1,58 @@
 """The command `estimate`."""
 
-from __future__ import annotations
+import typer
 
-from ffnbench.cli.commands import command, destination_of
+from ffnbench.cli import options as o
+from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
 from ffnbench.extras.estimate.request import EstimateRequest
-from ffnbench.report.flags import Kept
+
+app = typer.Typer()
 
 
-@command(
+@app.command(
     "estimate",
-    "ffnbench estimate relu,swiglu --hardware h100,a100 --seq-len 1,4Ki -v",
-    "ffnbench estimate --preset llama3-8b --tensor-parallel 8 --mode train",
-    "ffnbench estimate swiglu --hardware mi300x,epyc-9654 -o bounds.csv",
-    docs="docs/performance.md#machines-that-are-not-here",
+    cls=Command,
+    epilog=ending(
+        "ffnbench estimate relu,swiglu --hardware h100,a100 --seq-len 1,4Ki -v",
+        "ffnbench estimate --preset llama3-8b --tensor-parallel 8 --mode train",
+        "ffnbench estimate swiglu --hardware mi300x,epyc-9654 -o bounds.csv",
+        docs="docs/performance.md#machines-that-are-not-here",
+    ),
 )
-def estimate(request: EstimateRequest, output: Kept) -> int:
-    """Bound the time of variants on machines that are not here, by published peaks; nothing is measured."""
+def estimate(
+    ctx: typer.Context,
+    placed: o.VariantsPlaced = None,
+    variants: o.Variants = "relu,gelu,swiglu",
+    preset: o.Preset = None,
+    d_model: o.DModel = None,
+    d_ff: o.DFF = None,
+    match: o.Match = "params",
+    multiple_of: o.MultipleOf = None,
+    rule: o.Rule = None,
+    ratio: o.Ratio = None,
+    ffn_dim_multiplier: o.FfnDimMultiplier = None,
+    bias: o.Bias = None,
+    dropout: o.Dropout = "0",
+    reference: o.Reference = None,
+    hardware: o.Hardware = "h100",
+    tensor_parallel: o.TensorParallel = "1",
+    batch: o.Batch = "1",
+    seq_len: o.SeqLen = None,
+    dtype: o.DType = "float32",
+    mode: o.Mode = "forward",
+    format: o.Format = "table",
+    json: o.Json = False,
+    verbose: o.Verbose = False,
+    out: o.TableOut = None,
+) -> int:
+    """Bound the time of variants on machines not here.
+
+    By published peaks; nothing is measured.
+    """
     from ffnbench.extras.estimate.estimating import bounds
     from ffnbench.run.world import this_machine
 
+    request, output = asked(EstimateRequest, ctx, variants=placed), output_of(ctx)
     with destination_of(output, "estimate", *vars(request).values()) as destination:
         destination.show(bounds(request, this_machine(), destination.defaults))
     return destination.code

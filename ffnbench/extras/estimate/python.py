@@ -4,15 +4,38 @@ from __future__ import annotations
 
 from ffnbench.extras.estimate.estimating import bounds
 from ffnbench.extras.estimate.request import EstimateRequest
-from ffnbench.python.following import CalledHere
-from ffnbench.python.public import asks
+from ffnbench.python.arguments import DTypes, Float, Floats, Int, Ints, Match, Modes, StrPath, Texts, Variants, asked
+from ffnbench.python.following import called_here
+from ffnbench.python.public import public
 from ffnbench.report.answers import Answer
 
 
-@asks(EstimateRequest)
-def estimate(request: EstimateRequest, here: CalledHere) -> Answer:
+@public
+def estimate(
+    variants: Variants = "relu,gelu,swiglu",
+    *,
+    preset: StrPath | None = None,
+    d_model: Ints | None = None,
+    d_ff: Ints | None = None,
+    bias: bool | None = None,
+    match: Match = "params",
+    multiple_of: Int | None = None,
+    rule: str | None = None,
+    ratio: Floats | None = None,
+    ffn_dim_multiplier: Float | None = None,
+    dropout: Floats = 0.0,
+    reference: str | None = None,
+    batch: Ints = 1,
+    seq_len: Ints | None = None,
+    dtype: DTypes = "float32",
+    mode: Modes = "forward",
+    hardware: Texts = "h100",
+    tensor_parallel: Int = 1,
+) -> Answer:
     """Bound the time of variants on machines that are not here, by published peaks; nothing is measured.
 
     >>> ffnbench.estimate(["relu", "swiglu"], hardware="h100,a100", dtype="bf16").frame()
     """
-    return Answer(shown=bounds(request, here.world), name="estimate")
+    request = asked(EstimateRequest, locals())
+    with called_here() as here:
+        return Answer(shown=bounds(request, here.world), name="estimate")

@@ -5,7 +5,7 @@ bytes, summed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from ffnbench.block.plan import attention_of, uncounted
 from ffnbench.block.rows import sees
@@ -18,7 +18,7 @@ from ffnbench.ffn.spec import read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
 from ffnbench.models.presets import model_of
 from ffnbench.report.frame import Row
-from ffnbench.request import BlockRequest, Heads
+from ffnbench.request import HEADS, BlockRequest
 
 SUMMED = ("layers", "ffn_params", "ffn_params_active", "attention_params", "flops_ffn", "flops_attention", "kv_bytes")
 SHARES = {"ffn_share_params": ("ffn_params", "attention_params"), "ffn_share_flops": ("flops_ffn", "flops_attention")}
@@ -50,7 +50,7 @@ def count_by_length(asked: InspectRequest) -> CountedByLength:
     """All layers of a model at a length, and all its parameters, in closed form."""
     assert asked.length is not None
     read_positive("length", asked.length)
-    of_attention = {one.name: getattr(asked, one.name) for one in fields(Heads)}
+    of_attention = {name: getattr(asked, name) for name in HEADS}
     request = BlockRequest(preset=asked.model, dtype=asked.dtype, **of_attention)
     model = model_of(asked.model)
     layers = [_layers(request, model, group, sight, asked.length) for group in model.groups for sight in group.seen]

@@ -1,25 +1,45 @@
 """The command `inspect`."""
 
-from __future__ import annotations
+import typer
 
-from ffnbench.cli.commands import command, destination_of
+from ffnbench.cli import options as o
+from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
 from ffnbench.extras.models.request import InspectRequest
-from ffnbench.report.flags import Kept
+
+app = typer.Typer()
 
 
-@command(
+@app.command(
     "inspect",
-    "ffnbench inspect deepseek-v3",
-    "ffnbench inspect mixtral-8x7b --whole-model",
-    "ffnbench inspect deepseek-v3 --length 32Ki",
-    "ffnbench inspect path/to/config.json --json",
-    docs="docs/inspect.md#the-whole-model",
+    cls=Command,
+    epilog=ending(
+        "ffnbench inspect deepseek-v3",
+        "ffnbench inspect mixtral-8x7b --whole-model",
+        "ffnbench inspect deepseek-v3 --length 32Ki",
+        "ffnbench inspect path/to/config.json --json",
+        docs="docs/inspect.md#the-whole-model",
+    ),
 )
-def inspect(request: InspectRequest, output: Kept) -> int:
-    """Show a model's FFNs in words and numbers, one row a kind of layer."""
+def inspect(
+    ctx: typer.Context,
+    model: o.Model,
+    whole_model: o.WholeModel = False,
+    heads: o.Heads = None,
+    kv_heads: o.KVHeads = None,
+    head_dim: o.HeadDim = None,
+    causal: o.Causal = None,
+    length: o.Length = None,
+    dtype: o.CachedDType = "float32",
+    format: o.Format = "table",
+    json: o.Json = False,
+    verbose: o.Verbose = False,
+    out: o.TableOut = None,
+) -> int:
+    """Show a model's FFNs, one row a kind of layer."""
     from ffnbench.extras.models.inspecting import model_answer
     from ffnbench.run.world import this_machine
 
+    request, output = asked(InspectRequest, ctx), output_of(ctx)
     with destination_of(output, "inspect", request.model) as destination:
         destination.show(model_answer(request, this_machine()))
     return 0

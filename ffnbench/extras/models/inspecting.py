@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ from ffnbench.extras.models.table import model_view, parts_view
 from ffnbench.models.family_reader import ASK, INSTALL, NOT_INSTALLED, Unanswered
 from ffnbench.models.presets import config_path, model_of
 from ffnbench.report.formats import View
-from ffnbench.request import Heads, spelling
+from ffnbench.request import HEADS, spelling
 from ffnbench.run.session import WorkerLost
 from ffnbench.run.world import COUNT_TIMEOUT_S, World
 
@@ -26,7 +26,7 @@ T = TypeVar("T", CountedModel, WholeModel)
 
 def model_answer(request: InspectRequest, world: World) -> View:
     """The answer to a request; raises FfnbenchError for flags of attention without a length."""
-    of_attention = [spelling(one.name) for one in fields(Heads) if getattr(request, one.name) is not None]
+    of_attention = [spelling(name) for name in HEADS if getattr(request, name) is not None]
     if request.length is not None:
         return layers_view(count_by_length(request))
     if of_attention:

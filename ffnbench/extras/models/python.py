@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from ffnbench.extras.models.inspecting import model_answer
 from ffnbench.extras.models.request import InspectRequest
-from ffnbench.python.following import CalledHere
-from ffnbench.python.public import asks
+from ffnbench.python.arguments import DType, Int, StrPath, asked
+from ffnbench.python.following import called_here
+from ffnbench.python.public import public
 from ffnbench.report.answers import Answer
 
 
-@asks(InspectRequest)
-def inspect(request: InspectRequest, here: CalledHere) -> Answer:
+@public
+def inspect(
+    model: StrPath,
+    *,
+    heads: Int | None = None,
+    kv_heads: Int | None = None,
+    head_dim: Int | None = None,
+    causal: bool | None = None,
+    whole_model: bool = False,
+    length: Int | None = None,
+    dtype: DType = "float32",
+) -> Answer:
     """A model's FFNs in words and numbers, a row a kind of layer; `whole_model` counts all parameters, by part.
 
     With a `length` it counts FLOPs and bytes of keys and values too.
 
     >>> ffnbench.inspect("mixtral-8x7b").frame()[["kind", "count", "params", "params_active"]]
     """
-    return Answer(shown=model_answer(request, here.world), name="inspect")
+    request = asked(InspectRequest, locals())
+    with called_here() as here:
+        return Answer(shown=model_answer(request, here.world), name="inspect")

@@ -1,24 +1,43 @@
 """The command `selftest`."""
 
-from __future__ import annotations
+import typer
 
-from ffnbench.cli.commands import command, destination_of
+from ffnbench.cli import options as o
+from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
 from ffnbench.extras.selftest.request import SelftestRequest
-from ffnbench.report.flags import Output
+
+app = typer.Typer()
 
 
-@command(
+@app.command(
     "selftest",
-    "ffnbench selftest",
-    "ffnbench selftest --threads 1 --budget 30s",
-    "ffnbench selftest --repeats 40 --d-model 256 -o selftest.json",
-    docs="docs/selftest.md#how-often-is-it-wrong-here",
+    cls=Command,
+    epilog=ending(
+        "ffnbench selftest",
+        "ffnbench selftest --threads 1 --budget 30s",
+        "ffnbench selftest --repeats 40 --d-model 256 -o selftest.json",
+        docs="docs/selftest.md#how-often-is-it-wrong-here",
+    ),
 )
-def selftest(request: SelftestRequest, output: Output) -> int:
-    """Count how often ffnbench is wrong on this machine, where the truth is known."""
+def selftest(
+    ctx: typer.Context,
+    d_model: o.ModuleWidth = "256",
+    threads: o.Threads = None,
+    repeats: o.Repeats = "10",
+    budget: o.RunBudget = "15s",
+    seed: o.Seed = "0",
+    wait: o.Wait = False,
+    format: o.Format = "table",
+    json: o.Json = False,
+    verbose: o.Verbose = False,
+    out: o.TableOut = None,
+    quiet: o.Quiet = False,
+) -> int:
+    """Count how often ffnbench is wrong on this machine."""
     from ffnbench.extras.selftest import measuring
     from ffnbench.run.world import this_machine
 
+    request, output = asked(SelftestRequest, ctx), output_of(ctx)
     with destination_of(output, "selftest") as destination:
         view = measuring.selftest(request, this_machine(wait=output.wait), destination.progress)
         destination.show(view)

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from ffnbench.extras.selftest import measuring
 from ffnbench.extras.selftest.request import SelftestRequest
-from ffnbench.python.following import CalledHere
-from ffnbench.python.public import asks
+from ffnbench.python.arguments import Float, Int, asked
+from ffnbench.python.following import called_here
+from ffnbench.python.public import public
 from ffnbench.report.answers import Answer
 
 
-@asks(SelftestRequest, follows=True)
-def selftest(request: SelftestRequest, here: CalledHere) -> Answer:
+@public
+def selftest(
+    *,
+    repeats: Int = 10,
+    budget: Float = 15.0,
+    d_model: Int = 256,
+    threads: Int | None = None,
+    seed: Int = 0,
+    quiet: bool = False,
+    wait: bool = False,
+) -> Answer:
     """How often ffnbench is wrong on this machine, by runs whose true ratios are known.
 
     >>> ffnbench.selftest(repeats=4)
     """
-    view = measuring.selftest(request, here.world, here.progress)
-    return Answer(shown=view, name="selftest")
+    request = asked(SelftestRequest, locals())
+    with called_here(quiet=quiet, wait=wait) as here:
+        view = measuring.selftest(request, here.world, here.progress)
+        return Answer(shown=view, name="selftest")

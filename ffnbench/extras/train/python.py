@@ -6,15 +6,47 @@ from ffnbench.api.preparing import prepare
 from ffnbench.extras.train.measuring import measure
 from ffnbench.extras.train.planning import plan_train
 from ffnbench.extras.train.request import TrainRequest
-from ffnbench.python.following import CalledHere
-from ffnbench.python.public import asks
+from ffnbench.python.arguments import Device, DType, Float, Int, Match, StrPath, Texts, Variants, asked
+from ffnbench.python.following import called_here
+from ffnbench.python.public import public
 from ffnbench.report.shown_report import ShownReport as Report
 
 
-@asks(TrainRequest, follows=True)
-def train(request: TrainRequest, here: CalledHere) -> Report:
+@public
+def train(
+    variants: Variants = "relu,gelu,swiglu",
+    *,
+    preset: StrPath | None = None,
+    d_model: Int | None = None,
+    d_ff: Int | None = None,
+    bias: bool | None = None,
+    match: Match = "params",
+    multiple_of: Int | None = None,
+    rule: str | None = None,
+    ratio: Float | None = None,
+    ffn_dim_multiplier: Float | None = None,
+    dropout: Float = 0.0,
+    reference: str | None = None,
+    device: Device = "auto",
+    threads: Int | None = None,
+    seed: Int = 0,
+    timeout: Float = 300.0,
+    layers: Int = 3,
+    context: Int = 128,
+    batch: Int = 24,
+    dtype: DType = "float32",
+    steps: Int = 800,
+    seeds: Int = 3,
+    lr: Texts = "3e-3",
+    text: str | None = None,
+    budget: Float | None = None,
+    quiet: bool = False,
+    wait: bool = False,
+) -> Report:
     """Train a small language model of bytes with each variant: held-out loss beside the time of a step and of a token.
 
     >>> ffnbench.train(["relu", "swiglu"], steps=200).frame()[["variant", "loss", "difference", "verdict"]]
     """
-    return measure(prepare(request, here.world, plan_train), here.world, here.following)
+    request = asked(TrainRequest, locals())
+    with called_here(quiet=quiet, wait=wait) as here:
+        return measure(prepare(request, here.world, plan_train), here.world, here.following)

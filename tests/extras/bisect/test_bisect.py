@@ -15,7 +15,7 @@ import pytest
 from conftest import ROOT, FakeLaunch, KnownProber
 from repositories import MODULE, TARGET, git
 
-from ffnbench.cli.commands import FILES, described
+from ffnbench.cli.commands import FILES, options_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.extras.bisect import posterior as rules
 from ffnbench.extras.bisect.commits import BisectRepository
@@ -226,8 +226,8 @@ def test_how_a_probe_is_measured_is_said_once(call) -> None:
 
 def test_a_file_may_set_its_flags() -> None:
     """None of them runs, writes or trusts anything that a command line did not name."""
-    of_core = {name for one in FILES for name in described(one).named}
-    assert set(described("bisect").named) - of_core == {"good", "bad", "probes"}
+    of_core = {name for one in FILES for name in options_of(one)}
+    assert options_of("bisect").keys() - of_core == {"good", "bad", "probes"}
 
 
 def test_a_range_without_a_step_is_called_so(call) -> None:

@@ -14,7 +14,7 @@ import pytest
 from conftest import ROOT, FakeLaunch, KnownProber
 from estimates import FEWEST, figures_of, spread_of
 
-from ffnbench.cli.commands import FILES, described
+from ffnbench.cli.commands import FILES, options_of
 from ffnbench.extras.estimate.hardware import NEAR, published
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.report.files.store import load
@@ -290,5 +290,5 @@ def test_the_list_tells_every_machine_with_its_source(on_fakes) -> None:
 
 def test_a_file_may_set_its_flags() -> None:
     """None of them runs, writes or trusts anything that a command line did not name."""
-    of_core = {name for one in FILES for name in described(one).named}
-    assert set(described("estimate").named) - of_core == {"hardware", "tensor_parallel"}
+    of_core = {name for one in FILES for name in options_of(one)}
+    assert options_of("estimate").keys() - of_core == {"hardware", "tensor_parallel"}

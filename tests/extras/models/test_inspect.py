@@ -13,8 +13,8 @@ from test_configs import BERT, LLAMA
 import ffnbench
 from ffnbench.block.plan import plan_block
 from ffnbench.cli import run
-from ffnbench.cli.commands import described
-from ffnbench.cli.completing import names_of
+from ffnbench.cli.commands import options_of
+from ffnbench.cli.completing import presets
 from ffnbench.errors import FfnbenchError
 from ffnbench.extras.models.inspecting import inspect
 from ffnbench.models.family_reader import Unanswered
@@ -96,7 +96,7 @@ def test_inspect_refuses_in_one_voice(tmp_path) -> None:
 
 def test_the_python_function_has_the_flags_of_the_command(tmp_path) -> None:
     shown = {"format", "json", "verbose", "out"}
-    assert set(described("inspect").fields) - shown == set(signature(ffnbench.inspect).parameters)
+    assert {"model", *options_of("inspect")} - shown == set(signature(ffnbench.inspect).parameters)
     found = ffnbench.inspect("mixtral-8x7b")
     assert found.frame()["params"].tolist() == [1_409_318_912]  # 8 experts of 3 * 4,096 * 14,336, and a router
     assert "Mixtral" in str(found)
@@ -108,4 +108,4 @@ def test_the_python_function_has_the_flags_of_the_command(tmp_path) -> None:
 
 
 def test_a_shell_offers_models() -> None:
-    assert "mixtral-8x7b" in names_of("model")
+    assert "mixtral-8x7b" in presets("")

@@ -12,7 +12,7 @@ import pytest
 from exam.machine import Machine, World
 from test_cli import call  # noqa: F401 - a fixture
 
-from ffnbench.cli.commands import FILES, described
+from ffnbench.cli.commands import FILES, options_of
 from ffnbench.extras.selftest import exam
 from ffnbench.extras.selftest.exam import SLOWER, Rate, Told, rates_of
 from ffnbench.extras.selftest.request import SelftestRequest
@@ -117,5 +117,5 @@ def test_mistakes(call, arguments, error, hint) -> None:  # noqa: F811
 
 def test_a_file_may_set_its_flags() -> None:
     """None of them runs, writes or trusts anything that a command line did not name."""
-    of_core = {name for one in FILES for name in described(one).named}
-    assert set(described("selftest").named) - of_core == {"repeats"}
+    of_core = {name for one in FILES for name in options_of(one)}
+    assert options_of("selftest").keys() - of_core == {"repeats"}

@@ -21,7 +21,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import ffnbench
 from ffnbench.api import preparing
 from ffnbench.backends.building import build
-from ffnbench.cli.commands import described
+from ffnbench.cli.commands import options_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.extras.train import lessons, measuring
 from ffnbench.extras.train import losses as learning
@@ -608,7 +608,7 @@ def test_checkpoints_of_an_earlier_run_go_and_what_is_the_users_stays(on_fakes, 
 
 def test_the_arguments_are_the_flags_of_the_command() -> None:
     of_terminal = {"format", "json", "verbose", "sort", "columns", "out", "resume", "on", "slurm"}
-    flags = {name.rstrip("_") for name in described("train").fields}
+    flags = options_of("train").keys()
     assert flags - of_terminal == set(inspect.signature(ffnbench.train).parameters)
 
 
