@@ -11,7 +11,8 @@ import pytest
 from conftest import FACTS, FakeLaunch, csv_of, lost
 
 from ffnbench import api, jsonable
-from ffnbench.device.ceilings import CacheLevel, caches, level_of, matrix_of, memory_of, roofs_for, roofs_of_machine
+from ffnbench.device.ceilings import matrix_of, memory_of, roofs_for, roofs_of_machine
+from ffnbench.device.environment import CacheLevel, caches, level_of
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import NoProbe, cost_of

@@ -13,7 +13,7 @@ import torch
 from conftest import ffnbench
 from torch import Tensor, nn
 
-from ffnbench.device.accelerator import accelerator_of
+from ffnbench.device.environment import accelerator_of
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.modules import build_module, reference_output

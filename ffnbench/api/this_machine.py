@@ -9,8 +9,8 @@ from ffnbench import jsonable
 from ffnbench.api import world
 from ffnbench.api.preparing import NULL_SINK
 from ffnbench.api.world import COUNT_TIMEOUT_S, device_facts
-from ffnbench.device.ceilings import caches, roofs_of_machine
-from ffnbench.device.environment import advice, auto_device, describe, usable_cpus, usable_memory
+from ffnbench.device.ceilings import roofs_of_machine
+from ffnbench.device.environment import advice, auto_device, caches, describe, usable_cpus, usable_memory
 from ffnbench.device.nvml import advice as device_advice
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.dtypes import DTYPES

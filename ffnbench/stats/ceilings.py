@@ -18,11 +18,10 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.metrics import ROOF
 from ffnbench.plan import Case, MatmulPrecision, Mode
-from ffnbench.result import Bound, CaseCost, Roof, Run, Share
+from ffnbench.result import MEMORY, Bound, CaseCost, Roof, Run, Share
 from ffnbench.stats.rounds import paired, table_of
 
 ALIKE = 0.05  # sizes that differ by no more share one roof
-MEMORY = "memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

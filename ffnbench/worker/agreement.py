@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ffnbench import jsonable
 from ffnbench.backends.backend import changed, forward_of
 from ffnbench.backends.building import WEIGHTS, build, carry, in_float64, seed_all
-from ffnbench.device.accelerator import known_device, place_of
+from ffnbench.device.environment import known_device, place_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.like import relative_error
 from ffnbench.ffn.modules import OwnForm, reference_output

@@ -16,12 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.backends.onednn import unavailable
-from ffnbench.device.accelerator import accelerator_of, place_of
+from ffnbench.device.accelerator import device_seconds
 from ffnbench.device.ceilings import AGAIN, MM, MV, ONEDNN, SUM, SUM_INT, group_of, matrix_of
-from ffnbench.device.device_time import device_seconds
+from ffnbench.device.environment import accelerator_of, place_of
 from ffnbench.device.waiting import WaitMeter
-from ffnbench.result import Bound, Roof
-from ffnbench.stats.ceilings import MEMORY, read_bytes
+from ffnbench.result import MEMORY, Bound, Roof
+from ffnbench.stats.ceilings import read_bytes
 from ffnbench.worker import meters, precision
 from ffnbench.worker.subject import Subject
 

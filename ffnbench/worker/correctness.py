@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.backends.building import as_own, build, carried, seed_all
-from ffnbench.device.accelerator import place_of
+from ffnbench.device.environment import place_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention_module import Attention, attention_reference
 from ffnbench.ffn.experts import MixtureOfExperts

@@ -19,7 +19,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from ffnbench.backends.building import build_foreign
-from ffnbench.device.accelerator import Accelerator, accelerator_of, known_device
+from ffnbench.device.accelerator import Accelerator
+from ffnbench.device.environment import accelerator_of, known_device
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.dtypes import item_bytes

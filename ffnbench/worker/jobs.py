@@ -18,8 +18,7 @@ from ffnbench.backends.backend import changed
 from ffnbench.backends.building import build, carried, impose_routing, seed_all
 from ffnbench.backends.compiling import compile_now, compiled_of, settled
 from ffnbench.backends.onednn import pack
-from ffnbench.device.accelerator import accelerator_of, place_of
-from ffnbench.device.environment import usable_cpus
+from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.nvml import DeviceWatch
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.errors import FfnbenchError, Unsupported

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 from ffnbench.backends.compile_errors import not_compiled
-from ffnbench.device.device_errors import device_error, first_line, is_full
+from ffnbench.device.accelerator import device_error, first_line, is_full
 from ffnbench.features import verb
 from ffnbench.targets import one_line
 from ffnbench.worker.channel import Channel, Message, end_group

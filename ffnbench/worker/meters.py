@@ -15,8 +15,8 @@ from time import perf_counter
 import torch
 from torch import Tensor, nn
 
-from ffnbench.device.ceilings import UNKNOWN_CACHE, caches
-from ffnbench.device.device_time import UNROLLED
+from ffnbench.device.accelerator import UNROLLED
+from ffnbench.device.environment import UNKNOWN_CACHE, caches
 from ffnbench.errors import Unsupported
 from ffnbench.worker.subject import Subject
 

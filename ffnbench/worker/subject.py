@@ -10,8 +10,8 @@ from time import perf_counter
 import torch
 from torch import Tensor, nn
 
-from ffnbench.device.accelerator import Accelerator, accelerator_of, place_of
-from ffnbench.device.device_time import DeviceTimer
+from ffnbench.device.accelerator import Accelerator, DeviceTimer
+from ffnbench.device.environment import accelerator_of, place_of
 from ffnbench.plan import Cache, Mode, Time, Workload
 from ffnbench.worker.inputs import Pool
 

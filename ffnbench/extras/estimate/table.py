@@ -18,8 +18,7 @@ from ffnbench.report.tables.groups import headings, swept_columns
 from ffnbench.report.tables.lines_below import failure_line, general_line
 from ffnbench.report.tables.listing import records_view
 from ffnbench.report.tables.words import listed
-from ffnbench.result import Bound, Report
-from ffnbench.stats.ceilings import MEMORY
+from ffnbench.result import MEMORY, Bound, Report
 from ffnbench.units import IEC, SI, TIME, digits
 
 PLAIN = (("", 1.0),)  # no prefixes
