@@ -25,7 +25,7 @@ from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost
 from ffnbench.run.runner import run
 from ffnbench.stats.ceilings import needed_by, read_bytes, shares_of
-from ffnbench.worker import probe_jobs
+from ffnbench.worker import ceiling_calls
 
 # swiglu at d_model 64, d_ff 172: three matrices of 64 x 172
 WEIGHTS = 3 * 64 * 172
@@ -382,9 +382,9 @@ def test_a_ceiling_is_disturbed_where_every_look_at_it_was(monkeypatch, looks, s
         def sample(self, roof: object, calls: int, waits: object) -> tuple[float, float | None]:
             return left.pop(0)
 
-    monkeypatch.setattr(probe_jobs, "Ceilings", Scripted)
+    monkeypatch.setattr(ceiling_calls, "Ceilings", Scripted)
     [roof] = [roof for roof in roofs_of_machine(2, ["float32"], (), 1 << 30) if roof.path == "an empty module"]
-    [told] = probe_jobs.ceilings([jsonable.encode(roof)], 1.0)["found"]
+    [told] = ceiling_calls.ceilings([jsonable.encode(roof)], 1.0)["found"]
     assert (told["seconds"], told["disturbed"], left) == (seconds, disturbed, [])
 
 
