@@ -21,8 +21,7 @@ from ffnbench import jsonable
 from ffnbench.activations.facts import FILE, Facts
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.worker.functions import Function, value_and_slope
-from ffnbench.worker.probe_jobs import function_of
+from ffnbench.worker.functions import Function, function_of, value_and_slope
 
 EDGE, STEP = 40.0, 1 / 1024  # the core of the grid: kinks at binary fractions lie on it
 FAR, GROWTH = 1e64, 1.1  # the tails: each point is a tenth farther out

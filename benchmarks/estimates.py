@@ -28,8 +28,7 @@ from exam.text import table
 from ffnbench.extras.estimate.hardware import NEAR
 from ffnbench.metrics import ROOF
 from ffnbench.report.files.store import load
-from ffnbench.result import Bound, Report
-from ffnbench.stats.ceilings import MEMORY
+from ffnbench.result import MEMORY, Bound, Report
 from ffnbench.stats.rounds import table_of
 
 RESULTS = Path(__file__).parents[1] / "results" / "amd-epyc-2cpu"

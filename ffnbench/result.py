@@ -20,6 +20,7 @@ from ffnbench.plan import CONTROL, Axis, Case, MatmulPrecision, Needed, Note, Pl
 
 SCHEMA = 2
 KEPT = 20  # runs of a baseline, beside the oldest
+MEMORY = "memory"  # the level of bytes that no cache holds
 POWER_CAP = "power cap"  # a card at its power limit, where heavy products keep it: no trouble from outside
 R = TypeVar("R", bound="Report")
 

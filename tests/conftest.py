@@ -242,10 +242,10 @@ class InThisProcess:
         import torch  # which not every test needs
 
         from ffnbench.worker.loop import answer_to
-        from ffnbench.worker.probe_jobs import JOBS
+        from ffnbench.worker.probe_jobs import job_of
 
         torch.set_num_threads(1)
-        return answer_to(JOBS[request["do"]], request)
+        return answer_to(job_of(request["do"]), request)
 
     def close(self) -> None:
         pass

@@ -10,8 +10,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from ffnbench.backends.building import build
 from ffnbench.ffn.activations import ACTIVATIONS
-from ffnbench.ffn.modules import build_module
 from ffnbench.ffn.spec import FFNSpec, Gate, Init
 from ffnbench.ffn.variants import GATED
 from ffnbench.models.configs import read_groups
@@ -125,7 +125,7 @@ BY_HAND = {
 def test_xielu_is_trained_and_the_one_of_transformers() -> None:
     activations = pytest.importorskip("transformers.activations")
     theirs = activations.XIELUActivation(dtype=torch.float64)
-    module = build_module(FFNSpec(d_model=4, d_ff=6, activation="xielu"), dtype=torch.float64)
+    module = build(FFNSpec(d_model=4, d_ff=6, activation="xielu"), dtype=torch.float64)
     assert [name for name, p in module.named_parameters() if p.dim() == 0] == ["alpha_p", "alpha_n"]
     for ours, other in ((module.alpha_p, theirs.alpha_p), (module.alpha_n, theirs.alpha_n)):
         assert float(ours.detach()) == pytest.approx(float(other.detach()))
@@ -184,7 +184,7 @@ def test_transformers_of_today_has_these_names_and_is_as_strict() -> None:
 def test_prelu_is_trained_as_nn_prelu_is(gate: Gate) -> None:
     torch.manual_seed(0)
     spec = FFNSpec(d_model=4, d_ff=6, activation="prelu", gate=gate, init=Init.HE_XAVIER)
-    module = build_module(spec, dtype=torch.float64)
+    module = build(spec, dtype=torch.float64)
     assert {name: float(p.detach()) for name, p in module.named_parameters() if p.dim() == 0} == {"slope": 0.25}
     theirs, x = torch.nn.PReLU(dtype=torch.float64), torch.randn(9, 4, dtype=torch.float64)
     module.slope.data.fill_(-0.7)

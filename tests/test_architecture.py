@@ -15,12 +15,11 @@ PACKAGE = ROOT / "ffnbench"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"torch", "pandas", "matplotlib", "numpy", "scipy"}
 TORCH_FILES = {
-    "ffn/modules.py", "ffn/attention_module.py", "ffn/dense.py", "ffn/experts.py", "ffn/like.py", "worker/meters.py",
-    "worker/jobs.py", "worker/counting.py", "worker/probe_jobs.py", "backends/building.py",
-    "worker/agreement.py", "backends/backend.py", "worker/ceiling_calls.py", "backends/compiling.py",
-    "backends/onednn.py", "worker/subject.py",
-    "ffn/packed.py", "worker/padding.py", "worker/inputs.py", "worker/correctness.py", "worker/functions.py",
-    "device/accelerator.py", "worker/peak_memory.py", "worker/precision.py",
+    "backends/building.py", "backends/compiling.py", "backends/onednn.py", "backends/packed.py",
+    "device/accelerator.py", "ffn/attention_module.py", "ffn/experts.py", "ffn/like.py", "ffn/modules.py",
+    "worker/accelerated.py", "worker/agreement.py", "worker/ceiling_calls.py", "worker/correctness.py",
+    "worker/functions.py", "worker/jobs.py", "worker/meters.py", "worker/peak_memory.py", "worker/probe_jobs.py",
+    "worker/subject.py",
 }  # fmt: skip
 # where matplotlib and numpy are at home
 PICTURES = ("report/pictures/", "block/picture.py", "activations/picture.py")

@@ -12,7 +12,8 @@ from conftest import FACTS, FakeLaunch, csv_of, lost, measure, prepare, run
 
 from ffnbench import jsonable
 from ffnbench.api.this_machine import environment
-from ffnbench.device.ceilings import CacheLevel, caches, level_of, matrix_of, memory_of, roofs_for, roofs_of_machine
+from ffnbench.device.ceilings import matrix_of, memory_of, roofs_for, roofs_of_machine
+from ffnbench.device.environment import CacheLevel, caches, level_of
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.errors import FfnbenchError
 from ffnbench.following import SILENT
@@ -25,7 +26,7 @@ from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost
 from ffnbench.run.world import World
 from ffnbench.stats.ceilings import shares_of
-from ffnbench.worker import probe_jobs
+from ffnbench.worker import ceiling_calls
 
 # swiglu at d_model 64, d_ff 172: three matrices of 64 x 172
 WEIGHTS = 3 * 64 * 172
@@ -374,9 +375,9 @@ def test_a_ceiling_is_disturbed_where_every_look_at_it_was(monkeypatch, looks, s
         def sample(self, roof: object, calls: int, waits: object) -> tuple[float, float | None]:
             return left.pop(0)
 
-    monkeypatch.setattr(probe_jobs, "Ceilings", Scripted)
+    monkeypatch.setattr(ceiling_calls, "Ceilings", Scripted)
     [roof] = [roof for roof in roofs_of_machine(2, ["float32"], (), 1 << 30) if roof.path == "an empty module"]
-    [told] = probe_jobs.ceilings([jsonable.encode(roof)], 1.0)["found"]
+    [told] = ceiling_calls.ceilings([jsonable.encode(roof)], 1.0)["found"]
     assert (told["seconds"], told["disturbed"], left) == (seconds, disturbed, [])
 
 

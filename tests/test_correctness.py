@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from conftest import FakeLaunch, KnownProber, measure, prepare
 
+from ffnbench.backends.building import build
 from ffnbench.compare.table import compare_frame
 from ffnbench.errors import FfnbenchError, Unsupported
-from ffnbench.ffn.modules import build_module, reference
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Plan
@@ -243,7 +243,7 @@ def test_a_changed_input_is_refused(mine: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_backend_that_computes_something_else_is_found(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of gate where those of up should be."""
-    from ffnbench.ffn import packed
+    from ffnbench.backends import packed
 
     right = packed.JoinedFeedForward.hidden
     assert errors("swiglu@backend=packed", dtype=dtype)["error"] < 2e-2
@@ -336,14 +336,14 @@ def test_the_error_of_gradients_is_that_of_the_worst_weight_and_what_rounding_le
 def test_gradients_of_a_form_are_those_of_plain_products() -> None:
     spec = FFNSpec(d_model=D, d_ff=H, activation="silu", gate=Gate.INNER)
     torch.manual_seed(3)
-    module = build_module(spec, dtype=torch.float64)
+    module = build(spec, dtype=torch.float64)
     x = torch.randn(1, 5, D, dtype=torch.float64, requires_grad=True)
     flows = torch.randn(1, 5, D, dtype=torch.float64)
     weights = [getattr(module, name).weight for name in ("gate", "up", "down")]
     gate, up, down = (weight.detach().clone().requires_grad_() for weight in weights)
     plain = (F.silu(x @ gate.T) * (x @ up.T)) @ down.T
     expected = torch.autograd.grad(plain, [x, gate, up, down], flows)
-    found = torch.autograd.grad(reference(module, x), [x, *weights], flows)
+    found = torch.autograd.grad(module.reference(x), [x, *weights], flows)
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
 
@@ -351,12 +351,12 @@ def test_gradients_of_a_form_are_those_of_plain_products() -> None:
 def test_experts_that_were_taken_can_be_said() -> None:
     """Of two tokens, where each is sent to the other's expert."""
     spec = FFNSpec(d_model=D, d_ff=H, activation="relu", moe=MoESpec(experts=2, top_k=1))
-    module: Any = build_module(spec, dtype=torch.float64)
+    module: Any = build(spec, dtype=torch.float64)
     with torch.no_grad():
         module.router.weight.zero_()
     x = torch.randn(1, 2, D, dtype=torch.float64)
-    one, other = (reference(module, x, torch.full((2, 1), expert)) for expert in (0, 1))
-    mixed = reference(module, x, torch.tensor([[0], [1]]))
+    one, other = (module.reference(x, torch.full((2, 1), expert)) for expert in (0, 1))
+    mixed = module.reference(x, torch.tensor([[0], [1]]))
     assert torch.equal(mixed[0, 0], one[0, 0])
     assert torch.equal(mixed[0, 1], other[0, 1])
     assert not torch.allclose(one, other)

@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from ffnbench.backends.compile_errors import not_compiled
+from ffnbench.backends.compiling import not_compiled
 from ffnbench.device import accelerator
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.cost import Cost
@@ -17,9 +17,9 @@ from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import NoProbe, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.worker import counting
 from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.loop import answer_to
+from ffnbench.worker.probe_jobs import UNNAMED, count
 
 D_MODEL, D_FF = 16, 48
 LAYERS = 4 * D_MODEL * D_FF  # FLOPs of two linear layers, a token
@@ -96,7 +96,7 @@ def kernels(tmp_path: Path) -> str:
 
 def counted(kernels: str, name: str, device: str = "cpu") -> Cost:
     work = Workload(batch=2, seq_len=32, dtype="float32", device=device, mode="forward", threads=1)
-    return counting.count(ImportedSpec(target=f"{kernels}:{name}", d_model=D_MODEL, d_ff=D_FF), work)
+    return count(ImportedSpec(target=f"{kernels}:{name}", d_model=D_MODEL, d_ff=D_FF), work)
 
 
 def test_without_any_product_that_torch_saw_flops_are_unknown_and_not_zero(kernels: str) -> None:
@@ -105,7 +105,7 @@ def test_without_any_product_that_torch_saw_flops_are_unknown_and_not_zero(kerne
     for name in ("AllOutside", "PretendsOnMeta"):
         cost = counted(kernels, name)
         assert (cost.flops_forward, cost.flops_backward) == (None, None)
-        assert cost.uncounted == (counting.UNNAMED,)
+        assert cost.uncounted == (UNNAMED,)
         assert cost.counted_how == "not counted: torch saw no matrix product"
 
 

@@ -13,10 +13,11 @@ import torch
 from conftest import ffnbench
 from torch import Tensor, nn
 
-from ffnbench.device.accelerator import accelerator_of
+from ffnbench.backends.building import build
+from ffnbench.device.environment import accelerator_of
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.cost import cost
-from ffnbench.ffn.modules import build_module, reference_output
+from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.moe import Dispatch, MoESpec
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
@@ -28,7 +29,7 @@ pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available()
 
 def subject_of(spec: FFNSpec, dtype: str, mode: str) -> subjects.Subject:
     work = Workload(batch=4, seq_len=256, dtype=dtype, device="cuda", mode=mode, threads=1)
-    module = build_module(spec, device="cuda", dtype=getattr(torch, dtype))
+    module = build(spec, device="cuda", dtype=getattr(torch, dtype))
     subject = subjects.subject_of(module, work, spec.d_model, seed=0)
     for _ in range(3):  # the matrix library takes its workspace now, not during the count
         subject.clear()
@@ -120,7 +121,7 @@ def test_cold_calls_read_their_weights_from_memory() -> None:
     spec = FFNSpec(d_model=1024, d_ff=1024, activation="silu", gate=Gate.INNER)
     found = {}
     for cache in ("hot", "cold"):
-        module = build_module(spec, device="cuda", dtype=torch.bfloat16)
+        module = build(spec, device="cuda", dtype=torch.bfloat16)
         subject = subjects.subject_of(module, replace(work, cache=cache), spec.d_model, seed=0)
         found[cache] = times_of(subject, 50).device
     assert found["cold"] > 1.1 * found["hot"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ffnbench.device.device_errors import device_error
+from ffnbench.device.accelerator import device_error
 from ffnbench.worker import loop as worker
 
 # as torch and its libraries write them

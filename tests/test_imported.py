@@ -85,7 +85,7 @@ def test_two_checkouts_keep_their_own_neighbours(tmp_path) -> None:
 def test_weights_of_eight_bits_are_counted_as_what_they_are(tmp_path) -> None:
     """A module that declares its weights as integers is not held to reading them as float32."""
     from ffnbench.plan import Workload
-    from ffnbench.worker.counting import count
+    from ffnbench.worker.probe_jobs import count
 
     (tmp_path / "q.py").write_text(
         "import torch\n"

@@ -10,8 +10,8 @@ import torch
 from ffnbench.plan import NoProbe
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.worker.inputs import Pool, factors_of, most_inputs
 from ffnbench.worker.jobs import Jobs
+from ffnbench.worker.subject import Pool, factors_of, most_inputs
 
 
 @pytest.mark.parametrize(("dtype", "train"), [(torch.float32, True), (torch.bfloat16, False)])

@@ -12,7 +12,7 @@ from conftest import FakeLaunch, measure, prepare
 from device_world import Context, Kernels, World, used
 from torch import Tensor, nn
 
-from ffnbench.device.ceilings import CacheLevel
+from ffnbench.device.environment import CacheLevel
 from ffnbench.errors import Unsupported
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest

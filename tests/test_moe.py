@@ -12,11 +12,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import ffnbench
 from ffnbench import jsonable
+from ffnbench.backends.building import build
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn import experts
 from ffnbench.ffn.cost import cost, flops_elementwise
-from ffnbench.ffn.experts import impose
-from ffnbench.ffn.modules import build_module, reference_output
+from ffnbench.ffn.experts import expert_load, impose
+from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.moe import IMBALANCE, Dispatch, MoESpec, Routing, Scores, shares
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Plan, Workload
@@ -56,7 +57,7 @@ def spec_of(form: str, around: str = "routed", bias: bool = False, **moe: object
 def subject_of(spec: FFNSpec, dtype: str = "float32", mode: str = "forward") -> subjects.Subject:
     torch.manual_seed(1)
     work = Workload(batch=2, seq_len=TOKENS // 2, dtype=dtype, device="cpu", mode=mode, threads=1)
-    return subjects.subject_of(build_module(spec, dtype=getattr(torch, dtype)), work, spec.d_model, seed=0)
+    return subjects.subject_of(build(spec, dtype=getattr(torch, dtype)), work, spec.d_model, seed=0)
 
 
 def cost_of(spec: FFNSpec):
@@ -122,7 +123,7 @@ def test_an_expert_that_nobody_asks_is_no_trouble() -> None:
         subject.call()
         assert relative(subject.module(subject.x), reference_output(subject.module, subject.x)) < 1e-5
         assert not subject.module.experts.up.weight.grad[[0, 2, 3]].any()
-        assert jobs.expert_load(subject.module, subject.x) == (2.5, 2)
+        assert expert_load(subject.module, subject.x) == (2.5, 2)
 
 
 def test_a_wrong_choice_of_experts_is_seen() -> None:
@@ -181,11 +182,11 @@ def test_shares_are_what_they_are_said_to_be(chosen: Routing, experts_: int) -> 
 
 @pytest.mark.parametrize("chosen", list(Routing), ids=lambda r: r.value)
 def test_tokens_are_drawn_by_those_shares(chosen: Routing) -> None:
-    module = build_module(spec_of("gated", experts=16, top_k=1))
+    module = build(spec_of("gated", experts=16, top_k=1))
     impose(module, chosen, tokens=20_000, seed=1)
     drawn = torch.bincount(module.imposed.flatten(), minlength=16) / 20_000
     assert torch.allclose(drawn, torch.tensor(shares(chosen, 16)), atol=0.012)
-    again, other = build_module(spec_of("gated", experts=16, top_k=3)), build_module(spec_of("gated", experts=16))
+    again, other = build(spec_of("gated", experts=16, top_k=3)), build(spec_of("gated", experts=16))
     impose(again, chosen, tokens=50, seed=1)
     impose(other, chosen, tokens=50, seed=2)
     assert all(len(set(row)) == 3 for row in again.imposed.tolist())  # no expert twice
@@ -212,12 +213,12 @@ def test_the_worker_imposes_what_the_plan_says() -> None:
 def test_where_torch_has_no_grouped_products_the_case_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = spec_of("gated", dispatch=Dispatch.GROUPED)
     with pytest.raises(Unsupported, match="no grouped matrix product for float64 on cpu"):
-        build_module(spec, dtype=torch.float64)
+        build(spec, dtype=torch.float64)
     with pytest.raises(Unsupported, match="d_model and d_ff in multiples of 8"):
-        build_module(replace(spec, d_ff=100), dtype=torch.bfloat16)
+        build(replace(spec, d_ff=100), dtype=torch.bfloat16)
     monkeypatch.setattr(experts, "GROUPED_MM", None)
     with pytest.raises(Unsupported, match="no grouped matrix product") as caught:
-        build_module(spec)
+        build(spec)
     assert caught.value.hint == "use @experts=eager"
 
 
@@ -299,7 +300,7 @@ def test_experts_come_from_the_groups_whose_two_best_have_the_largest_sum() -> N
         d_model=8, d_ff=4, activation="silu", gate=Gate.INNER,
         moe=MoESpec(experts=8, top_k=3, scores=Scores.SIGMOID, groups=4, top_groups=2),
     )  # fmt: skip
-    module = build_module(spec)
+    module = build(spec)
     logits = torch.tensor([[2.0, -9.0, 1.0, 0.9, 0.5, 1.3, -1.0, -2.0]])
     module.router.weight.data = torch.eye(8)
     assert sorted(module.choose(logits)[0].tolist()) == [2, 3, 5]  # 0 has the best score, but sigmoid(-9) beside it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ffnbench.ffn.modules import build_module
+from ffnbench.backends.building import build
 from ffnbench.ffn.moe import Dispatch, MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec, Gate
 
@@ -33,7 +33,7 @@ def theirs_of(kind: str, name: str, **config: object) -> torch.nn.Module:
 
 
 def filled(spec: FFNSpec, state: dict[str, torch.Tensor]) -> torch.nn.Module:
-    module = build_module(spec)
+    module = build(spec)
     module.load_state_dict(state)
     return module
 

@@ -11,9 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ffnbench.backends import onednn
-from ffnbench.backends.backend import changed, unavailable
+from ffnbench.backends.building import build, changed, no_onednn, unavailable
 from ffnbench.errors import Unsupported
-from ffnbench.ffn.modules import build_module
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Backend, Workload
 from ffnbench.planning.compare import plan_compare
@@ -23,7 +22,7 @@ from ffnbench.worker.subject import Subject, subject_of
 
 D, H = 24, 40
 SWIGLU = FFNSpec(d_model=D, d_ff=H, activation="silu", gate=Gate.INNER)
-needs_onednn = pytest.mark.skipif(bool(onednn.unavailable()), reason="this torch has no oneDNN")
+needs_onednn = pytest.mark.skipif(bool(no_onednn()), reason="this torch has no oneDNN")
 PACKED = Backend.PACKED.value, Backend.PACKED_UP_GATE.value
 
 # torch's own functions, by the names that ffnbench gives them
@@ -69,7 +68,7 @@ def test_every_fused_activation_is_its_own(name: str) -> None:
     """At inputs large enough that an approximation, another slope or another limit would show."""
     assert onednn.FUSED.keys() < THEIRS.keys()
     for gate, bias, tokens in ((Gate.NONE, True, 10), (Gate.INNER, False, 1), (Gate.INNER, True, 600)):
-        module = build_module(replace(SWIGLU, activation=name, gate=gate, bias=bias))
+        module = build(replace(SWIGLU, activation=name, gate=gate, bias=bias))
         for parameter in module.parameters():
             parameter.data *= 4
         x = 3 * torch.randn(1, tokens, D)
@@ -84,9 +83,9 @@ def test_every_fused_activation_is_its_own(name: str) -> None:
 def test_joined_products_are_the_same_function(backend: str, spec: FFNSpec) -> None:
     """Values by the formula on the rows that each order says, as many parameters, gradients of each weight."""
     torch.manual_seed(3)
-    plain = build_module(spec).eval()
+    plain = build(spec).eval()
     torch.manual_seed(3)
-    module = changed(build_module(spec), spec, backend).eval()
+    module = changed(build(spec), spec, backend).eval()
     x = torch.randn(2, 5, D)
     expected = by_hand(plain, x, THEIRS[spec.activation])
     assert error(module(x).detach(), expected) < 1e-6
@@ -103,7 +102,7 @@ def test_joined_products_are_the_same_function(backend: str, spec: FFNSpec) -> N
 def test_without_a_gate_nothing_is_joined() -> None:
     for spec in (replace(SWIGLU, gate=Gate.NONE), replace(SWIGLU, gate=Gate.OUTPUT)):
         with pytest.raises(Unsupported, match="no gate beside its up projection"):
-            changed(build_module(spec), spec, "packed")
+            changed(build(spec), spec, "packed")
 
 
 class Mixed(nn.Module):
@@ -172,7 +171,7 @@ def test_what_is_held_is_what_a_call_computes_with() -> None:
     """Three matrices, of 8 bytes a pair of float32, once: packed or not; and the biases."""
     for backend in ("eager", "packed", "onednn"):
         spec = replace(SWIGLU, bias=True, d_model=64, d_ff=128)
-        subject: Subject = subject_of(changed(build_module(spec), spec, backend), work(), 64, 0)
+        subject: Subject = subject_of(changed(build(spec), spec, backend), work(), 64, 0)
         told = prepare(subject, work(backend=backend))
         least = 4 * (3 * 64 * 128 + 128 + 128 + 64)
         assert least <= told["held_bytes"] <= 1.1 * least
@@ -186,7 +185,7 @@ def test_a_machine_without_oneDNN_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     assert "built without oneDNN" in unavailable("onednn", cpu)
     assert unavailable("eager", cpu) == unavailable("packed", cpu) == ""
     with pytest.raises(Unsupported, match="built without oneDNN"):
-        onednn.pack(build_module(SWIGLU), torch.randn(1, 4, D))
+        onednn.pack(build(SWIGLU), torch.randn(1, 4, D))
 
 
 @needs_onednn

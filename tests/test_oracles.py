@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from ffnbench.backends.building import build
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import cost, flops_elementwise, matrix_params
-from ffnbench.ffn.modules import build_module, reference_output
+from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
 from ffnbench.worker import peak_memory
@@ -37,7 +38,7 @@ def cost_of(spec: FFNSpec, *, train: bool = False, dtype: str = "float32"):
 def subject_of(spec: FFNSpec, *, mode: str = "forward", dtype: str = "float32") -> subjects.Subject:
     torch.manual_seed(1)
     work = Workload(batch=2, seq_len=TOKENS // 2, dtype=dtype, device="cpu", mode=mode, threads=1)
-    module = build_module(spec, dtype=getattr(torch, dtype))
+    module = build(spec, dtype=getattr(torch, dtype))
     return subjects.subject_of(module, work, spec.d_model, seed=0)
 
 
@@ -47,7 +48,7 @@ def test_parameters_and_flops_are_the_modules_and_the_tracers(activation: str) -
         spec = spec_of(activation, gate, bias)
         found, usual = cost_of(spec), cost_of(spec_of(activation, gate, bias, D, 4 * D))
         with torch.device("meta"):
-            module, x = build_module(spec), torch.randn(2, 40, D, requires_grad=True)
+            module, x = build(spec), torch.randn(2, 40, D, requires_grad=True)
             with FlopCounterMode(display=False) as counter:
                 y = module(x)
                 forward = counter.get_total_flops()
@@ -98,7 +99,7 @@ def test_clamped_gates_are_counted_and_computed(
 def test_the_clamped_gate_of_gpt_oss_has_its_published_values() -> None:
     """g sigmoid(1.702 g) (u + 1): 0 at (0, 0), 0.8457958 at (1, 0), 1.6915916 at (1, 1), 55.99963 at the limits."""
     spec = FFNSpec(d_model=1, d_ff=1, activation="quick_gelu", gate=Gate.INNER, limit=7, up_offset=1)
-    module = build_module(spec, dtype=torch.float64)
+    module = build(spec, dtype=torch.float64)
     x = torch.ones(1, dtype=torch.float64)
     found = []
     for g, u in ((0, 0), (1, 0), (1, 1), (100, 100), (-100, -100), (7, -100)):
@@ -134,7 +135,7 @@ def test_the_module_computes_the_float64_reference(activation: str, dtype: str) 
 @pytest.mark.parametrize("gate", list(Gate), ids=lambda g: g.value)
 def test_gradients_are_right(gate: Gate) -> None:
     torch.manual_seed(0)
-    module = build_module(spec_of("silu", gate, True, 6, 10), dtype=torch.float64)
+    module = build(spec_of("silu", gate, True, 6, 10), dtype=torch.float64)
     x = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(module, (x,))
 

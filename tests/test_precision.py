@@ -17,10 +17,10 @@ from ffnbench.ffn.like import tolerance_of
 from ffnbench.plan import Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.worker import precision
 from ffnbench.worker.correctness import row_error
 from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.probe_jobs import InProcess
+from ffnbench.worker.subject import set_precision
 
 BACKENDS: Any = torch.backends
 BITS = {"high": 10, "medium": 7}  # of the significand of TF32 and of bfloat16 that are kept
@@ -29,7 +29,7 @@ BITS = {"high": 10, "medium": 7}  # of the significand of TF32 and of bfloat16 t
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     yield
-    precision.set_to("highest")
+    set_precision("highest")
 
 
 def to_nearest(x: Tensor, bits: int) -> Tensor:
@@ -91,7 +91,7 @@ def test_precision_is_float32s_alone() -> None:
     assert tolerance_of(torch.float32) == DTYPES.get("float32").tolerance
     torch.set_float32_matmul_precision("high")
     assert tolerance_of(torch.float32) > 10 * DTYPES.get("float32").tolerance
-    precision.set_to("highest")
+    set_precision("highest")
     BACKENDS.cuda.matmul.fp32_precision = "tf32"  # both ways are mixed: torch refuses to say
     assert tolerance_of(torch.float32) == DTYPES.get("float32").tolerance
 
@@ -125,16 +125,16 @@ def in_force() -> list[Any]:
 
 @pytest.mark.parametrize("asked", ["highest", "high", "medium"])
 def test_whatever_was_set_before_it_is_as_asked_after(asked: str) -> None:
-    precision.set_to(asked)
+    set_precision(asked)
     clean = in_force()
     assert clean[0] == asked
     assert clean[1] is (asked != "highest")
     assert clean[-3:] == [True, True, False]
     for spoil in DIRT:
         spoil()
-        precision.set_to(asked)
+        set_precision(asked)
         assert in_force() == clean
-    precision.set_to(asked, reduced_reductions=False)
+    set_precision(asked, reduced_reductions=False)
     assert in_force()[-3:-1] == [False, False]
 
 

@@ -22,7 +22,7 @@ from ffnbench.run import runner
 from ffnbench.run.session import Fork, Session, WorkerLost
 from ffnbench.run.worker_pool import WorkerGroup, WorkerPool
 from ffnbench.stats.stopping import STARTERS
-from ffnbench.worker.heap import ALLOCATOR, KEEPS, SYSTEM
+from ffnbench.worker.loop import ALLOCATOR, KEEPS, SYSTEM
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux")
 

@@ -16,8 +16,8 @@ from torch.utils.benchmark import Timer
 
 from ffnbench import jsonable
 from ffnbench.plan import Plan
-from ffnbench.worker.heap import keep_freed_memory
 from ffnbench.worker.jobs import Jobs
+from ffnbench.worker.loop import keep_freed_memory
 
 WARM_UP_S = 0.025  # what triton.testing.do_bench takes by default
 

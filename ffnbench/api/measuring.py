@@ -96,7 +96,7 @@ def _several(prepared: Prepared, world: World, following: Following, runs: int, 
         if again.interrupted or again.stopped:
             return _cut_short(report, runs)
         if not again.failed_wholly and not table_of(again).without_quiet():
-            report = report.with_repeat(again) if kept else again
+            report = with_figures(report.with_repeat(again)) if kept else again
             kept += 1
     if kept == runs:
         return report

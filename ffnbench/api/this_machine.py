@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ffnbench import jsonable
-from ffnbench.device.ceilings import caches, roofs_of_machine
-from ffnbench.device.environment import advice, auto_device, describe, usable_cpus, usable_memory
+from ffnbench.device.ceilings import roofs_of_machine
+from ffnbench.device.environment import advice, auto_device, caches, describe, usable_cpus, usable_memory
 from ffnbench.device.nvml import advice as device_advice
 from ffnbench.errors import Unfinished
 from ffnbench.ffn.dtypes import DTYPES

@@ -1,4 +1,8 @@
-"""A spec -> the nn.Module that it describes: one of ffnbench's forms, or the user's own."""
+"""A spec -> the nn.Module that it describes, one of ffnbench's forms or the user's own, and the backend that runs it.
+
+A backend may change the module once it is built (`changed`), and what is called in its place once its input is there
+(`worker/jobs.py: prepare`). Runs in a worker; needs torch.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +16,28 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
-from ffnbench.ffn.attention_module import build_attention
-from ffnbench.ffn.experts import MixtureOfExperts, impose
 from ffnbench.ffn.imported import build_imported
-from ffnbench.ffn.like import as_form
-from ffnbench.ffn.modules import OwnForm, Pointwise, build_module
+from ffnbench.ffn.modules import Pointwise, build_dense
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
-from ffnbench.plan import AddedSpec, AnySpec, Workload
+from ffnbench.plan import AddedSpec, AnySpec, Backend, Workload
 from ffnbench.targets import resolve
 
 WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 
 
-def build(spec: AnySpec, *, device: Any, dtype: Any) -> nn.Module:
+def build(spec: AnySpec, *, device: Any = None, dtype: Any = None) -> nn.Module:
     """The module, its weights drawn from torch's global generator; raises FfnbenchError where that fails."""
+    if isinstance(spec, FFNSpec) and spec.moe is None:
+        return build_dense(spec, device=device, dtype=dtype)
     if isinstance(spec, FFNSpec):
-        return build_module(spec, device=device, dtype=dtype)
+        from ffnbench.ffn.experts import MixtureOfExperts
+
+        return MixtureOfExperts(spec, device=device, dtype=dtype)
     if isinstance(spec, AttentionSpec):
+        from ffnbench.ffn.attention_module import build_attention
+
         return build_attention(spec, device=device, dtype=dtype)
     if isinstance(spec, ActivationSpec):
         return Pointwise(spec)
@@ -65,7 +71,11 @@ def in_float64(module: nn.Module, x: Tensor) -> Tensor | None:
 
 def impose_routing(module: nn.Module, work: Workload, seed: int) -> None:
     """Give the tokens of a workload their experts, where it says how they are spread."""
-    if isinstance(module, MixtureOfExperts) and work.routing:
+    if not work.routing:
+        return
+    from ffnbench.ffn.experts import MixtureOfExperts, impose
+
+    if isinstance(module, MixtureOfExperts):
         impose(module, Routing(work.routing), tokens=work.tokens, seed=seed)
 
 
@@ -99,15 +109,35 @@ def build_foreign(spec: ImportedSpec) -> nn.Module:
     return module
 
 
-def as_own(module: nn.Module, spec: AnySpec, x: Tensor) -> OwnForm | None:
-    """A module of somebody else's as the form that it is said to be, on its own weights; None without one.
+def unavailable(backend: str, device: torch.device, dtype: torch.dtype | None = None) -> str:
+    """Why a backend can't run on this machine; "" if it can, as far as a look tells."""
+    if backend == Backend.COMPILE.value:
+        from ffnbench.backends.compiling import no_compiler
 
-    x (..., d_model) is what it is called with where its weights can be read in several ways. Raises FfnbenchError where
-    the weights are no such form's.
-    """
-    if not isinstance(spec, ImportedSpec) or spec.like is None:
-        return None
-    try:
-        return as_form(module, spec.like, x)
-    except FfnbenchError as problem:
-        raise FfnbenchError(f"{spec.target} is not like {spec.like.name}: {problem.message}") from problem
+        return no_compiler(device)
+    if backend == Backend.ONEDNN.value:
+        return no_onednn(dtype) if device.type == "cpu" else "oneDNN runs on the CPU alone"
+    return ""
+
+
+def changed(module: nn.Module, ffn: AnySpec, backend: str) -> nn.Module:
+    """The module that a backend runs, with the same weights; raises Unsupported where its form lacks what it needs."""
+    if backend not in (Backend.PACKED.value, Backend.PACKED_UP_GATE.value):
+        return module
+    from ffnbench.backends.packed import joined
+
+    return joined(module, ffn, gate_first=backend == Backend.PACKED.value)
+
+
+def no_onednn(dtype: torch.dtype | None = None) -> str:
+    """Why oneDNN can't run here; "" if it can."""
+    ops = torch.ops.mkldnn
+    if not torch.backends.mkldnn.is_available():
+        return "this torch is built without oneDNN"
+    if not (hasattr(ops, "_linear_pointwise") and hasattr(ops, "_reorder_linear_weight")):
+        return f"torch {torch.__version__} does not offer oneDNN's linear layers for this processor"
+    if dtype is torch.bfloat16 and not ops._is_mkldnn_bf16_supported():
+        return "oneDNN has no bfloat16 products for this processor (it wants AVX-512 or AVX-NE-CONVERT)"
+    if dtype is torch.float16 and not getattr(ops, "_is_mkldnn_fp16_supported", bool)():
+        return "oneDNN has no float16 products for this processor"
+    return "oneDNN has no float64 products" if dtype is torch.float64 else ""

@@ -1,4 +1,4 @@
-"""A module through torch.compile. Runs in a worker; needs torch.
+"""A module through torch.compile, and what a compiler of kernels says when it can't make one. In a worker; needs torch.
 
 Compiling is timed by itself: cold, with an empty cache of kernels, the compiler loaded before. What is timed
 afterwards may not compile again; code that does is a failure of its case, and no slow sample.
@@ -14,14 +14,16 @@ from itertools import count
 from pathlib import Path
 from time import perf_counter
 from types import FunctionType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from ffnbench.device.accelerator import Accelerator
 from ffnbench.errors import Unsupported
 from ffnbench.plan import Workload
+
+if TYPE_CHECKING:
+    from ffnbench.device.accelerator import Accelerator
 
 
 class Recompiled(Exception):
@@ -74,11 +76,8 @@ def compile_now(
 
 
 @contextmanager
-def settled(work: Workload) -> Iterator[None]:
+def settled() -> Iterator[None]:
     """Nothing compiles in here; raises Recompiled where something would."""
-    if not work.compiled:
-        yield
-        return
     try:
         with torch.compiler.set_stance("fail_on_recompile"):
             yield
@@ -139,3 +138,42 @@ def no_compiler(device: torch.device) -> str:
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         return "torch.compile needs Python's headers here: install python3-dev"
     return ""
+
+
+# a compiler's exceptions are known by where they come from and by their names: not every torch brings Triton
+INDUCTOR = "torch._inductor.exc"
+NAMES = ("BackendCompilerFailed", "GPUTooOldForTriton", "TritonMissing")
+TRITON = ("TritonError", "CompilationError", "OutOfResources", "PTXASError")
+MOST = 300  # characters of a reason
+
+
+def not_compiled(problem: BaseException) -> str:
+    """Why code could not be compiled, in one line; "" for any other problem, and for memory that was full meanwhile."""
+    named = any(one.__module__ == INDUCTOR or one.__name__ in NAMES for one in type(problem).__mro__)
+    if not named and not _of_triton(problem):
+        return ""
+    inner = problem
+    while isinstance(deeper := getattr(inner, "inner_exception", None), BaseException) and deeper is not inner:
+        inner = deeper
+    if isinstance(inner, MemoryError) or type(inner).__name__ == "OutOfMemoryError":
+        return ""
+    who = "Triton" if _of_triton(inner) else "torch.compile"
+    return f"{who} can't compile it: {_reason(inner)}"[:MOST]
+
+
+def _of_triton(problem: BaseException) -> bool:
+    return any(one.__module__.split(".")[0] == "triton" and one.__name__ in TRITON for one in type(problem).__mro__)
+
+
+def _reason(problem: BaseException) -> str:
+    """The line that says what is wrong: Triton's stands last, under the code, a C++ compiler's has `error:`."""
+    said = getattr(problem, "error_message", None) or str(problem)
+    lines = [line.strip() for line in str(said).splitlines() if line.strip()]
+    if not lines:
+        return type(problem).__name__
+    errors = [line.partition("error:")[2].strip() for line in lines if "error:" in line]
+    if errors:
+        return errors[0]
+    line = lines[-1] if _of_triton(problem) else lines[0]
+    name = type(problem).__name__
+    return line if line.startswith(name) or _of_triton(problem) else f"{name}: {line}"

@@ -16,8 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ffnbench.backends.building import no_onednn
 from ffnbench.errors import Unsupported
-from ffnbench.ffn.dense import ClampedFeedForward, FeedForward, GatedFeedForward
+from ffnbench.ffn.modules import ClampedFeedForward, FeedForward, GatedFeedForward
 
 Fused = tuple[str, list[float], str]  # oneDNN's name, its scalars, its algorithm
 PLAIN: Fused = ("none", [], "")
@@ -34,20 +35,6 @@ FUSED: dict[str, Fused] = {
     "gelu_tanh": ("gelu", [], "tanh"),
 }
 DTYPES = (torch.float32, torch.bfloat16)
-
-
-def unavailable(dtype: torch.dtype | None = None) -> str:
-    """Why oneDNN can't run here; "" if it can."""
-    ops = torch.ops.mkldnn
-    if not torch.backends.mkldnn.is_available():
-        return "this torch is built without oneDNN"
-    if not (hasattr(ops, "_linear_pointwise") and hasattr(ops, "_reorder_linear_weight")):
-        return f"torch {torch.__version__} does not offer oneDNN's linear layers for this processor"
-    if dtype is torch.bfloat16 and not ops._is_mkldnn_bf16_supported():
-        return "oneDNN has no bfloat16 products for this processor (it wants AVX-512 or AVX-NE-CONVERT)"
-    if dtype is torch.float16 and not getattr(ops, "_is_mkldnn_fp16_supported", bool)():
-        return "oneDNN has no float16 products for this processor"
-    return "oneDNN has no float64 products" if dtype is torch.float64 else ""
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, fused: Fused) -> Tensor:
@@ -90,7 +77,7 @@ def pack(module: nn.Module, x: Tensor) -> Packed:
 
     Raises Unsupported where nothing of the module can be run by oneDNN, or packing fails.
     """
-    if reason := unavailable(x.dtype):
+    if reason := no_onednn(x.dtype):
         raise Unsupported(reason, "float32 runs: @dtype=float32" if x.dtype is torch.bfloat16 else "")
     layers: list[Any] = [layer for layer in module.modules() if _takes(layer)]
     if not layers:
@@ -124,7 +111,7 @@ def _takes(layer: nn.Module) -> bool:
         and not layer._forward_pre_hooks  # such a hook may make the weight anew at each call
         and not nn.utils.parametrize.is_parametrized(layer)
         and layer.weight.dtype in DTYPES
-        and not (layer.weight.dtype is torch.bfloat16 and unavailable(torch.bfloat16))
+        and not (layer.weight.dtype is torch.bfloat16 and no_onednn(torch.bfloat16))
     )
 
 

@@ -1,16 +1,59 @@
-"""A GPU as torch.cuda offers it (ROCm's too): its clock, events and memory. Runs inside a worker.
+"""A GPU as torch.cuda offers it (ROCm's too): its clock, events and memory, what it works for a call, and its errors.
 
-All that is timed on it goes through one Accelerator, so that tests can bring a simulated one.
+All that is timed on it goes through one Accelerator, so that tests can bring a simulated one. Runs inside a worker that
+uses one; nothing of it is loaded for the CPU (device/environment.py: accelerator_of).
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter as clock
 from typing import Any
 
 import torch
 from torch import Tensor
+
+STICKY = re.compile(r"(CUDA|HIP) error|device-side assert|Triton Error \[(CUDA|HIP)\]")
+# what torch and the libraries say where the device's memory is full; the context stays whole then
+FULL = re.compile(
+    r"out of memory|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|rocblas_status_memory_error", re.I
+)
+
+
+def _chain(problem: BaseException | None) -> Iterator[BaseException]:
+    """It, and what it was raised from or while: user code may dress an error as one of its own."""
+    for _ in range(100):  # one that is its own cause has no end
+        if problem is not None:
+            yield problem
+            problem = problem.__cause__ or problem.__context__
+
+
+def device_error(problem: BaseException) -> str:
+    """What broke the device's context, in one line; "" where it was nothing such.
+
+    Afterwards every call of this process on the device fails with it, whoever makes it.
+    """
+    for one in _chain(problem):
+        text = str(one)
+        sticky = isinstance(one, RuntimeError) and STICKY.search(text) is not None
+        named = sticky or type(one).__name__ == "AcceleratorError"
+        if named and not FULL.search(text):
+            return first_line(text)
+    return ""
+
+
+def is_full(problem: BaseException) -> bool:
+    """Whether the device's memory was too little."""
+    full = isinstance(problem, RuntimeError) and FULL.search(str(problem)) is not None
+    return full or type(problem).__name__ == "OutOfMemoryError"
+
+
+def first_line(text: str) -> str:
+    """An error of a device without the advice that follows it in every message, in lines or sentences."""
+    return next((line.strip() for line in text.splitlines() if line.strip()), "").partition(" Including non-PyTorch")[0]
+
 
 SPUN_S = 0.002  # that a spin is calibrated with, at least
 INFINITY_CACHE = 1 << 28  # bytes of AMD's largest, which stands behind the cache that HIP tells of
@@ -122,22 +165,112 @@ MAKE = Accelerator  # tests put theirs here
 _MADE: dict[str, Accelerator] = {}
 
 
-def accelerator_of(device: str | torch.device) -> Accelerator | None:
-    """The one accelerator of that name in this process; None for the CPU."""
-    name = str(device)
-    if not name.startswith("cuda"):
-        return None
+def of_name(name: str) -> Accelerator:
+    """The one accelerator of that name in this process."""
     if name not in _MADE:
         _MADE[name] = MAKE(name)
     return _MADE[name]
 
 
-def known_device(name: str) -> str:
-    """The name of a workload's device; of `auto` what that is in this process."""
-    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+UNROLLED = 64  # calls of a queue, at most
+QUEUED = 128  # calls of a sample that are timed from queues, at most: launching takes the host its time
+TRIES = 4
+ROOM = 2.0  # times what launching is known to take, of a spin
+LEAST_SPIN_S = 2e-4
+LONGEST_SPIN_S = 1.0
+LATE, LATE_S = 0.25, 0.01  # of what was queued, by which waiting for all of the device may take longer
+GIVEN_UP = 2  # samples in a row that could not be held back, none before them
+
+Calls = Sequence[Callable[[], object]]
+Make = Callable[[int, int], Calls]  # the calls from one number up to another, ready to be issued
 
 
-def place_of(device: str) -> torch.device:
-    """Where tensors of a workload's device live."""
-    found = accelerator_of(device)
-    return torch.device(device) if found is None else found.device
+@dataclass(slots=True)
+class DeviceTimer:
+    """Of one subject."""
+
+    accelerator: Accelerator
+    _room: float = ROOM  # of a spin, and calls of a queue at most: a disturbed host asks for more, and for fewer
+    _most: int = UNROLLED
+    _missed: int = 0
+    _held: bool = False  # whether a queue was ever held back
+
+    def seconds(self, make: Make, count: int, host_s: float, *, cold: bool = False) -> float | None:
+        """Mean seconds of the device for one of `count` calls; None where they can't be had apart. `host_s` is about
+        what issuing one takes. Of `cold` calls each finds the cache flushed.
+        """
+        total, done = 0.0, 0
+        self._room, self._most = ROOM, UNROLLED
+        while done < min(count, QUEUED):
+            found = self._queue(make, done, count, host_s, cold)
+            if found is None:
+                break
+            total, done = total + found[0], done + found[1]
+        self._missed = 0 if done else self._missed + 1
+        return total / done if done else None
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether calls can't be held back, again and again."""
+        return not self._held and self._missed >= GIVEN_UP
+
+    def _queue(self, make: Make, first: int, count: int, host_s: float, cold: bool) -> tuple[float, int] | None:
+        """Seconds of one queue that all was in before its first began, and its calls: where the host took longer than
+        the spin, with more room, and then with fewer calls, since a queue that is full makes the host wait.
+        """
+        for attempt in range(TRIES):
+            number = min(self._most, count - first)
+            found, queued_s = self._held_back(make(first, first + number), self._room * host_s * number, cold)
+            if found is not None:
+                self._held = True
+                return found, number
+            self._room = max(self._room, min(4 * self._room, ROOM * queued_s / max(host_s * number, 1e-9)))
+            if attempt:
+                self._most = max(1, self._most // 8)
+        return None
+
+    def _held_back(self, calls: Calls, spin_s: float, cold: bool) -> tuple[float | None, float]:
+        """Seconds of the device for these calls behind a spin, each between marks of its own where the cache is flushed
+        before it; None unless all was queued before the spin was over, and nothing ran beside the queue. And the
+        seconds that queueing took.
+        """
+        accelerator = self.accelerator
+        before = accelerator.event()
+        marks = [(accelerator.event(), accelerator.event()) for _ in (calls if cold else range(1))]
+        accelerator.synchronize()
+        begin = accelerator.now()
+        before.record()
+        accelerator.spin(min(LONGEST_SPIN_S, max(LEAST_SPIN_S, spin_s)))
+        for number, (start, end) in enumerate(marks):
+            if cold:
+                accelerator.flush()
+            start.record()
+            for call in calls[number : number + 1] if cold else calls:
+                call()
+            end.record()
+        queued = accelerator.now() - begin
+        accelerator.synchronize()
+        whole = accelerator.now() - begin
+        told = marks[-1][1].seconds_since(before)
+        apart = queued <= marks[0][0].seconds_since(before) and whole <= (1 + LATE) * told + LATE_S
+        return sum(end.seconds_since(start) for start, end in marks) if apart else None, queued
+
+
+def device_seconds(accelerator: Accelerator, call: Callable[[], object], calls: int) -> float:
+    """Mean seconds that the device works for one of so many calls that wait for nothing. By marks alone where a spin
+    can't hold them back: what launching takes may be inside then.
+    """
+    begin = accelerator.now()
+    call()
+    host = accelerator.now() - begin
+    found = DeviceTimer(accelerator).seconds(lambda first, end: [call] * (end - first), calls, host)
+    if found is not None:
+        return found
+    start, end = accelerator.event(), accelerator.event()
+    accelerator.synchronize()
+    start.record()
+    for _ in range(calls):
+        call()
+    end.record()
+    accelerator.synchronize()
+    return end.seconds_since(start) / calls

@@ -1,4 +1,4 @@
-"""Which calls could show what this machine can do, for the cases of a plan or for the machine alone; and its caches.
+"""Which calls could show what this machine can do, for the cases of a plan or for the machine alone.
 
 The worker finds out which of them are the fastest (worker/ceiling_calls.py). Those of a group stand in the order in
 which they are tried, the cheap ones first: there is not always time for all.
@@ -6,17 +6,15 @@ which they are tried, the cheap ones first: there is not always time for all.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
+from ffnbench.device.environment import UNKNOWN_CACHE, CacheLevel, level_of
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.plan import Backend, Case, MatmulPrecision, needed_by
 from ffnbench.result import Bound, CaseCost, Roof
-from ffnbench.stats.ceilings import ALIKE, MEMORY, read_bytes
+from ffnbench.stats.ceilings import ALIKE, read_bytes
 
-CPUS = Path("/sys/devices/system/cpu")
 MM, ONEDNN = "torch.mm", "oneDNN"
 SUM, SUM_INT, MV, AGAIN = "torch.sum", "torch.sum of int64", "torch.mv", "repeated torch.sum"
 EMPTY = "an empty module"
@@ -31,62 +29,10 @@ LEAST_TOKENS = 16  # with fewer the weights are read, and little is computed
 MOST_FLOPS = {"cpu": 2e10, "cuda": 4e12}  # of one call
 MOST_WIDTHS = 2
 BEYOND = 4  # times the last cache: what is larger is read from memory alone
-UNKNOWN_CACHE = 1 << 25  # bytes, where the kernel does not tell
 GPU_CACHE = 1 << 26
 HIGHEST = MatmulPrecision.HIGHEST.value
 
 Shape = tuple[int, int, int]  # tokens, out, in
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheLevel:
-    """A level of data caches: bytes of one of them, and how many the CPUs that may be used have."""
-
-    level: int
-    bytes: int
-    instances: int
-
-    def capacity(self, threads: int) -> int:
-        """Bytes that so many threads find in it, each on a CPU of its own."""
-        return self.bytes * max(1, min(threads, self.instances))
-
-
-def caches(root: Path = CPUS, cpus: Iterable[int] | None = None) -> tuple[CacheLevel, ...]:
-    """Those that hold data, the smallest first; empty where the kernel does not tell.
-
-    https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-devices-system-cpu
-    """
-    sizes: dict[int, int] = {}
-    groups: dict[int, set[str]] = {}
-    if cpus is None:
-        cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ()  # macOS has no such files
-    for cpu in cpus:
-        for index in sorted((root / f"cpu{cpu}" / "cache").glob("index*")):
-            try:
-                level, kind, size, shared = (
-                    (index / name).read_text(encoding="ascii").strip()
-                    for name in ("level", "type", "size", "shared_cpu_list")
-                )
-                found, number = _bytes(size), int(level)
-            except (OSError, ValueError):
-                continue
-            if kind in ("Data", "Unified") and found > 0:
-                sizes[number] = min(found, sizes.get(number, found))
-                groups.setdefault(number, set()).add(shared)
-    return tuple(CacheLevel(level=level, bytes=sizes[level], instances=len(groups[level])) for level in sorted(sizes))
-
-
-def _bytes(text: str) -> int:
-    """`512K` or `32M` of the kernel."""
-    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    return int(text[:-1]) * units[text[-1]] if text[-1:] in units else int(text)
-
-
-def level_of(size: int, threads: int, found: Iterable[CacheLevel]) -> str:
-    """The smallest cache that holds so many bytes, memory where none does; empty where no cache is known."""
-    known = tuple(found)
-    name = next((f"L{cache.level}" for cache in known if size <= cache.capacity(threads)), MEMORY)
-    return name if known else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

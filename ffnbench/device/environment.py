@@ -1,6 +1,7 @@
-"""Where a run happens: the machine, the software, and advice on how quiet it is. No torch in the parent.
+"""Where a run happens: the machine and its caches, its devices, the software, and advice on how quiet it is.
 
-The functions `about_...` run in a worker; `describe` joins what they tell with what the parent knows.
+No torch in the parent. The functions `about_...` run in a worker; `describe` joins what they tell with what the parent
+knows.
 """
 
 from __future__ import annotations
@@ -10,15 +11,19 @@ import os
 import platform
 import re
 import warnings
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ffnbench import __version__
-from ffnbench.device.ceilings import caches
 from ffnbench.git import head
-from ffnbench.result import Environment
+from ffnbench.result import MEMORY, Environment
+
+if TYPE_CHECKING:
+    import torch
+
+    from ffnbench.device.accelerator import Accelerator
 
 USABLE = 0.95  # of the memory that is available: the rest keeps the machine alive
 # the beginnings of variables that change how fast torch is, or which libraries it finds
@@ -29,6 +34,10 @@ SPEAKING = (
 )  # fmt: skip
 # what a driver leaves in the file system: NVIDIA's, Jetson's, that of WSL, AMD's
 GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvhost-ctrl-gpu", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
+
+
+CPUS = Path("/sys/devices/system/cpu")
+UNKNOWN_CACHE = 1 << 25  # bytes, where the kernel does not tell
 
 
 def usable_cpus() -> int:
@@ -73,6 +82,57 @@ def about_machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "caches": [asdict(level) for level in caches()],
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheLevel:
+    """A level of data caches: bytes of one of them, and how many the CPUs that may be used have."""
+
+    level: int
+    bytes: int
+    instances: int
+
+    def capacity(self, threads: int) -> int:
+        """Bytes that so many threads find in it, each on a CPU of its own."""
+        return self.bytes * max(1, min(threads, self.instances))
+
+
+def caches(root: Path = CPUS, cpus: Iterable[int] | None = None) -> tuple[CacheLevel, ...]:
+    """Those that hold data, the smallest first; empty where the kernel does not tell.
+
+    https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-devices-system-cpu
+    """
+    sizes: dict[int, int] = {}
+    groups: dict[int, set[str]] = {}
+    if cpus is None:
+        cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ()  # macOS has no such files
+    for cpu in cpus:
+        for index in sorted((root / f"cpu{cpu}" / "cache").glob("index*")):
+            try:
+                level, kind, size, shared = (
+                    (index / name).read_text(encoding="ascii").strip()
+                    for name in ("level", "type", "size", "shared_cpu_list")
+                )
+                found, number = _bytes(size), int(level)
+            except (OSError, ValueError):
+                continue
+            if kind in ("Data", "Unified") and found > 0:
+                sizes[number] = min(found, sizes.get(number, found))
+                groups.setdefault(number, set()).add(shared)
+    return tuple(CacheLevel(level=level, bytes=sizes[level], instances=len(groups[level])) for level in sorted(sizes))
+
+
+def _bytes(text: str) -> int:
+    """`512K` or `32M` of the kernel."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    return int(text[:-1]) * units[text[-1]] if text[-1:] in units else int(text)
+
+
+def level_of(size: int, threads: int, found: Iterable[CacheLevel]) -> str:
+    """The smallest cache that holds so many bytes, memory where none does; empty where no cache is known."""
+    known = tuple(found)
+    name = next((f"L{cache.level}" for cache in known if size <= cache.capacity(threads)), MEMORY)
+    return name if known else ""
 
 
 def auto_device(facts: Mapping[str, Any]) -> str:
@@ -126,7 +186,6 @@ def about_device(device: str, label: str = "") -> dict[str, Any]:
     import torch
 
     from ffnbench.device import nvml
-    from ffnbench.device.accelerator import accelerator_of
 
     accelerator = accelerator_of(device)
     assert accelerator is not None
@@ -140,6 +199,31 @@ def about_device(device: str, label: str = "") -> dict[str, Any]:
         "gpu_capability": getattr(found, "gcnArchName", None) if amd else f"{found.major}.{found.minor}",
     }
     return told if amd else told | nvml.facts(device)
+
+
+def accelerator_of(device: str | torch.device) -> Accelerator | None:
+    """The one accelerator of that name in this worker; None for the CPU."""
+    name = str(device)
+    if not name.startswith("cuda"):
+        return None
+    from ffnbench.device.accelerator import of_name
+
+    return of_name(name)
+
+
+def known_device(name: str) -> str:
+    """The name of a workload's device; of `auto` what that is in this worker."""
+    import torch
+
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+
+
+def place_of(device: str) -> torch.device:
+    """Where tensors of a workload's device live."""
+    import torch
+
+    found = accelerator_of(device)
+    return torch.device(device) if found is None else found.device
 
 
 # of the GPU that is used: what its speed depends on and nobody changes from run to run, which the fingerprint holds

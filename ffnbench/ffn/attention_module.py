@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ffnbench.ffn.attention import AttentionSpec, Form
-from ffnbench.ffn.dense import Device
+from ffnbench.ffn.modules import Device, OwnModule
 
 
-class Attention(nn.Module):
+class Attention(OwnModule):
     """Self-attention through torch's scaled_dot_product_attention. x and the result are (batch, seq_len, d_model)."""
 
     def __init__(self, spec: AttentionSpec, *, device: Device = None, dtype: torch.dtype | None = None) -> None:

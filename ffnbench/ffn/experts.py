@@ -1,7 +1,8 @@
 """A mixture of experts: a router, experts of one form with their weights in 3-D tensors, and shared experts.
 
 The experts are run in one of two ways. Eager: one after another over those that are hit, as Hugging Face's eager
-path does. Grouped: tokens sorted by expert, one grouped matrix product for each weight.
+path does. Grouped: tokens sorted by expert, one grouped matrix product for each weight. `mixture_reference` is what
+both should compute, in float64 and written apart.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ffnbench.errors import Unsupported
-from ffnbench.ffn.dense import Device, build_dense
+from ffnbench.ffn.modules import Device, OwnForm, build_dense, dense_reference
 from ffnbench.ffn.moe import Dispatch, MoESpec, Routing, Scores, shares
 from ffnbench.ffn.spec import FFNSpec, Init, shared_expert
 
@@ -77,7 +78,7 @@ class ExpertLinear(nn.Module):
         return y if self.bias is None else y + self.bias[self.turn.ids]
 
 
-class MixtureOfExperts(nn.Module):
+class MixtureOfExperts(OwnForm):
     """Sum of weight_e * expert_e(x) over the chosen experts, plus the shared expert. x and the result: (..., d_model).
 
     `imposed`, (tokens, top_k), replaces the router's choice by expert numbers; the router does all of its work still.
@@ -149,6 +150,10 @@ class MixtureOfExperts(nn.Module):
             y = y + (shared if self.shared_gate is None else self.shared_gate(tokens).sigmoid() * shared)
         return y.view(x.shape)
 
+    def reference(self, x: Tensor, chosen: Tensor | None = None) -> Tensor:
+        """As OwnForm says."""
+        return mixture_reference(self, x.reshape(-1, x.shape[-1]), chosen).view(x.shape)
+
     def _eager(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
         """One expert after another: its tokens are gathered, and its results added where they belong."""
         y = torch.zeros_like(x)
@@ -218,3 +223,66 @@ def check_grouped(spec: FFNSpec, device: torch.device, dtype: torch.dtype) -> No
             y.backward(torch.zeros_like(y))
     except (RuntimeError, NotImplementedError) as problem:
         raise Unsupported(f"{where}: {' '.join(str(problem).split())[:120]}", "use @experts=eager") from problem
+
+
+def mixture_reference(module: MixtureOfExperts, x: Tensor, chosen: Tensor | None) -> Tensor:
+    """Every expert that is asked, on every token, weighted by zero where it was not chosen. x is (tokens, d_model)."""
+    moe = module.moe
+    logits = x @ module.router.weight.double().T
+    if module.router.bias is not None:
+        logits = logits + module.router.bias.double()
+    scores = _scores(moe, logits)
+    weights = scores * _chosen(module, x, logits.detach(), chosen)
+    if moe.normalised:
+        weights = weights / weights.sum(-1, keepdim=True)
+    weights = weights * moe.routed_scale
+    asked = weights.any(0).nonzero().flatten().tolist()
+    y = sum(weights[:, e, None] * dense_reference(module.experts, x, e) for e in asked)
+    if module.shared is not None:
+        shared = dense_reference(module.shared, x)
+        if module.shared_gate is not None:
+            shared = shared * (x @ module.shared_gate.weight.double().T).sigmoid()
+        y = y + shared
+    return y
+
+
+def _scores(moe: MoESpec, logits: Tensor) -> Tensor:
+    return logits.softmax(-1) if moe.scores is Scores.SOFTMAX else 1 / (1 + (-logits).exp())
+
+
+def _chosen(module: MixtureOfExperts, x: Tensor, logits: Tensor, taken: Tensor | None) -> Tensor:
+    """1 where a token goes to an expert, else 0; both as float64 of (tokens, experts)."""
+    none = torch.zeros_like(logits)
+    dtype = module.router.weight.dtype
+    taken = module.choose(x.detach().to(dtype)) if taken is None else taken
+    theirs = none.scatter(1, taken, 1.0)
+    if module.imposed is not None:
+        return theirs
+    if module.moe.groups > 1:
+        logits = logits.masked_fill(~_open_groups(module.moe, logits, theirs, dtype), float("-inf"))
+    ours = none.scatter(1, logits.topk(module.moe.top_k).indices, 1.0)
+    logits = logits.clamp_min(-1e30)
+    lost = (logits * (ours - theirs)).sum(-1, keepdim=True)  # how far theirs are from the best
+    rounding = 8 * torch.finfo(dtype).eps * logits.abs().amax(-1, keepdim=True) * module.moe.top_k
+    return torch.where(lost <= rounding, theirs, ours)
+
+
+def _open_groups(moe: MoESpec, logits: Tensor, theirs: Tensor, dtype: torch.dtype) -> Tensor:
+    """Where experts may be chosen, (tokens, experts): the token's best groups; where rounding may have swapped two of
+    them, those that were taken."""
+    size = moe.experts // moe.groups
+    of_group = _scores(moe, logits).unflatten(-1, (moe.groups, size)).topk(2).values.sum(-1)
+    best = torch.zeros_like(of_group).scatter(1, of_group.topk(moe.top_groups).indices, 1.0).bool()
+    last = of_group.topk(moe.top_groups).values[:, -1:]
+    near = (of_group - last).abs() <= 16 * torch.finfo(dtype).eps * logits.abs().amax(-1, keepdim=True)
+    taken = theirs.unflatten(-1, (moe.groups, size)).amax(-1) > 0
+    swapped = (taken & ~best & near).any(-1, keepdim=True)
+    return torch.where(swapped, (best & ~near) | taken, best).repeat_interleave(size, dim=-1)
+
+
+def expert_load(module: MixtureOfExperts, x: Tensor) -> tuple[float, int]:
+    """The busiest expert's tokens over the mean, and how many experts are asked at all, for an input."""
+    with torch.inference_mode():
+        chosen = module.choose(x.detach().reshape(-1, x.shape[-1]))
+    asked = torch.bincount(chosen.reshape(-1), minlength=module.moe.experts)
+    return float(asked.max() / asked.double().mean()), int((asked > 0).sum())

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import matrix_params
 from ffnbench.ffn.dtypes import DTYPES, tolerance
-from ffnbench.ffn.modules import OwnForm, build_module, reference_output
-from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.ffn.modules import OwnForm, build_dense, reference_output
+from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec
 
 CLEAR = 0.2  # of the tolerance: an output nearer than that is the form's own, and no other layout need be tried
 SAID = {"wi_0": ["gate"], "wi_1": ["up"], "fc1_g": ["gate"], "fc1_x": ["up"]}  # T5; timm
@@ -73,11 +73,24 @@ def as_form(module: nn.Module, form: FFNSpec, x: Tensor) -> OwnForm:
     return on_weights(layout_of(module, form, x), dict(module.named_parameters()))
 
 
+def as_own(module: nn.Module, spec: ImportedSpec, x: Tensor) -> OwnForm:
+    """A module of somebody else's as the form that it is said to be, on its own weights.
+
+    x (..., d_model) is what it is called with where its weights can be read in several ways. Raises FfnbenchError where
+    the weights are no such form's.
+    """
+    assert spec.like is not None
+    try:
+        return as_form(module, spec.like, x)
+    except FfnbenchError as problem:
+        raise FfnbenchError(f"{spec.target} is not like {spec.like.name}: {problem.message}") from problem
+
+
 def on_weights(layout: Layout, tensors: Mapping[str, Tensor]) -> OwnForm:
     """Our module of a layout's form on weights that have the names and the shapes of theirs; a bias that only the
     others have is zero.
     """
-    ours = build_module(layout.form, device="meta")
+    ours = build_dense(layout.form, device="meta")
     found = layout.of({name: tensor.detach() for name, tensor in tensors.items()})
     for role in layout.form.matrices if layout.form.bias else ():
         weight = found[f"{role}.weight"]

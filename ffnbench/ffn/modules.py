@@ -1,59 +1,170 @@
-"""From a spec to its nn.Module, and what that should compute: the same function in float64, written apart."""
+"""The dense modules: one class a form, plain eager PyTorch, bias and widths exactly as the spec says. And what they
+should compute: the same function in float64, written apart.
+
+Weights are named gate, up and down (w1, w3 and w2 in Llama's code).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
-from ffnbench.ffn.dense import Device, FeedForward, build_dense
-from ffnbench.ffn.experts import MixtureOfExperts
-from ffnbench.ffn.moe import MoESpec, Scores
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, Init
 
-OwnForm = FeedForward | MixtureOfExperts
+Device: TypeAlias = torch.device | str | None
+Linear = Callable[..., nn.Module]  # (fan_in, fan_out, bias=, device=, dtype=) -> module: nn.Linear, or one for experts
+DRAWN = 4_194_301  # numbers of a large weight, a prime so that no two rows are alike; the rest repeats them
 
 
-class Pointwise(nn.Module):
-    """An activation by itself, element by element."""
+def large_linear(fan_in: int, fan_out: int, **how: Any) -> nn.Module:
+    """nn.Linear; of a large weight DRAWN numbers are drawn as it draws them, U(-1, 1) / sqrt(fan_in), and repeated, for
+    to draw 45 million takes 0.3 s.
+    """
+    device = torch.device(how.get("device") or torch.get_default_device())
+    if fan_in * fan_out <= DRAWN or device.type == "meta":
+        return nn.Linear(fan_in, fan_out, **how)
+    layer, bound = skip_init(nn.Linear, fan_in, fan_out, **{**how, "device": device}), fan_in**-0.5
+    with torch.no_grad():
+        flat = layer.weight.view(-1)
+        flat[:DRAWN].uniform_(-bound, bound)
+        for start in range(DRAWN, flat.numel(), DRAWN):
+            flat[start : start + DRAWN] = flat[: flat.numel() - start][:DRAWN]
+        if layer.bias is not None:
+            layer.bias.uniform_(-bound, bound)
+    return layer
 
-    def __init__(self, spec: ActivationSpec) -> None:
+
+class OwnModule(nn.Module):
+    """A module of ffnbench's own: that of `spec`."""
+
+    spec: Any
+
+
+class OwnForm(OwnModule):
+    """A form of FFN: a dense one, or experts of one. x and the result are (..., d_model)."""
+
+    def reference(self, x: Tensor, chosen: Tensor | None = None) -> Tensor:
+        """What it should give for an x in float64, with a graph where one is wanted. `chosen` (tokens, top_k) are the
+        experts that the module itself took, where x is a part of what it was called with.
+        """
+        raise NotImplementedError
+
+
+class FeedForward(OwnForm):
+    """The classic form: `down(act(up(x)))`. x and the result are (..., d_model)."""
+
+    def __init__(
+        self, spec: FFNSpec, *, linear: Linear = large_linear, device: Device = None, dtype: torch.dtype | None = None
+    ) -> None:
         super().__init__()
+        self.spec = spec
         self._apply_activation = spec.row.apply
         self._beta = 1.0 if spec.beta is None else spec.beta
+        for name, (fan_out, fan_in) in spec.matrices.items():
+            setattr(self, name, linear(fan_in, fan_out, bias=spec.bias, device=device, dtype=dtype))
+        for name, start in spec.row.learned:
+            setattr(self, name, nn.Parameter(torch.tensor(start, device=device, dtype=dtype)))
+        self._learned = tuple(name for name, _ in spec.row.learned)
+        self.drop = nn.Dropout(spec.dropout) if spec.dropout else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Fill the weights as spec.init says, each expert's by itself; nn.Linear's own default needs nothing more."""
+        if self.spec.init is Init.TORCH:
+            return
+        for name in self.spec.matrices:
+            layer = getattr(self, name)
+            for matrix in layer.weight.detach().view(-1, *layer.weight.shape[-2:]):
+                fill(matrix, self.spec.init, down=name == "down")
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+    def act(self, x: Tensor) -> Tensor:
+        """The activation, element by element."""
+        if not self._learned:
+            return self._apply_activation(F, x, self._beta)
+        learned = (getattr(self, name).to(x.dtype) for name in self._learned)
+        return self._apply_activation(F, x, self._beta, *learned)
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """What enters the down projection, (..., d_ff). Nested so that no temporary outlives its use."""
+        return self.act(self.up(x))
+
+    def project(self, hidden: Tensor) -> Tensor:
+        """Dropout, where there is any, and the down projection."""
+        if self.drop is not None:
+            hidden = self.drop(hidden)  # rebinding lets the undropped tensor go before the projection
+        return self.down(hidden)
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self._apply_activation(F, x, self._beta)
-        return y
+        return self.project(self.hidden(x))
+
+    def reference(self, x: Tensor, chosen: Tensor | None = None) -> Tensor:
+        """As OwnForm says; there is nothing to choose."""
+        return dense_reference(self, x)
+
+    def extra_repr(self) -> str:
+        return self.spec.name
 
 
-def build_module(spec: FFNSpec, *, device: Device = None, dtype: torch.dtype | None = None) -> OwnForm:
-    """The nn.Module of a spec, weights filled from torch's global generator."""
-    build = build_dense if spec.moe is None else MixtureOfExperts
-    return build(spec, device=device, dtype=dtype)
+class GatedFeedForward(FeedForward):
+    """The gated form: `down(act(gate(x)) * up(x))` (Shazeer 2020)."""
+
+    def hidden(self, x: Tensor) -> Tensor:
+        return self.act(self.gate(x)) * self.up(x)
 
 
-def reference_output(module: OwnForm, x: Tensor) -> Tensor:
-    """What a module of ours should give for x (..., d_model), in float64 and written apart from `forward`.
+class ClampedFeedForward(GatedFeedForward):
+    """The gated form with limits: `down(act(min(gate(x), limit)) * (clamp(up(x), -limit, limit) + offset))`."""
 
-    With experts, a token goes to those that the module itself chose where a choice is a tie to the module's own
-    precision, and to the best by float64 everywhere else.
-    """
-    with torch.no_grad():
-        return reference(module, x.detach().double())
+    def hidden(self, x: Tensor) -> Tensor:
+        return self.act(self._limited(self.gate(x))) * self._limited_up(self.up(x))
 
+    def _limited(self, g: Tensor) -> Tensor:
+        return g if self.spec.limit is None else g.clamp(max=self.spec.limit)
 
-def reference(module: OwnForm, x: Tensor, chosen: Tensor | None = None) -> Tensor:
-    """What a module of ours should give for an x in float64, with a graph where one is wanted. `chosen` (tokens, top_k)
-    are the experts that the module itself took, where x is a part of what it was called with.
-    """
-    if isinstance(module, MixtureOfExperts):
-        return _mixture(module, x.reshape(-1, x.shape[-1]), chosen).view(x.shape)
-    return _dense(module, x)
+    def _limited_up(self, u: Tensor) -> Tensor:
+        if self.spec.limit is not None:
+            u = u.clamp(-self.spec.limit, self.spec.limit)
+        return u + self.spec.up_offset if self.spec.up_offset else u
 
 
-def _dense(module: FeedForward, x: Tensor, expert: int | None = None) -> Tensor:
-    """One network, or one expert of a stack of them."""
+class OutputGatedFeedForward(FeedForward):
+    """The output-gated form: `down(act(up(x))) * gate(x)` with a gate of d_model x d_model."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.project(self.hidden(x)) * self.gate(x)
+
+
+_FORMS = {Gate.NONE: FeedForward, Gate.INNER: GatedFeedForward, Gate.OUTPUT: OutputGatedFeedForward}
+
+
+def build_dense(
+    spec: FFNSpec, *, linear: Linear = large_linear, device: Device = None, dtype: torch.dtype | None = None
+) -> FeedForward:
+    """The module of a spec without experts, weights filled from torch's global generator."""
+    clamped = spec.limit is not None or bool(spec.up_offset)
+    form = ClampedFeedForward if clamped else _FORMS[spec.gate]
+    return form(spec, linear=linear, device=device, dtype=dtype)
+
+
+def fill(matrix: Tensor, init: Init, *, down: bool) -> None:
+    """Fill one weight matrix in place: N(0, 0.02), or He on the way up and Xavier * 0.02 on the way down."""
+    if init is Init.NORMAL:
+        nn.init.normal_(matrix, std=0.02)
+    elif down:
+        nn.init.xavier_normal_(matrix, gain=0.02)
+    else:
+        nn.init.kaiming_normal_(matrix, nonlinearity="relu")
+
+
+def dense_reference(module: FeedForward, x: Tensor, expert: int | None = None) -> Tensor:
+    """What one network, or one expert of a stack of them, should give for an x in float64; apart from `forward`."""
 
     def linear(name: str, v: Tensor) -> Tensor:
         layer = getattr(module, name)
@@ -73,56 +184,24 @@ def _dense(module: FeedForward, x: Tensor, expert: int | None = None) -> Tensor:
     return y * linear("gate", x) if spec.gate is Gate.OUTPUT else y
 
 
-def _mixture(module: MixtureOfExperts, x: Tensor, chosen: Tensor | None) -> Tensor:
-    """Every expert that is asked, on every token, weighted by zero where it was not chosen. x is (tokens, d_model)."""
-    moe = module.moe
-    logits = x @ module.router.weight.double().T
-    if module.router.bias is not None:
-        logits = logits + module.router.bias.double()
-    scores = _scores(moe, logits)
-    weights = scores * _chosen(module, x, logits.detach(), chosen)
-    if moe.normalised:
-        weights = weights / weights.sum(-1, keepdim=True)
-    weights = weights * moe.routed_scale
-    asked = weights.any(0).nonzero().flatten().tolist()
-    y = sum(weights[:, e, None] * _dense(module.experts, x, e) for e in asked)
-    if module.shared is not None:
-        shared = _dense(module.shared, x)
-        if module.shared_gate is not None:
-            shared = shared * (x @ module.shared_gate.weight.double().T).sigmoid()
-        y = y + shared
-    return y
+def reference_output(module: OwnForm, x: Tensor) -> Tensor:
+    """What a module of ours should give for x (..., d_model), in float64 and written apart from `forward`.
+
+    With experts, a token goes to those that the module itself chose where a choice is a tie to the module's own
+    precision, and to the best by float64 everywhere else.
+    """
+    with torch.no_grad():
+        return module.reference(x.detach().double())
 
 
-def _scores(moe: MoESpec, logits: Tensor) -> Tensor:
-    return logits.softmax(-1) if moe.scores is Scores.SOFTMAX else 1 / (1 + (-logits).exp())
+class Pointwise(nn.Module):
+    """An activation by itself, element by element."""
 
+    def __init__(self, spec: ActivationSpec) -> None:
+        super().__init__()
+        self._apply_activation = spec.row.apply
+        self._beta = 1.0 if spec.beta is None else spec.beta
 
-def _chosen(module: MixtureOfExperts, x: Tensor, logits: Tensor, taken: Tensor | None) -> Tensor:
-    """1 where a token goes to an expert, else 0; both as float64 of (tokens, experts)."""
-    none = torch.zeros_like(logits)
-    dtype = module.router.weight.dtype
-    taken = module.choose(x.detach().to(dtype)) if taken is None else taken
-    theirs = none.scatter(1, taken, 1.0)
-    if module.imposed is not None:
-        return theirs
-    if module.moe.groups > 1:
-        logits = logits.masked_fill(~_open_groups(module.moe, logits, theirs, dtype), float("-inf"))
-    ours = none.scatter(1, logits.topk(module.moe.top_k).indices, 1.0)
-    logits = logits.clamp_min(-1e30)
-    lost = (logits * (ours - theirs)).sum(-1, keepdim=True)  # how far theirs are from the best
-    rounding = 8 * torch.finfo(dtype).eps * logits.abs().amax(-1, keepdim=True) * module.moe.top_k
-    return torch.where(lost <= rounding, theirs, ours)
-
-
-def _open_groups(moe: MoESpec, logits: Tensor, theirs: Tensor, dtype: torch.dtype) -> Tensor:
-    """Where experts may be chosen, (tokens, experts): the token's best groups; where rounding may have swapped two of
-    them, those that were taken."""
-    size = moe.experts // moe.groups
-    of_group = _scores(moe, logits).unflatten(-1, (moe.groups, size)).topk(2).values.sum(-1)
-    best = torch.zeros_like(of_group).scatter(1, of_group.topk(moe.top_groups).indices, 1.0).bool()
-    last = of_group.topk(moe.top_groups).values[:, -1:]
-    near = (of_group - last).abs() <= 16 * torch.finfo(dtype).eps * logits.abs().amax(-1, keepdim=True)
-    taken = theirs.unflatten(-1, (moe.groups, size)).amax(-1) > 0
-    swapped = (taken & ~best & near).any(-1, keepdim=True)
-    return torch.where(swapped, (best & ~near) | taken, best).repeat_interleave(size, dim=-1)
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self._apply_activation(F, x, self._beta)
+        return y

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ffnbench.device.ceilings import CacheLevel, level_of
+from ffnbench.device.environment import CacheLevel, level_of
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.plan import Note, NoteKind, Plan
 from ffnbench.result import Environment, Failure, FailureKind, Inputs, Roof, Sample

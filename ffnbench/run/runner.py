@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from ffnbench import jsonable
-from ffnbench.device.ceilings import CacheLevel
+from ffnbench.device.environment import CacheLevel
 from ffnbench.errors import Unfinished, termination_as_interruption
 from ffnbench.metrics import LATENCY, METRICS
 from ffnbench.plan import Backend, Plan

@@ -16,11 +16,10 @@ from collections.abc import Iterable
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.metrics import ROOF
 from ffnbench.plan import Case, MatmulPrecision, Needed, needed_by
-from ffnbench.result import Bound, CaseCost, Ceiling, Roof, Run, Share
+from ffnbench.result import MEMORY, Bound, CaseCost, Ceiling, Roof, Run, Share
 from ffnbench.stats.rounds import paired, table_of
 
 ALIKE = 0.05  # sizes that differ by no more share one roof
-MEMORY = "memory"
 
 
 _EXACT = [one.value for one in (MatmulPrecision.MEDIUM, MatmulPrecision.HIGH, MatmulPrecision.HIGHEST)]

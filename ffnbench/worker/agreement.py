@@ -6,6 +6,7 @@ Input and weights travel, because two versions of torch need not draw the same n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench import jsonable
-from ffnbench.backends.backend import changed, forward_of
-from ffnbench.backends.building import WEIGHTS, build, carry, in_float64, seed_all
-from ffnbench.device.accelerator import known_device, place_of
+from ffnbench.backends.building import WEIGHTS, build, carry, changed, in_float64, seed_all
+from ffnbench.device.environment import known_device, place_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.like import relative_error
 from ffnbench.ffn.modules import OwnForm, reference_output
-from ffnbench.plan import Case
+from ffnbench.plan import Backend, Case, Workload
 from ffnbench.result import Agreement
-from ffnbench.worker import precision
+from ffnbench.worker.subject import set_precision_of
 
 TOKENS = 16
 
@@ -57,7 +57,7 @@ def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
 
 
 def _built(case: Case, seed: int) -> nn.Module:
-    precision.set_for(case.workload)
+    set_precision_of(case.workload)
     seed_all(seed, case.ffn)
     place = place_of(known_device(case.workload.device))
     module = build(case.ffn, device=place, dtype=getattr(torch, case.workload.dtype)).eval()
@@ -75,7 +75,7 @@ def _answers(module: nn.Module, case: Case, x: Tensor, seed: int) -> tuple[Tenso
     torch.manual_seed(seed)
     with torch.no_grad():
         exact = reference_output(module, x) if isinstance(module, OwnForm) else in_float64(module, x.clone())
-        forward = forward_of(module, case.workload, x.clone())
+        forward = _forward_of(module, case.workload, x.clone())
         torch.manual_seed(seed)
         y = forward(x.clone())  # which it may change
     return y.cpu(), None if exact is None else exact.cpu()
@@ -87,3 +87,16 @@ def _error(y: Tensor | None, expected: Tensor | None) -> float | None:
         return None
     error = relative_error(y, expected)
     return error if error < float("inf") else None
+
+
+def _forward_of(module: nn.Module, work: Workload, x: Tensor) -> Callable[[Tensor], Tensor]:
+    """What is called in the module's place for inputs like x, where nothing is timed."""
+    if work.compiled:
+        from ffnbench.backends.compiling import compiled_of
+
+        return compiled_of(module, work)
+    if work.backend == Backend.ONEDNN.value:
+        from ffnbench.backends.onednn import pack
+
+        pack(module, x)
+    return module

@@ -15,19 +15,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench.backends.onednn import unavailable
-from ffnbench.device.accelerator import accelerator_of, place_of
+from ffnbench import jsonable
+from ffnbench.backends.building import no_onednn
 from ffnbench.device.ceilings import AGAIN, MM, MV, ONEDNN, SUM, SUM_INT, group_of, matrix_of
-from ffnbench.device.device_time import device_seconds
+from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.waiting import WaitMeter
-from ffnbench.result import Bound, Roof
-from ffnbench.stats.ceilings import MEMORY, read_bytes
-from ffnbench.worker import meters, precision
-from ffnbench.worker.subject import Subject
+from ffnbench.result import MEMORY, Bound, Roof
+from ffnbench.stats.ceilings import read_bytes
+from ffnbench.stats.rounds import WAITED
+from ffnbench.worker import meters
+from ffnbench.worker.subject import Subject, set_precision
 
 Call = Callable[[], Any]
 Reached = tuple[Roof, float, int]  # seconds of a call, and the calls of a sample
 SAMPLE_S = 0.003  # of one sample: a case's is 10 ms, but there are more roofs than cases
+LOOKS = 3  # at one of a machine by itself, until nothing disturbs it
 TRIED = 3  # calls of a candidate that are timed, and then as many more of the best
 WEIGHTS = {Bound.PRODUCTS: 4}  # of a group's share of the time; others have 1
 KEPT_READS = 2
@@ -157,7 +159,7 @@ def _product(of: Ceilings, roof: Roof) -> Call:
     if roof.path == MM:
         return partial(torch.mm, x, w.t(), out=torch.empty(tokens, out, dtype=x.dtype, device=x.device))
     if roof.path == ONEDNN:
-        if reason := unavailable(x.dtype):
+        if reason := no_onednn(x.dtype):
             raise ValueError(reason)
         packed = torch.ops.mkldnn._reorder_linear_weight(w.contiguous(), tokens)
         return partial(torch.ops.mkldnn._linear_pointwise, x, packed, None, "none", [], "")
@@ -190,7 +192,7 @@ MAKERS: dict[Bound, Callable[[Ceilings, Roof], Call]] = {
 
 def _settle(roof: Roof) -> None:
     """Threads, current device and precision are the roof's."""
-    precision.set_to(roof.matmul_precision)
+    set_precision(roof.matmul_precision)
     if (accelerator := accelerator_of(roof.device)) is not None:
         accelerator.settle()
     if roof.bound is not Bound.CALL and torch.get_num_threads() != roof.threads:
@@ -203,8 +205,25 @@ def _seconds(roof: Roof, call: Call, calls: int) -> float:
         empty = call.__self__  # type: ignore[attr-defined]
         return float(meters.sample(empty, [empty.x] * calls, apart=False).wall)
     if (accelerator := accelerator_of(roof.device)) is not None:
+        from ffnbench.device.accelerator import device_seconds
+
         return device_seconds(accelerator, call, calls)
     begun = perf_counter()
     for _ in range(calls):
         call()
     return (perf_counter() - begun) / calls
+
+
+def ceilings(roofs: list[Any], seconds: float) -> dict[str, Any]:
+    """Job: of each path the fastest call, by the kind of ceiling; `disturbed` where threads waited for a CPU whenever
+    it was looked at again.
+    """
+    reached, waits, told = Ceilings(), WaitMeter(usable_cpus()), []
+    for roof, best, calls in reached.explore([jsonable.decode(Roof, roof) for roof in roofs], seconds, None):
+        for _ in range(LOOKS):
+            value, waited = reached.sample(roof, calls, waits)
+            best, disturbed = min(best, value), waited is not None and waited > WAITED
+            if not disturbed:
+                break
+        told.append({"roof": jsonable.encode(roof), "seconds": best, "disturbed": disturbed})
+    return {"found": told}

@@ -13,28 +13,28 @@ from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from math import sqrt
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from ffnbench.backends.building import as_own, build, carried, seed_all
-from ffnbench.device.accelerator import place_of
+from ffnbench.backends.building import build, carried, seed_all
+from ffnbench.device.environment import place_of
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.attention_module import Attention, attention_reference
-from ffnbench.ffn.experts import MixtureOfExperts
-from ffnbench.ffn.like import Layout, layout_of
-from ffnbench.ffn.modules import OwnForm, reference
+from ffnbench.ffn.attention import AttentionSpec
+from ffnbench.ffn.modules import OwnModule
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.plan import AnySpec, Case
-from ffnbench.worker.inputs import gradient_salt
-from ffnbench.worker.subject import Subject
+from ffnbench.worker.subject import Subject, gradient_salt
+
+if TYPE_CHECKING:
+    from ffnbench.ffn.like import Layout
 
 ROWS = 16  # of an input, spread over it: those that are compared
 CANDIDATES = 256  # of tokens with experts, of which those with the clearest choice are compared
 LEAST_SCALE = 0.01  # of the largest gradient of a weight: a smaller one may be what rounding leaves of a zero
 OUTPUT, INPUT_GRADIENT = "output", "gradient of the input"
 Answer = dict[str, Tensor]  # rows of the output and of the input's gradient, gradients of weights, by what they are
-Form = OwnForm | Attention
 
 
 class Mismatch(Exception):
@@ -79,7 +79,7 @@ class Correctness:
     weights: str = ""
     output_error: float | None = None
     gradient_error: float | None = None
-    _form: tuple[Form | None, Layout | None] | None = None
+    _form: tuple[OwnModule | None, Layout | None] | None = None
 
     @property
     def again(self) -> bool:
@@ -112,17 +112,21 @@ class Correctness:
             second.train(training)
             self._compare(answer, _of_second(second, call), f"{when}the {{}} differs from the module's own in float64")
 
-    def _form_of(self, subject: Subject) -> tuple[Form | None, Layout | None]:
+    def _form_of(self, subject: Subject) -> tuple[OwnModule | None, Layout | None]:
         """The form that a module is, or is said to be, on its own weights; how these are laid out, if it is said.
 
         Raises Mismatch where the weights are no such form's.
         """
         module, ffn, x = subject.module, self.case.ffn, subject.x[:1, :ROWS]
-        if isinstance(module, Form):
+        if isinstance(module, OwnModule):
             return module, None
+        if not isinstance(ffn, ImportedSpec) or ffn.like is None:
+            return None, None
+        from ffnbench.ffn.like import as_own, layout_of
+
         try:
             ours = as_own(module, ffn, x)
-            layout = layout_of(module, ffn.like, x) if isinstance(ffn, ImportedSpec) and ffn.like else None
+            layout = layout_of(module, ffn.like, x)
         except FfnbenchError as problem:
             raise Mismatch(problem.message) from problem
         return ours, layout
@@ -165,16 +169,16 @@ class Correctness:
             self.gradient_error = max(nearest.gradient, self.gradient_error or 0.0)
 
 
-def _call_of(subject: Subject, form: Form | None, salt: int) -> Call:
+def _call_of(subject: Subject, form: OwnModule | None, salt: int) -> Call:
     """A call on the input of a salt, with the rows that are compared: spread over all tokens, the last one too. Of
     attention they are the first; with experts those whose choice is clearest, for rounding decides between near ties.
     In training a gradient flows back from these rows alone.
     """
     x = subject.pool.renew(salt, 1)[0]
     tokens = x.shape[:-1].numel()
-    if isinstance(form, Attention):
+    if form is not None and isinstance(form.spec, AttentionSpec):
         rows = torch.arange(min(ROWS, x.shape[1]), device=x.device)
-    elif isinstance(form, MixtureOfExperts) and form.imposed is None and form.moe.top_k < form.moe.experts:
+    elif form is not None and _chooses(form):
         candidates = _spread(tokens, CANDIDATES, x)
         inputs = x.detach().reshape(-1, x.shape[-1])[candidates].double()
         logits = inputs @ form.router.weight.detach().double().T
@@ -189,6 +193,12 @@ def _call_of(subject: Subject, form: Form | None, salt: int) -> Call:
         flows[rows] = 1
         gradient = subject.grads.renew(gradient_salt(salt), 1)[0] * flows.view(*x.shape[:-1], 1)
     return Call(x, gradient, rows)
+
+
+def _chooses(form: OwnModule) -> bool:
+    """Whether a token is at some of the form's experts alone, by its router."""
+    moe = form.spec.moe
+    return moe is not None and form.imposed is None and moe.top_k < moe.experts
 
 
 def _spread(tokens: int, count: int, x: Tensor) -> Tensor:
@@ -250,19 +260,21 @@ def _as_laid_out(answer: Answer, layout: Layout) -> Answer:
     return found
 
 
-def _of_form(form: Form, call: Call) -> Answer:
+def _of_form(form: OwnModule, call: Call) -> Answer:
     """What a form should give for the rows of a call, written apart from the module that is timed."""
     short = call.shortened()
-    if isinstance(form, Attention):
+    if isinstance(form.spec, AttentionSpec):
+        from ffnbench.ffn.attention_module import attention_reference
+
         return {OUTPUT: attention_reference(form, short.x)[0]}
     chosen = None
-    if isinstance(form, MixtureOfExperts):
+    if form.spec.moe:
         with torch.no_grad():
             chosen = form.choose(call.x.detach().reshape(-1, call.x.shape[-1]))[call.rows]
     x = short.x.detach().double().requires_grad_(call.x.requires_grad)
     weights = {name: weight.requires_grad_() for name, weight in form.named_parameters()}
     with torch.set_grad_enabled(x.requires_grad):
-        y = reference(form, x, chosen)
+        y = form.reference(x, chosen)
     answer = {OUTPUT: y.detach()[0]}
     if x.requires_grad:
         wanted = {INPUT_GRADIENT: x} | {gradient_of(name): weight for name, weight in weights.items()}

@@ -1,18 +1,51 @@
-"""A function of one tensor: its value and its slope by autograd, and whether it behaves like an activation."""
+"""A function of one tensor: its value and its slope by autograd, and whether it behaves like an activation.
+
+Runs in a worker.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.targets import one_line
 
 Function = Callable[[Tensor], Tensor]
 REPEATS = 1000  # elements enough that even a rare random one shows
 DTYPES = ("float64", "float32", "bfloat16")
+
+
+def function_of(spec: ActivationSpec) -> Function:
+    """The activation as a function of one tensor."""
+    beta = 1.0 if spec.beta is None else spec.beta
+
+    def function(x: Tensor) -> Tensor:
+        y: Tensor = spec.row.apply(F, x, beta)
+        return y
+
+    return function
+
+
+def curve(spec: dict[str, Any], low: float, high: float, points: int) -> dict[str, Any]:
+    """Job: x, f(x), f'(x) in float64. Where f' is not finite it is None."""
+    chosen = jsonable.decode(ActivationSpec, spec)
+    function = function_of(chosen)
+    x = torch.linspace(low, high, points, dtype=torch.float64)
+    y, slope = value_and_slope(function, x)
+    return {
+        "x": x.tolist(),
+        "y": y.nan_to_num().tolist(),
+        "slope": [s if isfinite(s) else None for s in slope.tolist()],
+        "finite": bool(torch.isfinite(y).all()),
+    }
 
 
 def value_and_slope(function: Function, x: Tensor) -> tuple[Tensor, Tensor]:

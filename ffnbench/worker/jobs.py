@@ -6,36 +6,32 @@ In the first worker of a run a subject is held against float64 before its rounds
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from resource import RUSAGE_SELF, getrusage
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from ffnbench import jsonable
-from ffnbench.backends.backend import changed
-from ffnbench.backends.building import build, carried, impose_routing, seed_all
-from ffnbench.backends.compiling import compile_now, compiled_of, settled
-from ffnbench.backends.onednn import pack
-from ffnbench.device.accelerator import accelerator_of, place_of
-from ffnbench.device.environment import usable_cpus
-from ffnbench.device.nvml import DeviceWatch
+from ffnbench.backends.building import build, carried, changed, impose_routing, seed_all
+from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.errors import FfnbenchError, Unsupported
-from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, GRADIENT_ERROR, HELD, HIT, HOST_TIME, LOAD, PACK
 from ffnbench.plan import Backend, Case, Plan, Workload
 from ffnbench.planning.workload import lacks
 from ffnbench.result import Roof
-from ffnbench.worker import meters, peak_memory, precision
-from ffnbench.worker.ceiling_calls import Ceilings
+from ffnbench.worker import meters, peak_memory
 from ffnbench.worker.correctness import Correctness, Mismatch
-from ffnbench.worker.counting import check_output
-from ffnbench.worker.inputs import gradient_salt, most_inputs
-from ffnbench.worker.padding import padded
-from ffnbench.worker.subject import Subject, subject_of
+from ffnbench.worker.probe_jobs import check_output
+from ffnbench.worker.subject import Subject, gradient_salt, most_inputs, padded, set_precision_of, subject_of
+
+if TYPE_CHECKING:
+    from ffnbench.device.nvml import DeviceWatch
+    from ffnbench.worker.ceiling_calls import Ceilings
 
 COPIES = 4  # of a pool: as it is written and as it is read, inputs and gradients
 LATER = 2  # beside the seed: of the input that is looked at after the rounds
@@ -51,8 +47,8 @@ class Jobs:
     subjects: dict[str, Subject] = field(default_factory=dict)
     checks: dict[str, Correctness] = field(default_factory=dict)
     waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
-    ceilings: Ceilings = field(default_factory=Ceilings)
-    devices: DeviceWatch = field(default_factory=DeviceWatch)
+    ceilings: Ceilings | None = None  # where they are asked for
+    devices: DeviceWatch | None = None  # where a case runs on one
     held: dict[str, Any] = field(default_factory=dict)  # what features keep from one request to the next
 
     def open(self, label: str, calls: int | None, checked: bool = False, weights: str = "") -> dict[str, Any]:
@@ -82,7 +78,7 @@ class Jobs:
         self.checks[label] = Correctness(case, protocol.seed, weights)
         if not checked:
             self.checks[label].check(subject, protocol.seed)
-        with settled(work):
+        with _settled(work):
             if calls is None:  # where they are known, the round of practice does the rest
                 meters.warm_up(subject, protocol.warmup_s)
             calls = calls or meters.calls_for(subject, protocol.min_sample_s)
@@ -128,12 +124,25 @@ class Jobs:
         _settle(work)
         inputs = subject.pool.renew(salt, count) * (calls // count)
         grads = subject.grads.renew(gradient_salt(salt), count) * (calls // count) if subject.train else []
-        with settled(work):
+        with _settled(work):
             before = getrusage(RUSAGE_SELF).ru_minflt
             times, waited = self.waits.with_share(partial(meters.sample, subject, inputs, grads), work.threads)
             faults = getrusage(RUSAGE_SELF).ru_minflt - before
         told: dict[str, Any] = {"value": times.value, "waited": waited, "faults": faults}
-        return told | self.devices.told(work.device) | _apart(subject, times)
+        return told if subject.accelerator is None else told | self._device_told(subject, work.device, times)
+
+    def _device_told(self, subject: Subject, device: str, times: meters.Times) -> dict[str, Any]:
+        """What an accelerator's sample tells beside its value."""
+        from ffnbench.device.nvml import DeviceWatch
+
+        if self.devices is None:
+            self.devices = DeviceWatch()
+        told = self.devices.told(device) | {HOST_TIME: times.host}
+        if times.device is not None:
+            return told | {DEVICE_TIME: times.device}
+        assert subject.timer is not None
+        text = "device time can't be told apart: its calls wait for the device"
+        return told | ({"notes": [text]} if subject.timer.gives_up else {})
 
     def check(self, label: str) -> dict[str, Any]:
         """The relative errors of a case, before its rounds and after them; None where nothing tells what is right.
@@ -149,13 +158,20 @@ class Jobs:
     def explore(self, label: str, roofs: list[Any], seconds: float, keep: int) -> dict[str, Any]:
         """The fastest roofs of each group, with the seconds and the number of calls of a sample."""
         asked = [jsonable.decode(Roof, roof) for roof in roofs]
-        found = self.ceilings.explore(asked, seconds, keep)
+        found = self._roofs().explore(asked, seconds, keep)
         return {"found": [{"roof": jsonable.encode(roof), "seconds": s, "calls": calls} for roof, s, calls in found]}
 
     def roof(self, label: str, roof: dict[str, Any], calls: int) -> dict[str, Any]:
         """Mean seconds of one call of a roof, and the share of the time that threads waited for a CPU."""
-        value, waited = self.ceilings.sample(jsonable.decode(Roof, roof), calls, self.waits)
+        value, waited = self._roofs().sample(jsonable.decode(Roof, roof), calls, self.waits)
         return {"value": value, "waited": waited}
+
+    def _roofs(self) -> Ceilings:
+        from ffnbench.worker.ceiling_calls import Ceilings
+
+        if self.ceilings is None:
+            self.ceilings = Ceilings()
+        return self.ceilings
 
     def settle(self, label: str) -> Case:
         """A case, with threads, device and precision as it has them."""
@@ -181,6 +197,8 @@ class Jobs:
     def route(self, label: str) -> dict[str, Any]:
         """How the tokens are spread over the experts, where there are any."""
         subject = self.subjects[label]
+        from ffnbench.ffn.experts import MixtureOfExperts, expert_load
+
         if not isinstance(subject.module, MixtureOfExperts):
             return {LOAD: None, HIT: None}
         _settle(self.plan.case(label).workload)
@@ -194,11 +212,15 @@ def prepare(subject: Subject, work: Workload) -> dict[str, Any]:
     """
     weights = sum(parameter.nbytes for parameter in subject.module.parameters())
     if work.compiled:
+        from ffnbench.backends.compiling import compile_now, compiled_of
+
         subject.run = compiled_of(subject.module, work)
         seconds, graphs = compile_now(subject.call, subject.x.device, subject.accelerator, freeze=work.freeze)
         # frozen weights are constants in layouts of the compiler's own
         return {COMPILE: seconds, "graphs": graphs, HELD: None if work.freeze else weights}
     if work.backend == Backend.ONEDNN.value:
+        from ffnbench.backends.onednn import pack
+
         packed = pack(subject.module, subject.x.detach())
         called = f"{packed.layers - packed.unused} of {packed.layers} linear layers"
         unused = f"oneDNN runs {called}: the others are not called as modules"
@@ -218,14 +240,13 @@ def _first_call(subject: Subject, case: Case) -> None:
         raise Unsupported("it changes its input, which later calls read again: return a new tensor")
 
 
-def _apart(subject: Subject, times: meters.Times) -> dict[str, Any]:
-    """What an accelerator's sample tells beside its value."""
-    if subject.accelerator is None or subject.timer is None:
-        return {}
-    if times.device is not None:
-        return {HOST_TIME: times.host, DEVICE_TIME: times.device}
-    text = "device time can't be told apart: its calls wait for the device"
-    return {HOST_TIME: times.host, **({"notes": [text]} if subject.timer.gives_up else {})}
+def _settled(work: Workload) -> AbstractContextManager[None]:
+    """Where it is compiled, nothing compiles in here."""
+    if not work.compiled:
+        return nullcontext()
+    from ffnbench.backends.compiling import settled
+
+    return settled()
 
 
 def _settle(work: Workload) -> None:
@@ -234,12 +255,4 @@ def _settle(work: Workload) -> None:
         accelerator.settle()
     if torch.get_num_threads() != work.threads:
         torch.set_num_threads(work.threads)
-    precision.set_for(work)
-
-
-def expert_load(module: MixtureOfExperts, x: torch.Tensor) -> tuple[float, int]:
-    """The busiest expert's tokens over the mean, and how many experts are asked at all, for an input."""
-    with torch.inference_mode():
-        chosen = module.choose(x.detach().reshape(-1, x.shape[-1]))
-    asked = torch.bincount(chosen.reshape(-1), minlength=module.moe.experts)
-    return float(asked.max() / asked.double().mean()), int((asked > 0).sum())
+    set_precision_of(work)

@@ -5,6 +5,11 @@ Whatever user code does (prints, raises, calls sys.exit) becomes an answer; only
 
 Asked to `fork` it is a starter: its child has torch loaded and answers in its place, over the same two pipes, until it
 is asked to `leave` or dies. The starter sleeps meanwhile, and then says how the child has ended.
+
+Its allocator is told to keep the memory that is freed, before anything is allocated. By itself glibc may give freed
+memory back to the kernel after each call and take it again in the next, a page fault for each page; whether it does so
+depends on where a process's blocks happen to lie. So some processes pay for a thousand faults a call and most for none
+(docs/methodology.md). Both ways are conditions of a run: KEEPS and SYSTEM.
 """
 
 from __future__ import annotations
@@ -21,12 +26,30 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ffnbench.backends.compile_errors import not_compiled
-from ffnbench.device.device_errors import device_error, first_line, is_full
 from ffnbench.features import verb
 from ffnbench.targets import one_line
 from ffnbench.worker.channel import Channel, Message, end_group
-from ffnbench.worker.heap import keep_freed_memory
+
+ALLOCATOR = "FFNBENCH_ALLOCATOR"  # in the environment of a process that measures
+KEEPS, SYSTEM = "keeps", "system"
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # glibc's malloc.h
+NEVER_TRIM, NO_MMAP = -1, 0
+
+
+def keep_freed_memory() -> str:
+    """Have this process keep what it frees, unless its environment says SYSTEM; gives what it does, KEEPS or SYSTEM.
+
+    glibc alone: musl, macOS and Windows have no such switch, and an allocator that was preloaded is left alone. That
+    nothing is mapped by itself (M_MMAP_MAX 0) holds for blocks of any size; M_MMAP_THRESHOLD ends at 32 MiB in glibc
+    before 2.35.
+    """
+    if sys.platform != "linux" or os.environ.get(ALLOCATOR) == SYSTEM or "malloc" in os.environ.get("LD_PRELOAD", ""):
+        return SYSTEM
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is None or not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"):
+        return SYSTEM
+    return KEEPS if mallopt(M_MMAP_MAX, NO_MMAP) and mallopt(M_TRIM_THRESHOLD, NEVER_TRIM) else SYSTEM
+
 
 PR_SET_PDEATHSIG = 1
 # by the names of exceptions, for torch loads in main
@@ -50,7 +73,7 @@ def main() -> None:
         from ffnbench.device.environment import about_machine, about_torch, usable_memory
         from ffnbench.plan import Plan
         from ffnbench.worker.jobs import Jobs
-        from ffnbench.worker.probe_jobs import JOBS
+        from ffnbench.worker.probe_jobs import job_of
     except ImportError as problem:
         channel.send({"error": f"{type(problem).__name__}: {problem}"})
         return
@@ -73,7 +96,7 @@ def main() -> None:
                 _limit_memory(memory)
             channel.send(asked)
         else:
-            job = JOBS.get(request["do"]) or getattr(jobs, request["do"], None) or partial(verb(request["do"]), jobs)
+            job = job_of(request["do"]) or getattr(jobs, request["do"], None) or partial(verb(request["do"]), jobs)
             answer = answer_to(job, request, jobs)
             _send(channel, {**answer, **asked})
             if answer.get("ends"):
@@ -143,6 +166,8 @@ def answer_to(job: Any, request: Message, jobs: Any = None) -> Message:
             jobs.drain(request["label"])  # what the device finds wrong later is this case's, and not the next one's
         return answer
     except BaseException as problem:  # user code may raise anything, SystemExit included
+        from ffnbench.device.accelerator import device_error
+
         if broken := device_error(problem):
             return {"failure": "crash", "message": broken, "ends": True}
         cause = problem.__cause__ if isinstance(problem, FfnbenchError) else problem  # one of our own has found out
@@ -166,6 +191,9 @@ def _make_room(torch: Any, jobs: Any, request: Message) -> None:
 
 
 def _kind(problem: BaseException) -> str:
+    from ffnbench.backends.compiling import not_compiled
+    from ffnbench.device.accelerator import is_full
+
     text = str(problem)
     full = is_full(problem) or "can't allocate memory" in text or "not enough memory" in text
     if full or isinstance(problem, MemoryError):
@@ -177,6 +205,9 @@ def _kind(problem: BaseException) -> str:
 
 
 def _one_line(problem: BaseException) -> str:
+    from ffnbench.backends.compiling import not_compiled
+    from ffnbench.device.accelerator import first_line, is_full
+
     text = " ".join(str(problem).split())
     if asked := re.search(r"you tried to allocate (\d+) bytes", text):
         return f"it tried to allocate {int(asked[1]) / 2**30:,.2f} GiB at once"

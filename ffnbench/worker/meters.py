@@ -15,13 +15,8 @@ from time import perf_counter
 import torch
 from torch import Tensor, nn
 
-from ffnbench.device.ceilings import UNKNOWN_CACHE, caches
-from ffnbench.device.device_time import UNROLLED
-from ffnbench.errors import Unsupported
+from ffnbench.device.environment import UNKNOWN_CACHE, caches
 from ffnbench.worker.subject import Subject
-
-PASSES = 3  # at the device's time, where it is what was asked for and others disturb the host
-FEW = 3  # calls of an idle device, whose issuing is timed: a queue that is full would make the host wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +61,8 @@ def calls_for(subject: Subject, min_sample_s: float) -> int:
             return 1
     calls = max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
     if subject.accelerator is not None and calls > 1:
+        from ffnbench.device.accelerator import UNROLLED
+
         fastest = min(_lasts(subject, min(calls, UNROLLED)) for _ in range(2))
     return max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
 
@@ -101,7 +98,9 @@ def sample(
     """
     grads = grads or [subject.grad] * len(inputs)
     if subject.accelerator is not None:
-        return _on_accelerator(subject, inputs, grads, apart=apart)
+        from ffnbench.worker.accelerated import measure
+
+        return Times(**measure(subject, inputs, grads, apart=apart))
     seconds = _one_by_one(subject, inputs, grads) if subject.train or subject.cold else _in_a_row(subject, inputs)
     return Times(value=seconds / len(inputs), wall=seconds / len(inputs))
 
@@ -143,67 +142,3 @@ def _flusher() -> Callable[[], object]:
     known = caches()
     size = known[-1].capacity(torch.get_num_threads()) if known else UNKNOWN_CACHE
     return partial(_buffer_of(2 * size).add_, 1)
-
-
-def _on_accelerator(
-    subject: Subject,
-    inputs: Sequence[Tensor],
-    grads: Sequence[Tensor],
-    *,
-    apart: bool,
-) -> Times:
-    """The wall's time of calls one after another, and the device's own for the same calls."""
-    calls = len(inputs)
-    wall, host = _wall_pass(subject, inputs, grads)
-    device = None
-    for _ in range((PASSES if subject.by_device else 1) if apart else 0):
-        if device is None:
-            device = _device_pass(subject, inputs, grads, host)
-    subject.clear(inputs[-1])
-    if subject.by_device and apart:
-        if device is None:
-            raise Unsupported(
-                "device time can't be told apart: each call waits for the one before",
-                "--time wall measures what a caller waits for",
-            )
-        return Times(value=device, wall=wall / calls, host=host, device=device)
-    return Times(value=wall / calls, wall=wall / calls, host=host, device=device)
-
-
-def _wall_pass(subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> tuple[float, float]:
-    """Seconds of all calls, and the seconds that issuing one takes.
-
-    The device is idle before the first and drained after the last. A backward alone is run after its forwards, some at
-    a time.
-    """
-    accelerator = subject.accelerator
-    assert accelerator is not None
-    together = UNROLLED if subject.backward_only else len(inputs)
-    wall = host = 0.0
-    for first in range(0, len(inputs), together):
-        calls = subject.issues(inputs[first : first + together], grads[first : first + together])
-        few, rest = calls[:FEW], calls[FEW:]
-        accelerator.synchronize()
-        begin = accelerator.now()
-        for call in few:
-            call()
-        if not first:
-            host = (accelerator.now() - begin) / len(few)
-        for call in rest:
-            call()
-        accelerator.synchronize()
-        wall += accelerator.now() - begin
-    return wall, host
-
-
-def _device_pass(subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], host: float) -> float | None:
-    """Mean seconds that the device works for a call."""
-    timer = subject.timer
-    assert timer is not None
-    if timer.gives_up:
-        return None
-
-    def make(first: int, end: int) -> list[Callable[[], Tensor]]:
-        return subject.issues(inputs[first:end], grads[first:end])
-
-    return timer.seconds(make, len(inputs), host, cold=subject.cold)

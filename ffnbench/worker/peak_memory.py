@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.dense import FeedForward
+from ffnbench.ffn.modules import FeedForward
 from ffnbench.worker.subject import Subject
 
 MATMULS = (

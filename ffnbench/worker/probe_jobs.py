@@ -1,35 +1,224 @@
-"""Looks at one function or module of the user's, or of ours, without timing it. Runs in a worker; needs torch."""
+"""Looks at one function or module without timing it, and counts parameters and FLOPs by running it. Runs in a worker.
+
+A module is counted on the meta device, where tensors have shapes and no data, so that a 100 B parameter module counts
+in a moment; with a few tokens where a module can't run without data: on the device that it is measured on, for some
+kernels run nowhere else, or on the CPU. Operations that torch's counter knows nothing of are named, and so are kernels
+of Triton, so that a fused kernel is never taken for free.
+"""
 
 from __future__ import annotations
 
+import sys
 import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import import_module
-from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
 from ffnbench import jsonable
-from ffnbench.backends.backend import unavailable
-from ffnbench.device.environment import about_device, usable_cpus
-from ffnbench.device.waiting import WaitMeter
+from ffnbench.backends.building import build_foreign, unavailable
+from ffnbench.device.environment import about_device, accelerator_of, known_device
+from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES
-from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
+from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.ffn.user_activation import OwnActivation, as_activation
 from ffnbench.plan import Arm, Backend, Probe, Workload
-from ffnbench.result import Roof
-from ffnbench.targets import origin_of, resolve
-from ffnbench.worker import agreement
-from ffnbench.worker.ceiling_calls import Ceilings
-from ffnbench.worker.counting import count
-from ffnbench.worker.functions import Function, checked, value_and_slope
+from ffnbench.targets import one_line, origin_of, resolve
 from ffnbench.worker.meters import empty_call
 
-LOOKS = 3  # at a ceiling, for one that nothing disturbs
+if TYPE_CHECKING:
+    from ffnbench.device.accelerator import Accelerator
+
+SMALL, META = (1, 8), "torch's meta device"
+UNNAMED = "kernels outside torch's dispatcher"
+# neither a matrix product nor arithmetic: moving, making and looking at data
+BOOKKEEPING = frozenset({
+    "clone", "copy_", "_to_copy", "detach", "empty", "empty_like", "zeros", "zeros_like", "ones", "ones_like", "full",
+    "new_empty", "new_zeros", "cat", "stack", "contiguous", "bernoulli_", "native_dropout", "native_dropout_backward",
+    "sum", "mean", "amax", "index_select", "scalar_tensor", "lift_fresh", "_unsafe_view", "fill_", "new_empty_strided",
+    "_local_scalar_dense", "native_layer_norm", "native_layer_norm_backward", "_softmax", "_softmax_backward_data",
+    "arange", "set_", "new_ones", "new_full", "full_like", "empty_strided", "split", "split_with_sizes",
+    "_fused_rms_norm",
+})  # fmt: skip
+
+
+class _Census(TorchDispatchMode):
+    """Names the operations that are neither counted, nor element-wise, nor bookkeeping, and what Triton launches."""
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unknown: dict[str, None] = {}
+        # the class whose `run` launches every kernel that is written in Triton
+        self._triton = getattr(getattr(sys.modules.get("triton"), "runtime", None), "JITFunction", None)
+        self._launch = getattr(self._triton, "run", None)
+
+    def __enter__(self) -> _Census:
+        if self._triton is not None:
+            self._triton.run = lambda *args, **named: self._launched(*args, **named)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)
+        if self._triton is not None:
+            self._triton.run = self._launch
+
+    def _launched(self, kernel: Any, *args: Any, **named: Any) -> Any:
+        if not named.get("warmup"):
+            name = getattr(getattr(kernel, "fn", kernel), "__name__", "without a name")
+            self.unknown[f"the Triton kernel {name}"] = None
+        assert self._launch is not None
+        return self._launch(kernel, *args, **named)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if not isinstance(func, torch._ops.OpOverload):  # of higher order: a kernel of Triton, an attention
+            if func not in flop_registry:
+                self.unknown[str(func)] = None
+            return func(*args, **(kwargs or {}))
+        packet = func._overloadpacket
+        name = packet.__name__
+        known = packet in flop_registry or torch.Tag.pointwise in func.tags or func.is_view or name in BOOKKEEPING
+        if not known and not name.endswith("_backward"):
+            self.unknown[str(packet)] = None
+        return func(*args, **(kwargs or {}))
+
+
+def count(spec: ImportedSpec, workload: Workload) -> Cost:
+    """Count a user's module; raises FfnbenchError where it can't be built or gives another shape than it got."""
+    module, found = _counted(spec, workload)
+    parameters, item = list(module.parameters()), item_bytes(workload.dtype)
+    total = sum(p.numel() for p in parameters)
+    return Cost(
+        params=total,
+        params_active=total,
+        params_formula=None,
+        flops_forward=found.forward,
+        flops_backward=found.backward,
+        flops_elementwise=None,
+        flops_elementwise_backward=None,
+        weight_bytes=sum(p.numel() * (item if p.is_floating_point() else p.element_size()) for p in parameters),
+        counted=True,
+        counted_how=found.how,
+        uncounted=found.uncounted,
+        width_note=width_note(spec, [tuple(p.shape) for p in parameters]),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flops:
+    """FLOPs of matrix products, None where they are not known (backward also for a kernel of inference); which
+    operations and kernels went uncounted; and how it was counted."""
+
+    forward: int | None = None
+    backward: int | None = None
+    uncounted: tuple[str, ...] = ()
+    how: str
+
+
+def _counted(spec: ImportedSpec, workload: Workload) -> tuple[nn.Module, Flops]:
+    """The module where it could be run, and what that showed for each token."""
+    why = ""
+    for device, shape, accelerator in _places(workload):
+        try:
+            if accelerator is not None:
+                accelerator.settle()
+            with torch.device(device):
+                module = build_foreign(spec)
+        except Exception as problem:  # a constructor that looks at its data; if it is wrong, it fails with data as well
+            if device.type == "cpu" and accelerator is None:
+                raise
+            why = one_line(problem)
+            continue
+        try:
+            found = _run(module, spec, shape, device, workload)
+        except FfnbenchError:
+            raise
+        except Exception as problem:  # data-dependent code, a kernel without a meta implementation, or a plain bug
+            why = one_line(problem)
+            continue
+        if found.forward or not any(weight.dim() > 1 for weight in module.parameters()):
+            return module, found
+        if device.type != "meta":  # what stands in for its kernels there says nothing of them
+            none = "not counted: torch saw no matrix product"
+            return module, Flops(uncounted=(*found.uncounted, UNNAMED), how=none)
+    return module, Flops(how=f"not counted: it raised {why[:120]}")
+
+
+def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int], Accelerator | None]]:
+    """Where it is tried, with the (batch, seq_len) of the input: some kernels want more tokens than a few."""
+    whole = (workload.batch, workload.seq_len)
+    yield torch.device("meta"), whole, None
+    accelerator = accelerator_of(known_device(workload.device))
+    if accelerator is not None:
+        yield accelerator.device, SMALL, accelerator
+        yield accelerator.device, whole, accelerator
+    yield torch.device("cpu"), SMALL, None
+
+
+def _run(
+    module: nn.Module, spec: ImportedSpec, shape: tuple[int, int], device: torch.device, workload: Workload
+) -> Flops:
+    dtype = torch.float32 if device.type == "cpu" else getattr(torch, workload.dtype)
+    x = torch.randn((*shape, spec.d_model), device=device, dtype=dtype, requires_grad=True)
+    module = module.to(dtype=dtype)
+    backward, tokens = None, shape[0] * shape[1]
+    with _Census() as census, FlopCounterMode(display=False) as counter:
+        y = module(x)
+        check_output(y, x, spec.target)
+        forward = counter.get_total_flops()
+        if y.requires_grad:
+            y.sum().backward()
+            backward = (counter.get_total_flops() - forward) // tokens
+    how = f"counted by running it on {f'{tokens} tokens' if device.type != 'meta' else META}"
+    return Flops(forward=forward // tokens, backward=backward, uncounted=tuple(census.unknown), how=how)
+
+
+def check_output(y: object, x: Tensor, name: str) -> None:
+    """An FFN maps (..., d_model) to the same shape and dtype; raises Unsupported otherwise."""
+    if not isinstance(y, Tensor):
+        raise Unsupported(
+            f"{name} returns {type(y).__name__}, not a tensor",
+            "wrap it so that forward returns the hidden states alone",
+        )
+    if y.shape != x.shape:
+        raise Unsupported(
+            f"{name} returns shape {tuple(y.shape)} for an input of {tuple(x.shape)}",
+            "an FFN keeps the shape (batch, seq_len, d_model)",
+        )
+    if y.dtype != x.dtype:
+        raise Unsupported(
+            f"{name} returns {y.dtype} for an input of {x.dtype}", "cast the result back inside the module"
+        )
+
+
+def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:
+    """What the module made of d_ff, where its matrices are not d_ff wide; an empty string where they are."""
+    if given := [f"{key}={value}" for key, value in spec.arguments if key in D_FF_NAMES]:
+        return f"its width is set by @{given[0]}"
+    widths = sorted({size for shape in shapes if len(shape) >= 2 for size in shape[-2:]} - {spec.d_model})
+    asked = spec.d_ff
+    if not widths or asked == spec.d_model:
+        return ""
+    if asked in widths:
+        packed = asked % 2 == 0 and asked // 2 in widths
+        return f"reads d_ff {asked:,} as the packed width: each branch is {asked // 2:,} wide" if packed else ""
+    near = min(widths, key=lambda width: abs(width - 2 * asked / 3))
+    if abs(near - 2 * asked / 3) <= 0.05 * asked:
+        return f"reduces d_ff {asked:,} to about 2/3 by itself: it is {near:,} wide"
+    return f"was given d_ff {asked:,} and has matrices {', '.join(f'{w:,}' for w in widths[:3])} wide"
+
+
+Job = Callable[..., dict[str, Any]]
 WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
 
 
@@ -41,6 +230,8 @@ class InProcess(Probe):
         found = resolve(target)
         own = as_activation(found, target, WIDTH_NAMES)
         if own is not None:
+            from ffnbench.worker.functions import checked
+
             checked(found, target)
         return own
 
@@ -51,17 +242,6 @@ class InProcess(Probe):
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         """Parameters and FLOPs of a module."""
         return count(spec, workload)
-
-
-def function_of(spec: ActivationSpec) -> Function:
-    """The activation as a function of one tensor."""
-    beta = 1.0 if spec.beta is None else spec.beta
-
-    def function(x: Tensor) -> Tensor:
-        y: Tensor = spec.row.apply(F, x, beta)
-        return y
-
-    return function
 
 
 def describe(target: str) -> dict[str, Any]:
@@ -81,41 +261,10 @@ def counted(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def curve(spec: dict[str, Any], low: float, high: float, points: int) -> dict[str, Any]:
-    """Job: x, f(x), f'(x) in float64. Where f' is not finite it is None."""
-    chosen = jsonable.decode(ActivationSpec, spec)
-    function = function_of(chosen)
-    x = torch.linspace(low, high, points, dtype=torch.float64)
-    y, slope = value_and_slope(function, x)
-    return {
-        "x": x.tolist(),
-        "y": y.nan_to_num().tolist(),
-        "slope": [s if isfinite(s) else None for s in slope.tolist()],
-        "finite": bool(torch.isfinite(y).all()),
-    }
-
-
 def timer(label: str = "") -> dict[str, float]:
     """Job: what measuring itself costs here, in seconds."""
     resolution = time.get_clock_info("perf_counter").resolution
     return {"empty_call_s": empty_call(), "resolution_s": resolution}
-
-
-def ceilings(roofs: list[Any], seconds: float) -> dict[str, Any]:
-    """Job: of each path the fastest call, by the kind of ceiling; `disturbed` where threads waited for a CPU whenever
-    it was looked at again.
-    """
-    from ffnbench.stats.rounds import WAITED
-
-    reached, waits, told = Ceilings(), WaitMeter(usable_cpus()), []
-    for roof, best, calls in reached.explore([jsonable.decode(Roof, roof) for roof in roofs], seconds, None):
-        for _ in range(LOOKS):
-            value, waited = reached.sample(roof, calls, waits)
-            best, disturbed = min(best, value), waited is not None and waited > WAITED
-            if not disturbed:
-                break
-        told.append({"roof": jsonable.encode(roof), "seconds": best, "disturbed": disturbed})
-    return {"found": told}
 
 
 def backends(device: str) -> dict[str, dict[str, str]]:
@@ -138,9 +287,24 @@ def preload(targets: list[str], compiles: bool) -> dict[str, Any]:
     return {}
 
 
-JOBS = {
-    "preload": preload, "timer": timer, "describe": describe, "count": counted,
-    "curve": curve, "backends": backends, "ceilings": ceilings, "origin": origin,
-    "keep": agreement.keep, "hold": agreement.hold,
+JOBS: dict[str, Job] = {
+    "preload": preload, "timer": timer, "describe": describe, "count": counted, "backends": backends, "origin": origin,
     "device": about_device,
 }  # fmt: skip
+
+
+def job_of(name: str) -> Job | None:
+    """What answers a question about code or about the machine; None for what is asked of the cases of a plan."""
+    if name == "curve":
+        from ffnbench.worker.functions import curve
+
+        return curve
+    if name == "ceilings":
+        from ffnbench.worker.ceiling_calls import ceilings
+
+        return ceilings
+    if name in ("keep", "hold"):
+        from ffnbench.worker import agreement
+
+        return agreement.keep if name == "keep" else agreement.hold
+    return JOBS.get(name)

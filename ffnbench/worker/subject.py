@@ -1,19 +1,152 @@
-"""A module with its input, ready to be called again and again. Runs inside a worker; needs torch."""
+"""A module with its inputs, ready to be called again and again, and what it is built and run under. In a worker.
+
+Under: random gaps in memory between its weights (where these lie decides which cache lines and pages they share, so one
+layout is one draw of many, and a process that is forked would repeat its starter's), and how exactly this process
+multiplies matrices (a model file that calls torch.set_float32_matmul_precision, or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE in
+the environment, would otherwise make all rows of its process less exact, and faster).
+
+Inputs: no content repeats. One is the seeded one, its columns multiplied by factors of either sign, drawn for each call
+from the salt of its sample: so neither signs nor magnitudes come twice. The products are made in one pass over memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from ffnbench.device.accelerator import Accelerator, accelerator_of, place_of
-from ffnbench.device.device_time import DeviceTimer
-from ffnbench.plan import Cache, Mode, Time, Workload
-from ffnbench.worker.inputs import Pool
+from ffnbench.device.environment import accelerator_of, place_of
+from ffnbench.plan import Cache, MatmulPrecision, Mode, Time, Workload
+
+if TYPE_CHECKING:
+    from ffnbench.device.accelerator import Accelerator, DeviceTimer
+
+INHERITED = "none"  # torch's word: a more particular setting, or torch's own default, says it
+
+
+def set_precision_of(work: Workload) -> None:
+    """Set what the workload asks."""
+    set_precision(work.matmul_precision, reduced_reductions=work.reduced_reductions)
+
+
+def set_precision(matmul_precision: str, *, reduced_reductions: bool = True) -> None:
+    """Set the precision of float32 products, a value of MatmulPrecision, and whether 16-bit ones may add in 16 bits.
+
+    Convolutions follow: a 1x1 one is a linear layer too, and cuDNN's would be TF32 where nobody asked. What is set by
+    torch's newer `fp32_precision` comes undone, for torch refuses to answer where both ways were used.
+    """
+    every: Any = torch.backends
+    of_cublas, of_conv, of_matmul = every.cuda.matmul, every.mkldnn.conv, every.mkldnn.matmul
+    for one in (every, every.cudnn, every.mkldnn):
+        if one.fp32_precision != INHERITED:
+            one.fp32_precision = INHERITED
+    torch.set_float32_matmul_precision(matmul_precision)  # cuBLAS and oneDNN
+    every.cudnn.allow_tf32 = matmul_precision != MatmulPrecision.HIGHEST.value
+    of_conv.fp32_precision = of_matmul.fp32_precision
+    of_cublas.allow_fp16_reduced_precision_reduction = reduced_reductions
+    of_cublas.allow_bf16_reduced_precision_reduction = reduced_reductions
+    of_cublas.allow_fp16_accumulation = False  # torch's default, and no workload asks for another
+
+
+PAD_BYTES = 1 << 18
+
+HOLES, LARGEST_HOLE = 128, 1 << 20  # filled before anything is built, half of them for good; a pad fits into none
+
+
+@contextmanager
+def padded(seed: str, device: str) -> Iterator[list[Tensor]]:
+    """While it is open, storage of a size drawn from the seed is taken before everything and after each parameter that
+    a module registers. What it gives has to live as long as the module. An accelerator's allocator begins anew in each
+    process, and is left alone.
+    """
+    dice = random.Random(seed)
+    pads: list[Tensor] = []
+    if device != "cpu":
+        yield pads
+        return
+
+    def pad(*_: Any) -> None:
+        pads.append(torch.empty(LARGEST_HOLE + dice.randrange(PAD_BYTES), dtype=torch.uint8))
+
+    # what the imports have freed are holes, which small weights would fall into in the same order each time
+    sizes = [int(2 ** dice.uniform(6, 20)) for _ in range(HOLES)]
+    holes = [torch.empty(size, dtype=torch.uint8) for size in sizes]
+    dice.shuffle(holes)
+    pads += holes[: HOLES // 2]
+    del holes
+    pad()
+    handle = register_module_parameter_registration_hook(pad)
+    try:
+        yield pads
+    finally:
+        handle.remove()
+
+
+MOST_BYTES = 1 << 28  # of a pool
+WIDEST = 1 << 16  # elements of a token; a wider one is no token but a list of numbers, and is cut into parts
+LEAST, MOST = 0.5, 1.42705098  # a factor without its sign: the mean square of what lies evenly between is 1
+PART = 4096  # at most, of such a list
+
+
+def most_inputs(x: Tensor, memory_bytes: int | None) -> int:
+    """How many inputs like x a pool may have: a sixteenth of the memory at most; one at least."""
+    room = MOST_BYTES if memory_bytes is None else min(MOST_BYTES, memory_bytes // 16)
+    return max(1, room // max(1, int(x.nbytes)))
+
+
+def gradient_salt(salt: int) -> int:
+    """The salt of the gradients that flow back: other factors."""
+    return salt + 1
+
+
+def width_of(d_model: int) -> int:
+    """Elements of a row: of a token, or the largest divisor that cuts a long list into parts."""
+    if d_model <= WIDEST:
+        return d_model
+    return next(width for width in range(PART, 0, -1) if d_model % width == 0)
+
+
+def factors_of(salt: int, calls: int, width: int) -> Tensor:
+    """For each call and column of a sample, (calls, width) of float32 on the CPU, as often below 0 as above."""
+    drawn = torch.rand(calls, width, generator=torch.Generator().manual_seed(salt)) * 2 - 1
+    return drawn * (MOST - LEAST) + LEAST * drawn.sign()
+
+
+class Pool:
+    """The inputs of a sample's calls, each of the shape of `base`, the seeded input (batch, seq_len, d_model).
+
+    They are written at once, into one storage, and copied from there: each input has a storage of its own, so that none
+    leads to the next. A row is a token.
+    """
+
+    def __init__(self, base: Tensor, *, train: bool) -> None:
+        self._base, self._train = base.detach().clone(), train  # its own: the seeded one is moved
+        self._width = width_of(base.shape[-1])
+        self._rows = self._base.view(-1, self._width)
+        self.memory = torch.empty(0, *base.shape, dtype=base.dtype, device=base.device)
+        self._inputs: list[Tensor] = []
+
+    def renew(self, salt: int, calls: int) -> list[Tensor]:
+        """So many inputs that no call has seen."""
+        with torch.no_grad():
+            if len(self.memory) < calls:
+                self.memory = self._base.new_empty(calls, *self._base.shape)
+            factors = factors_of(salt, calls, self._width).to(self._base.device, self._base.dtype)
+            written = self.memory[:calls].view(calls, -1, self._width)
+            torch.mul(self._rows, factors.view(calls, 1, self._width), out=written)
+            made = [torch.empty_like(self._base) for _ in range(calls - len(self._inputs))]
+            self._inputs += [x.requires_grad_(self._train) for x in made]
+            torch._foreach_copy_([x.detach() for x in self._inputs[:calls]], list(self.memory[:calls].unbind(0)))
+        return self._inputs[:calls]
+
 
 Forward = Callable[[Tensor], Tensor]
 
@@ -40,12 +173,14 @@ class Subject:
     pool: Pool = field(init=False)
     grads: Pool = field(init=False)  # fresh ones too: what flows back in one call is in no other
     timer: DeviceTimer | None = field(default=None, init=False)
-    _last: Tensor | None = field(default=None, init=False)  # the input of the last call, whose gradient is still there
+    last: Tensor | None = field(default=None, init=False)  # the input of the last call, whose gradient is still there
 
     def __post_init__(self) -> None:
         self.pool = Pool(self.x, train=self.train)
         self.grads = Pool(self.grad, train=False)
         if self.accelerator is not None:
+            from ffnbench.device.accelerator import DeviceTimer
+
             self.timer = DeviceTimer(self.accelerator)
 
     @property
@@ -73,20 +208,6 @@ class Subject:
     def _backward(self, y: Tensor, grad: Tensor) -> Tensor:
         y.backward(grad)
         return y
-
-    def issues(self, inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Callable[[], Tensor]]:
-        """Calls of an accelerator, one after another: gradients are cleared inside, as in a loop that trains. Of a
-        backward alone the forwards are run here.
-        """
-        calls = [self.timed(x, grad) for x, grad in zip(inputs, grads, strict=True)]
-        return [partial(self._cleared, x, call) for x, call in zip(inputs, calls, strict=True)] if self.train else calls
-
-    def _cleared(self, x: Tensor, call: Callable[[], Tensor]) -> Tensor:
-        if self._last is not None:
-            self._last.grad = None
-        self.clear(x)
-        self._last = x
-        return call()
 
     def slowed(self, call: Callable[..., Tensor]) -> Callable[..., Tensor]:
         """The call, and then a spin for the given share of its own time: a slow-down that is known exactly."""

@@ -16,8 +16,7 @@ from ffnbench.activations.facts import Facts, facts_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.worker.functions import checked
-from ffnbench.worker.probe_jobs import function_of
+from ffnbench.worker.functions import checked, function_of
 
 SELU, ALPHA = 1.0507009873554805, 1.6732632423543772
 

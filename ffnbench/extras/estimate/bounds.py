@@ -16,8 +16,7 @@ from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.jsonable import least
 from ffnbench.plan import Case, MatmulPrecision, Mode, NoProbe, Workload, cost_of, needed_by
-from ffnbench.result import Bound
-from ffnbench.stats.ceilings import MEMORY
+from ffnbench.result import MEMORY, Bound
 
 INSIDE = {MatmulPrecision.HIGH.value: "tf32", MatmulPrecision.MEDIUM.value: "bfloat16"}  # of float32's products
 ABOVE_ZERO = least(1e-9)

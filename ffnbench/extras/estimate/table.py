@@ -15,8 +15,7 @@ from ffnbench.report.header import conditions_line, headings, swept_columns
 from ffnbench.report.listing import records_view
 from ffnbench.report.sentences import failure_line, general_line
 from ffnbench.report.words import listed
-from ffnbench.result import Bound, Report
-from ffnbench.stats.ceilings import MEMORY
+from ffnbench.result import MEMORY, Bound, Report
 from ffnbench.units import IEC, SI, TIME, digits
 
 

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ffnbench.backends.building import seed_all
-from ffnbench.device.accelerator import place_of
+from ffnbench.device.environment import place_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.extras.train.decoder import TrainCase
 from ffnbench.extras.train.kind import TRAIN

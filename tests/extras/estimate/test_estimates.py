@@ -112,7 +112,7 @@ def test_a_backward_moves_gradients_as_well(rows, on_fakes, tmp_path: Path) -> N
 
     class Counting(KnownProber):
         def count(self, spec, workload):
-            return pytest.importorskip("ffnbench.worker.counting").count(spec, workload)
+            return pytest.importorskip("ffnbench.worker.probe_jobs").count(spec, workload)
 
     code, out, err = on_fakes(f"estimate {tmp_path}/mine.py:Frozen {line} --match none -f json", prober=Counting)
     assert code == 0, err

@@ -12,9 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench.errors import Unsupported
-from ffnbench.ffn.dense import ClampedFeedForward, FeedForward, GatedFeedForward
-from ffnbench.ffn.experts import ExpertLinear, MixtureOfExperts
+from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.ffn.experts import ExpertLinear
+from ffnbench.ffn.like import as_own, output_of, relative_error, tolerance_of
+from ffnbench.ffn.modules import ClampedFeedForward, GatedFeedForward, OwnForm, reference_output
+from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.plan import AnySpec
 
 
 class JoinedFeedForward(ClampedFeedForward):
@@ -46,10 +49,37 @@ class JoinedFeedForward(ClampedFeedForward):
         return SimpleNamespace(weight=rows(self.gate_up.weight, -2), bias=rows(self.gate_up.bias, -1))
 
 
+def joined(module: nn.Module, ffn: AnySpec, *, gate_first: bool) -> nn.Module:
+    """The module with gate and up in one product, in place but for code of the user's that is said to be a form, which
+    that form takes the place of; raises Unsupported without a gate, or where that code computes something else.
+    """
+    if isinstance(ffn, ImportedSpec) and ffn.like is not None:
+        module = _own(module, ffn)
+    return join(module, gate_first=gate_first)
+
+
+def _own(module: nn.Module, spec: ImportedSpec) -> nn.Module:
+    """Our module on the weights of theirs; raises Unsupported where theirs does not compute the same."""
+    weight = next(module.parameters(), torch.empty(0))
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 16, spec.d_model, generator=generator).to(weight.device, weight.dtype)
+    try:
+        ours = as_own(module, spec, x)
+    except FfnbenchError as problem:
+        raise Unsupported(problem.message) from problem
+    assert spec.like is not None
+    if any(isinstance(part, nn.Dropout) and part.p for part in module.modules()):
+        raise Unsupported(f"{spec.target} has dropout, which {spec.like.name} would leave out")
+    error = relative_error(output_of(module, x.clone()), reference_output(ours, x))
+    if not error <= tolerance_of(x.dtype):
+        raise Unsupported(f"{spec.target} is not like {spec.like.name}: its output differs by {error:.1e}")
+    return ours.requires_grad_()  # to be trained as any other
+
+
 def join(module: nn.Module, *, gate_first: bool) -> nn.Module:
     """The module with gate and up joined, in place, its weights as they were; raises Unsupported without a gate."""
     forms = [part for part in module.modules() if type(part) in (GatedFeedForward, ClampedFeedForward)]
-    if not forms or not isinstance(module, FeedForward | MixtureOfExperts):
+    if not forms or not isinstance(module, OwnForm):
         raise Unsupported("it has no gate beside its up projection that the two could be one product")
     for form in forms:
         gate_up = _joined(*((form.gate, form.up) if gate_first else (form.up, form.gate)))
