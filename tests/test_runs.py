@@ -12,7 +12,8 @@ import pytest
 from conftest import FakeLaunch
 from gate_world import edited, machine
 
-from ffnbench.api import checks, measuring
+from ffnbench.api import measuring
+from ffnbench.gate import checking
 from ffnbench.report.files.store import load
 
 COMPARE = "--variants relu,gelu,swiglu --d-model 64 --threads 1 --metrics latency --precision 0.5"
@@ -48,7 +49,7 @@ def call(on_fakes, monkeypatch: pytest.MonkeyPatch):
                 launch.waited = 0.6 if launch.runs in launch.noisy else None
             return real(*given, **more)
 
-        for place in (measuring, checks):
+        for place in (measuring, checking):
             monkeypatch.setattr(place, "measured_once", counted)
         return on_fakes(*arguments, launch=launch)
 
