@@ -20,13 +20,10 @@ from exam.machine import STATES, WORLDS, Machine, World, as_measured
 from exam.text import table
 
 from ffnbench.extras.bisect.posterior import Posterior, ProbeResult, posterior_of, result_of
-from ffnbench.gate.decision import paired_findings
-from ffnbench.gate.looks import look, report_of
+from ffnbench.gate.looks import UntilDecided, plan_of_check, report_of
 from ffnbench.plan import Plan
-from ffnbench.result import Report
 from ffnbench.run.runner import run
 from ffnbench.stats.interval import student
-from ffnbench.stats.stopping import Answered
 
 COMMITS, PROBES, LIMIT, BUDGET_S = 64, 10, 0.03, 120.0
 BETWEEN = 0.0045  # sd of a log ratio between runs, as on the reference machine
@@ -59,12 +56,9 @@ class History:
 def measured(world: World, plan: Plan, log: float, tolerance: float, seed: int) -> tuple[float, float] | None:
     """The interval of one probe by the real loop, as `ab` takes it; None without one."""
     machine, policy = Machine(world, slowed(plan, math.expm1(log)), seed), check_policy(tolerance)
-
-    def measure(asked: Plan, answered: Answered) -> Report:
-        return report_of(machine.measure(asked, run, answered))
-
-    seen = look(plan, lambda now, level: paired_findings(now, policy, level), policy, BUDGET_S, measure)
-    change = seen.findings[0].change
+    stop = UntilDecided(policy)
+    done = report_of(machine.measure(plan_of_check(plan, policy, BUDGET_S), run, stop))
+    change = stop.conclusion(done)[0].change
     return (change.low, change.high) if change and change.low and change.high else None
 
 

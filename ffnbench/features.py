@@ -22,7 +22,7 @@ class Feature:
     """What a folder of extras/ adds, by the names that a user types.
 
     `commands` are registered by importing its `command.py`; `calls` are public functions in its `python.py`;
-    `listings` are topics of `ffnbench list`, in LISTINGS of its `listing.py`: (sink) -> None. `completes` are flags
+    `listings` are topics of `ffnbench list`, in LISTINGS of its `listing.py`: () -> view. `completes` are flags
     whose values a shell offers, in COMPLETIONS of the same file: () -> words. `kinds` are kinds of plans, in KINDS of
     its `kind.py`, each an AddedKind of plan.py. `verbs` are what a worker is asked, in VERBS of its `worker.py`:
     (jobs, **what else was asked) -> answer.
@@ -30,7 +30,7 @@ class Feature:
     `suffixes` are of files of `-o`, written by WRITERS of its `files.py`: (table, pictures, reports, title) -> text.
     `report/formats.py: view_of` says what these four are. One that `measures` has MEASURER in its `flags.py`, a bundle
     of flags for every command that measures groups: its `measures()` gives what does so in place of this process,
-    (prepared, sink, how one is measured) -> report, or None.
+    (prepared, world, destination, how one is measured) -> report, or None.
     """
 
     name: str

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+from contextlib import suppress
 from typing import Any, TextIO
 
 FALLBACK = "ffnbench"
@@ -30,6 +31,12 @@ def visible(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def say(text: str) -> None:
+    """One line on stderr."""
+    with suppress(OSError):  # nobody reads stderr
+        print(visible(text), file=sys.stderr, flush=True)
 
 
 def short(text: str) -> str:

@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,14 +20,16 @@ from typing import Any
 import pytest
 
 from ffnbench import cli
-from ffnbench.api import measuring, world
+from ffnbench.api import measuring, preparing
 from ffnbench.device.environment import about_machine
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import OWN, Arm, Backend, Case, Workload
+from ffnbench.plan import OWN, Arm, Backend, Case, Plan, Workload
 from ffnbench.report.csv_columns import case_records
 from ffnbench.report.records import csv_text
-from ffnbench.result import Agreement, Report
+from ffnbench.result import Agreement, Report, Run
+from ffnbench.run import runner, world
+from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.prober import Prober
 from ffnbench.run.session import Session, WorkerLost
 
@@ -207,11 +211,22 @@ def pytest_runtest_setup() -> None:
 
 
 @pytest.fixture
-def on_machine(monkeypatch: pytest.MonkeyPatch):
+def clock() -> list[Callable[[], float]]:
+    """The clock of the fake machine, which a test may replace."""
+    return [time.monotonic]
+
+
+@pytest.fixture
+def on_machine(monkeypatch: pytest.MonkeyPatch, clock: list):
     """Put workers and probers that are not real where every command finds them: the one seam."""
 
     def put(launch: object = Session, prober: object = Prober) -> None:
-        monkeypatch.setattr(world, "MACHINE", world.Machine(launch=launch, prober=prober))
+        fake = world.World(launch=launch, prober=prober, now=clock[0])
+
+        def this_machine(wait: bool = False) -> world.World:
+            return replace(fake, lock=partial(machine_lock, wait=wait))
+
+        monkeypatch.setattr(world, "this_machine", this_machine)
 
     return put
 
@@ -260,10 +275,10 @@ def in_process(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
 
 
 @pytest.fixture
-def made_up_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def made_up_clock(clock: list) -> None:
     """A clock of what is measured: each look at it is 5 ms later, so that no budget is waited for."""
     ticks = itertools.count(step=0.005)
-    monkeypatch.setattr(measuring, "run", partial(measuring.run, now=lambda: next(ticks)))
+    clock[0] = lambda: next(ticks)
 
 
 @pytest.fixture
@@ -279,6 +294,23 @@ def on_fakes(on_machine, in_process, made_up_clock):
         return code, " ".join(out.split()), err
 
     return run
+
+
+def prepare(request: Any, **how: Any) -> preparing.Prepared:
+    """A request planned and priced, on a machine of which nothing is known."""
+    return preparing.prepare(request, world.World(), **how)
+
+
+def measure(prepared: preparing.Prepared, launch: object = Session, **how: Any) -> Report:
+    """What was prepared, measured by these workers."""
+    return measuring.measure(prepared, world.World(launch=launch), **how)
+
+
+def run(plan: Plan, launch: object = Session, **how: Any) -> Run:
+    """A plan measured by these workers; `now`, `describe` and `watch` are of the world."""
+    outside = {name: how.pop(name) for name in ("now", "describe", "watch") if how.get(name)}
+    how.pop("now", None)
+    return runner.run(plan, world.World(launch=launch, **outside), **how)
 
 
 def csv_of(report: Report) -> str:

@@ -22,12 +22,12 @@ from zlib import crc32
 
 from conftest import FakeLaunch, FakeWorker
 
-from ffnbench.api import measuring, world
+from ffnbench.api import measuring
 from ffnbench.cli.commands import is_command
 from ffnbench.errors import Unfinished
 from ffnbench.plan import OWN, Arm
+from ffnbench.run import world
 from ffnbench.run.prober import Prober
-from ffnbench.run.runner import run
 from ffnbench.run.session import WorkerLost
 
 Dice = random.Random
@@ -436,12 +436,9 @@ def installed(launch: FuzzLaunch) -> Iterator[None]:
     """Put the machine where every command finds one; the clocks of runs and of pauses are its own, too."""
     clock = {"now": lambda: launch.clock_s}
     with ExitStack() as stack:
-        if is_command("selftest"):
-            exam_run = "ffnbench.extras.selftest.exam.run"
-            stack.enter_context(patch(exam_run, partial(run, **clock, launch=launch)))
+        fake = world.World(launch=launch, prober=partial(FuzzProber, launch), **clock)  # type: ignore[arg-type]
         for place, name, value in (
-            (world, "MACHINE", world.Machine(launch=launch, prober=partial(FuzzProber, launch))),  # type: ignore[arg-type]
-            (measuring, "run", partial(run, **clock)),
+            (world, "this_machine", lambda wait=False: fake),
             (measuring, "time", SimpleNamespace(monotonic=clock["now"], sleep=launch.sleep)),
         ):
             stack.enter_context(patch.object(place, name, value))

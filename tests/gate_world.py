@@ -8,9 +8,8 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from conftest import FakeLaunch
+from conftest import FakeLaunch, measure, prepare
 
-from ffnbench import api
 from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
@@ -31,7 +30,7 @@ def machine(factors: dict[str, float] | None = None, scatter: float = 0.002, see
 def measured(launch: FakeLaunch | None = None, **flags: object) -> Report:
     """A run of latencies on such a machine."""
     settings = {"variants": "relu,gelu,swiglu", "d_model": 64, "threads": 1, "metrics": "latency", **flags}
-    return api.measure(api.prepare(CompareRequest(**settings)), launch=launch or machine())
+    return measure(prepare(CompareRequest(**settings)), launch=launch or machine())
 
 
 def saved(path: Path, report: Report | None = None, **flags: object) -> Path:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import FACTS, FakeLaunch, FakeWorker
+from conftest import FACTS, FakeLaunch, FakeWorker, measure, prepare
 
 import ffnbench
-from ffnbench.api import measure, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import cost
 from ffnbench.request import CompareRequest

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch
+from conftest import FakeLaunch, prepare, run
 
-from ffnbench import api, jsonable
+from ffnbench import jsonable
 from ffnbench.device.environment import about_machine, about_torch
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Plan
@@ -19,7 +19,6 @@ from ffnbench.planning.variant_text import parse_variant
 from ffnbench.report.tables.words import side_lines
 from ffnbench.request import CompareRequest
 from ffnbench.result import Side
-from ffnbench.run.runner import run
 from ffnbench.run.session import BOOT, interpreter_of, variables_of
 from ffnbench.run.worker_pool import start_for
 
@@ -205,6 +204,6 @@ def test_a_worker_needs_torch_and_the_standard_library_alone(tmp_path: Path) -> 
 )
 def test_an_arm_that_is_not_there_is_found_before_measuring(variants: str, says: str, hint: str) -> None:
     with pytest.raises(FfnbenchError) as caught:
-        api.prepare(CompareRequest(variants=variants, quick=True))
+        prepare(CompareRequest(variants=variants, quick=True))
     assert says in caught.value.message
     assert hint in caught.value.hint

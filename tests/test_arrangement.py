@@ -6,10 +6,9 @@ import csv
 import io
 
 import pytest
-from conftest import FakeLaunch
+from conftest import FakeLaunch, measure, prepare
 
 from ffnbench import cost
-from ffnbench.api import measure, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.views import refuse_unknown_columns, report_view

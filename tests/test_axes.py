@@ -10,10 +10,9 @@ from itertools import product
 
 import numpy
 import pytest
-from conftest import FakeLaunch, KnownProber
+from conftest import FakeLaunch, KnownProber, measure, prepare
 
 import ffnbench
-from ffnbench import api
 from ffnbench.activations.plan import plan_timing
 from ffnbench.block.plan import lengths_of, plan_block
 from ffnbench.block.rows import block_records
@@ -148,8 +147,8 @@ def test_block_and_activations() -> None:
 
 
 def test_a_sweep_is_saved_with_its_points(tmp_path) -> None:
-    prepared = api.prepare(CompareRequest(variants="relu,swiglu@d_ff=64,96", d_model=64, threads=1, quick=True))
-    report = api.measure(prepared, launch=FakeLaunch())
+    prepared = prepare(CompareRequest(variants="relu,swiglu@d_ff=64,96", d_model=64, threads=1, quick=True))
+    report = measure(prepared, launch=FakeLaunch())
     (tmp_path / "run.json").write_text(report_text(report))
     assert load(tmp_path / "run.json").plan == report.plan
     assert points(load("results/amd-epyc-2cpu/compare.json").plan) == [{}]  # a file without points
@@ -157,7 +156,7 @@ def test_a_sweep_is_saved_with_its_points(tmp_path) -> None:
 
 def test_blocks_of_a_sweep_are_shown_apart() -> None:
     request = BlockRequest(d_model=64, dtype="float32,bf16", seq_len="8,16", threads=1, device="cpu", quick=True)
-    report = api.measure(api.prepare(request), launch=FakeLaunch())
+    report = measure(prepare(request), launch=FakeLaunch())
     text = plain(block_tables(report), 120)
     headers = [line for line in text.splitlines() if line.startswith("d_model 64,")]
     assert [line.split(", ")[1] for line in headers] == ["float32", "bfloat16"]

@@ -10,10 +10,9 @@ import random
 from dataclasses import replace
 
 import pytest
-from conftest import FakeLaunch, FakeWorker, KnownProber, csv_of
+from conftest import FakeLaunch, FakeWorker, KnownProber, csv_of, measure, prepare
 from rich.cells import cell_len
 
-from ffnbench import api
 from ffnbench.block.plan import plan_block
 from ffnbench.compare.table import compare_table
 from ffnbench.errors import FfnbenchError
@@ -175,7 +174,9 @@ def test_what_can_not_be_is_a_row_of_a_list_with_its_reason() -> None:
     assert "the reference 'relu@backend=packed'" in refusal(
         "swiglu,relu", backend="packed,eager", reference="relu@backend=packed"
     )
-    text = plain(compare_table(api.cost(CompareRequest(variants="relu", backend="eager,packed", threads=1))))
+    text = plain(
+        compare_table(prepare(CompareRequest(variants="relu", backend="eager,packed", threads=1), counts=True).priced())
+    )
     assert "only an inner gate" in " ".join(text.split())
 
 
@@ -223,7 +224,7 @@ def seconds(label: str, worker: int, number: int) -> float:
 
 def measured(variants: str = "swiglu", launch: FakeLaunch | None = None, **flags: object) -> Report:
     asked = CompareRequest(variants=variants, **{"workers": 5, "rounds": 6, "device": "cpu", "threads": 1} | flags)
-    return api.measure(api.prepare(asked), launch=launch or Launch(seconds))
+    return measure(prepare(asked), launch=launch or Launch(seconds))
 
 
 def words_of(report: Report, width: int = 80) -> str:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import KnownProber
+from conftest import KnownProber, prepare
 
-from ffnbench import api, jsonable
+from ffnbench import jsonable
 from ffnbench.metrics import COMPILE
 from ffnbench.plan import CompileMode, Plan
 from ffnbench.planning.compare import plan_compare
@@ -19,7 +19,9 @@ HOSTILE = str(Path(__file__).with_name("hostile.py"))
 
 
 def test_what_a_compiler_fuses_has_no_closed_form() -> None:
-    eager, compiled = api.cost(CompareRequest(variants="swiglu,swiglu@backend=compile", mode="train")).rows()
+    eager, compiled = (
+        prepare(CompareRequest(variants="swiglu,swiglu@backend=compile", mode="train"), counts=True).priced().rows()
+    )
     assert (compiled["peak_bytes"], compiled["saved_bytes"]) == (None, None)
     assert (compiled["params"], compiled["flops_forward"]) == (eager["params"], eager["flops_forward"])
     assert min(eager["peak_bytes"], eager["saved_bytes"]) > 0

@@ -6,27 +6,26 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import pytest
-from conftest import FakeLaunch, KnownProber
+from conftest import FakeLaunch, KnownProber, prepare, run
 from exam.machine import ENVIRONMENT
 
 from ffnbench.api import measuring
-from ffnbench.api.preparing import Prepared, prepare
+from ffnbench.api.preparing import Prepared
 from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.following import UNFOLLOWED, Following, ProgressListener
 from ffnbench.gate.sides import variant_of_sides
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.output import NullSink
-from ffnbench.report.progress import ProgressBar
+from ffnbench.report.progress import TerminalProgress
 from ffnbench.request import CompareRequest, SidesRequest
 from ffnbench.result import Progress, Run, Verdict
 from ffnbench.run import prober
-from ffnbench.run.runner import run
 from ffnbench.run.schedule import Schedule
 from ffnbench.run.session import WorkerLost
+from ffnbench.run.world import World
 from ffnbench.stats.verdict import summarise
 
 # seconds on a quiet machine, as they were seen for d_model 768 on two CPUs
@@ -183,12 +182,12 @@ def test_a_first_worker_that_uses_the_default_up_has_its_practice() -> None:
 
 
 def test_the_time_left_is_never_nothing_while_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
-    with ProgressBar(quiet=False) as bar:
-        bar(Progress(done=1.0, text="checking relu", eta_s=0.0))
-        bar(Progress(done=0.9, text="process 4", eta_s=59.2))
+    bar = TerminalProgress(quiet=False)
+    bar(Progress(done=1.0, text="checking relu", eta_s=0.0))
+    bar(Progress(done=0.9, text="process 4", eta_s=59.2))
     assert capsys.readouterr().err.splitlines() == ["checking relu  eta 0:01", "process 4  eta 1:00"]
     events: list[Progress] = []
-    Machine(8).run(plan_of(15.0), bound_s=math.inf, on_progress=events.append)
+    Machine(8).run(plan_of(15.0), bound_s=math.inf, progress=events.append)
     told = [event for event in events if event.eta_s is not None]
     assert told
     assert all(event.eta_s and event.eta_s > 0 for event in told)  # also behind 15 s, where rounds are still due
@@ -200,15 +199,12 @@ def prepared(budget: float, **options: Any) -> Prepared:
 
 
 @pytest.fixture
-def measured(monkeypatch: pytest.MonkeyPatch):
+def measured():
     """A plan measured by the whole of `measured_once`, on such a machine and by its clock."""
 
-    def measure(machine: Machine, plan: Prepared, sink: NullSink | None = None):
-        monkeypatch.setattr(measuring, "Schedule", lambda _, *args, **more: Schedule(machine.now, *args, **more))
-        how = {"now": machine.now, "describe": lambda facts: ENVIRONMENT}
-        monkeypatch.setattr(measuring, "WorkerPool", partial(measuring.WorkerPool, now=machine.now))
-        monkeypatch.setattr(measuring, "run", partial(run, **how))
-        return measuring.measured_once(plan, sink or NullSink(), machine.launch)
+    def measure(machine: Machine, plan: Prepared, following: Following = UNFOLLOWED):
+        world = World(launch=machine.launch, now=machine.now, describe=lambda facts: ENVIRONMENT)
+        return measuring.measured_once(plan, world, following)
 
     return measure
 
@@ -241,14 +237,12 @@ def test_starts_that_hang_cost_no_answer(measured) -> None:
 def test_time_left_of_a_sweep_is_that_of_all_groups(measured) -> None:
     events: list[Progress] = []
 
-    class Listening(NullSink):
-        def progress(self):
-            from contextlib import nullcontext
-
-            return nullcontext(events.append)
+    class Listening(ProgressListener):
+        def __call__(self, event: Progress) -> None:
+            events.append(event)
 
     machine = Machine(3)
-    measured(machine, prepared(100.0, seq_len="32,64,128"), Listening())
+    measured(machine, prepared(100.0, seq_len="32,64,128"), Following(progress=Listening()))
     first = next(event for event in events if event.eta_s is not None)
     assert first.text.startswith("group 1/3")
     assert 80 < first.eta_s < 100
@@ -257,17 +251,17 @@ def test_time_left_of_a_sweep_is_that_of_all_groups(measured) -> None:
 def test_a_command_began_before_it_measures(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[dict[str, Any]] = []
 
-    def asked(plan: Plan, **how: Any) -> Run:
+    def asked(plan: Plan, world: World, **how: Any) -> Run:
         told.append(how)
         return Run(plan=plan)
 
     monkeypatch.setattr(measuring, "run", asked)
-    plan, sink = prepared(15.0), NullSink()
-    measuring.measured_once(plan, sink, FakeLaunch())
-    sink.began = time.monotonic() - 7.0
-    measuring.measured_once(plan, sink, FakeLaunch())
+    plan, world = prepared(15.0), World(launch=FakeLaunch())
+    measuring.measured_once(plan, world)
+    earlier = replace(world, began=time.monotonic() - 7.0)
+    measuring.measured_once(plan, earlier)
     default = replace(plan.plan, protocol=replace(plan.plan.protocol, bound=False))
-    measuring.measured_once(replace(plan, plan=default), sink, FakeLaunch())
+    measuring.measured_once(replace(plan, plan=default), earlier)
     assert told[0]["spent_s"] < 1
     assert 7 <= told[1]["spent_s"] < 9
     assert [how["bound_s"] for how in told] == [pytest.approx(15.0, abs=0.1)] * 2 + [math.inf]

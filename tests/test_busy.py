@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from conftest import run
 from exam.machine import ENVIRONMENT
 from test_stats import plan_of, run_of
 
@@ -19,7 +20,6 @@ from ffnbench.report.csv_columns import case_records
 from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.tables.text import plain
 from ffnbench.result import Around, Comparison, Report, Run, Verdict
-from ffnbench.run.runner import run
 from ffnbench.stats.verdict import summarise, with_figures
 
 WAITS, QUIET = 0.5, 0.01

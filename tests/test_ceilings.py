@@ -8,21 +8,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FACTS, FakeLaunch, csv_of, lost
+from conftest import FACTS, FakeLaunch, csv_of, lost, measure, prepare, run
 
-from ffnbench import api, jsonable
+from ffnbench import jsonable
+from ffnbench.api.this_machine import environment
 from ffnbench.device.ceilings import CacheLevel, caches, level_of, matrix_of, memory_of, roofs_for, roofs_of_machine
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.errors import FfnbenchError
+from ffnbench.following import SILENT
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import as_shown, recompute
 from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost
-from ffnbench.run.runner import run
+from ffnbench.run.world import World
 from ffnbench.stats.ceilings import needed_by, read_bytes, shares_of
 from ffnbench.worker import probe_jobs
 
@@ -198,9 +199,8 @@ def test_ceilings_take_a_twentieth_of_the_time_and_a_round_of_each_worker_at_mos
 
 
 @pytest.fixture
-def report(on_machine):
-    on_machine(machine())
-    return api.compare(CompareRequest(**{**ASKED, "variants": "swiglu,relu"}))
+def report():
+    return measure(prepare(CompareRequest(**{**ASKED, "variants": "swiglu,relu"})), machine())
 
 
 def test_a_saved_run_gives_the_same_shares(report, tmp_path: Path) -> None:
@@ -346,16 +346,9 @@ def test_env_measures_and_shows(on_machine, disturbed: bool) -> None:
         def close(self) -> None:
             pass
 
-    shown: list[dict[str, str]] = []
-    texts: list[str] = []
-
-    class OutputSink(NullSink):
-        def show(self, view) -> None:
-            shown.append({fact.text: value.text for fact, value in view().table.rows})
-            texts.append(plain(view().table, 200))
-
-    on_machine(Worker)
-    api.environment(False, OutputSink(), ceilings=True)
+    table = environment(World(launch=Worker), SILENT, ceilings=True).table
+    shown = [{fact.text: value.text for fact, value in table.rows}]
+    texts = [plain(table, 200)]
     mark = " (disturbed)" if disturbed else ""
     assert f"10.0 torch.mm (256 x 256 x 256){mark}" in shown[0]["float32 GFLOP/s"].split(", ")
     assert "disturbed" not in shown[0]["empty call"]

@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch, csv_of, ffnbench, listen
+from conftest import ROOT, FakeLaunch, csv_of, ffnbench, listen, measure, prepare
 
-from ffnbench import __version__, api
+from ffnbench import __version__
 from ffnbench.api import preparing
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.variants import GATED
@@ -296,11 +296,11 @@ def test_names_of_every_kind_run_for_real(tmp_path: Path) -> None:
 
 
 def runs_for_real(names: list[str], folder: Path) -> None:
-    prepared = api.prepare(
+    prepared = prepare(
         CompareRequest(variants=",".join(names), d_model=64, seq_len=32, workers=3, rounds=2, metrics="latency,memory")
     )
     protocol = replace(prepared.plan.protocol, warmup_s=1e-3, min_sample_s=1e-4)
-    report = api.measure(replace(prepared, plan=replace(prepared.plan, protocol=protocol)))
+    report = measure(replace(prepared, plan=replace(prepared.plan, protocol=protocol)))
     (folder / "compare.json").write_text(report_text(report))
     rows = list(csv.DictReader(csv_of(report).splitlines()))
     assert len(rows) == len(names)

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch
+from conftest import FakeLaunch, measure, prepare
 
-from ffnbench import api
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.files.store import load, report_text
 from ffnbench.request import BlockRequest, CompareRequest
@@ -22,7 +21,7 @@ def texts() -> dict[str, str]:
     compared = CompareRequest(variants="relu,swiglu", d_model=64, threads=1, precision=0.5)
     block = BlockRequest(d_model=64, seq_len="16,32", threads=1, workers=3, rounds=6)
     asked = {"compare": compared, "block": block}
-    return {kind: report_text(api.measure(api.prepare(one), launch=FakeLaunch())) for kind, one in asked.items()}
+    return {kind: report_text(measure(prepare(one), launch=FakeLaunch())) for kind, one in asked.items()}
 
 
 OF_COMPARE: list[tuple[Change, str]] = [

@@ -284,8 +284,9 @@ def test_what_reads_a_config_is_loaded_when_one_is_named(arguments: list[str]) -
 
 def test_a_comparison_of_presets_loads_nothing_that_reads_a_config() -> None:
     assert_no_config_reader(
-        "from ffnbench import api\nfrom ffnbench.request import CompareRequest\n"
-        "api.prepare(CompareRequest(preset='llama3-8b', variants='preset,relu'))\n"
+        "import sys; sys.path.insert(0, 'tests')\nfrom conftest import prepare\n"
+        "from ffnbench.request import CompareRequest\n"
+        "prepare(CompareRequest(preset='llama3-8b', variants='preset,relu'))\n"
     )
 
 

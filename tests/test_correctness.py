@@ -14,9 +14,8 @@ import gate_world
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import FakeLaunch, KnownProber
+from conftest import FakeLaunch, KnownProber, measure, prepare
 
-from ffnbench import api
 from ffnbench.compare.table import compare_table
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.modules import build_module, reference
@@ -383,7 +382,7 @@ def measured(launch: FakeLaunch, **options: Any) -> ShownReport:
         "workers": 5,
         "rounds": 6,
     }
-    return api.measure(api.prepare(CompareRequest(**{**flags, **options})), launch=launch)
+    return measure(prepare(CompareRequest(**{**flags, **options})), launch=launch)
 
 
 def test_each_case_is_checked_once_after_the_rounds_of_the_first_worker() -> None:

@@ -13,7 +13,7 @@ import pytest
 from conftest import csv_of
 from rich.cells import cell_len
 
-from ffnbench import api
+from ffnbench.api.saved import load
 from ffnbench.compare.table import compare_table
 from ffnbench.gate.decision import Policy, Status, exact_findings, latency_findings, past_of
 from ffnbench.gate.side_by_side_table import side_by_side_view
@@ -34,7 +34,7 @@ RUN = GOLDEN / "cuda.json"  # three workers of six rounds of four rows, written 
 
 @pytest.fixture
 def run() -> ShownReport:
-    return recompute(api.load(str(RUN)))
+    return recompute(load(str(RUN)))
 
 
 def with_work(report: ShownReport, **changes: Any) -> ShownReport:

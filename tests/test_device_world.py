@@ -9,7 +9,7 @@ import torch
 from conftest import KnownProber, csv_of
 from device_world import POWER_CAP, US, Context, Kernel, Kernels, Launch, Slow, World, install, shapes, truth_of, used
 
-from ffnbench import api
+from ffnbench.api import measuring, preparing
 from ffnbench.compare.table import compare_table
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.plan import Workload
@@ -17,6 +17,7 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, FailureKind
+from ffnbench.run.world import World as Outside
 from ffnbench.stats.rounds import is_clean
 from ffnbench.stats.verdict import launch_bound
 from ffnbench.worker import meters
@@ -81,16 +82,19 @@ Measure = Callable[..., ShownReport]
 
 
 @pytest.fixture
-def measure(monkeypatch: pytest.MonkeyPatch, on_machine: Callable[..., None]) -> Measure:
+def measure(monkeypatch: pytest.MonkeyPatch) -> Measure:
     """A comparison on a world; its launch, with all workers, is left in `measure.launch`."""
 
     def run(world: World, variants: str, **asked: object) -> ShownReport:
         install(monkeypatch, world)
         launch = run.launch = Launch(world)  # type: ignore[attr-defined]
-        on_machine(launch, KnownProber)
         settings = {"d_model": 8, "d_ff": 32, "match": "none", "device": "cuda", "dtype": "float32", "seq_len": 4,
                     "workers": 3, "rounds": 4, "metrics": "latency", "threads": 1}  # fmt: skip
-        return api.compare(CompareRequest(variants=variants, **{**settings, **asked}))
+        request, outside = (
+            CompareRequest(variants=variants, **{**settings, **asked}),
+            Outside(launch=launch, prober=KnownProber),
+        )
+        return measuring.measure(preparing.prepare(request, outside), outside)
 
     return run
 

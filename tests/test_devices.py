@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import FACTS, FakeLaunch
+from conftest import FACTS, FakeLaunch, run
 
 from ffnbench.device import accelerator, nvml
 from ffnbench.device.environment import about_device, about_gpus, describe
@@ -22,7 +22,6 @@ from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import DeviceSeen, Sample, Verdict
-from ffnbench.run.runner import run
 from ffnbench.stats.rounds import is_clean
 from ffnbench.stats.verdict import busy_text, device_clocks, device_others, summarise
 

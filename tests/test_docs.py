@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT, FakeLaunch, ProberHere, two_sides
+from conftest import ROOT, FakeLaunch, ProberHere, measure, prepare, two_sides
 
 import ffnbench
-from ffnbench import api
 from ffnbench.api import measuring
+from ffnbench.api.saved import report_of
 from ffnbench.cli import run
 from ffnbench.cli.commands import FILES, built, command_names, described, is_command
 from ffnbench.compare.table import compare_table
 from ffnbench.plan import METHOD
 from ffnbench.report.csv_columns import case_records
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.shown_report import recompute
+from ffnbench.report.shown_report import as_shown, recompute
 from ffnbench.report.tables.text import plain
 from ffnbench.report.tables.words import VERDICTS
 from ffnbench.request import CompareRequest
@@ -50,7 +50,7 @@ def without_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         return
     from ffnbench.extras.selftest import exam
 
-    def measure(_: object, repeats: int, listener: object) -> list[exam.Told]:
+    def measure(_: object, repeats: int, *__: object) -> list[exam.Told]:
         said = {"row": "same1", "truth": 1.0, "ratio": 1.0, "low": 0.9, "high": 1.1, "verdict": "same", "seconds": 15.0}
         return [exam.Told(run=number, **said) for number in range(repeats)]
 
@@ -98,7 +98,7 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
         {"roof": roof, "seconds": 0.001, "calls": 1} for roof in {roof["bound"]: roof for roof in roofs}.values()
     ]
     asked = CompareRequest(variants="relu,gelu,swiglu", precision=0.5, metrics="latency,ceilings")
-    saved = api.measure(api.prepare(asked), launch=launch)
+    saved = measure(prepare(asked), launch=launch)
     (tmp_path / "results" / "ci").mkdir(parents=True)
     for name in ("run.json", "baseline.json", "ffn.json", "results/ci/baseline.json"):
         (tmp_path / name).write_text(report_text(saved))
@@ -106,7 +106,7 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
         if package in line:
             pytest.importorskip(package)
     on_machine(launch, ProberHere)
-    monkeypatch.setattr(measuring, "_pause", lambda seconds, sink: None)
+    monkeypatch.setattr(measuring, "_pause", lambda seconds, progress: None)
     without_runs(monkeypatch)
     if line.startswith("ffnbench ab "):
         two_sides(tmp_path)
@@ -168,7 +168,7 @@ def test_every_committed_run_is_read_and_shows_its_own_figures() -> None:
     assert len(RUNS) >= 10
     told = (ROOT / "results" / "README.md").read_text()
     for path in RUNS:
-        report, differs = api.report(str(path))
+        report, differs = report_of(str(path))
         assert report.samples
         assert path.parent.name in told
         older = report.plan.protocol.method < METHOD
@@ -179,7 +179,7 @@ def test_every_committed_run_is_read_and_shows_its_own_figures() -> None:
 def test_python_blocks_run(document: str, body: str, tmp_path, monkeypatch, on_machine) -> None:
     monkeypatch.chdir(tmp_path)
     asked = CompareRequest(variants="relu,gelu,swiglu", precision=0.5, metrics="latency")
-    saved = api.measure(api.prepare(asked), launch=FakeLaunch())
+    saved = measure(prepare(asked), launch=FakeLaunch())
     (tmp_path / "baseline.json").write_text(report_text(saved))
     if "ffnbench.ab(" in body:
         two_sides(tmp_path)
@@ -256,7 +256,7 @@ def quoted(ratio: str, low: str, high: str) -> set[str]:
 
 def shown_again(path) -> Report:
     """A saved run with its figures as `ffnbench report` shows them."""
-    return recompute(api.load(str(path)))
+    return recompute(as_shown(load(str(path))))
 
 
 def test_the_numbers_of_the_claims_are_those_of_the_committed_runs() -> None:

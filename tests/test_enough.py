@@ -20,9 +20,9 @@ from ffnbench.planning.effort import MIN_WORKERS, protocol_of
 from ffnbench.report.tables.lines_below import to_do
 from ffnbench.request import CompareRequest, Effort
 from ffnbench.result import Report, Sample, Verdict
-from ffnbench.run.runner import run
+from ffnbench.run import runner
 from ffnbench.stats.rounds import Table
-from ffnbench.stats.stopping import FIRST_LOOK, MOST_WORKERS, Pace, Scatter, limit_met, rounds_wanted, scatter
+from ffnbench.stats.stopping import FIRST_LOOK, MOST_WORKERS, Pace, Scatter, rounds_wanted, scatter, stop_rule
 from ffnbench.stats.verdict import summarise
 
 PACE = Pace(0.2, 0.075)
@@ -39,6 +39,10 @@ def samples_of(logs: list[list[float]]) -> list[Sample]:
         Sample(case=label, metric=LATENCY, worker=w, round=r, order=0, value=math.exp(log), calls=1)
         for w, rounds in enumerate(logs) for r, value in enumerate(rounds) for label, log in (("a", 0.0), ("b", value))
     ]  # fmt: skip
+
+
+def limit_met(table: Table, fits: bool) -> str:
+    return stop_rule(table.plan.protocol).limit(table, fits=fits, expected=MOST_WORKERS)
 
 
 def test_the_two_scatters_are_told_apart() -> None:
@@ -119,7 +123,7 @@ def test_limits_and_their_order() -> None:
 )
 def test_a_run_ends_at_the_limit_that_it_says(world: World, options: dict, limit: str) -> None:
     plan = plan_of(**options)
-    done = Machine(world, plan, seed=3).run(run)
+    done = Machine(world, plan, seed=3).run(runner.run)
     assert done.limit == limit
     workers = len({s.worker for s in done.samples})
     ratio = summarise(done)[1][1].ratio
@@ -135,7 +139,7 @@ def on(world: World, seed: int, *flags: str) -> Report:
     """What three rows, of which two differ by 1 and 3 %, show on a machine; with the flags of a hint."""
     given = dict(zip((flag.removeprefix("--") for flag in flags[::2]), flags[1::2], strict=True))
     rows = "a=relu,b=relu@slowdown=0.01,c=relu@slowdown=0.03"
-    return report_of(Machine(world, plan_of(variants=rows, match="none", **planning_of(given)), seed).run(run))
+    return report_of(Machine(world, plan_of(variants=rows, match="none", **planning_of(given)), seed).run(runner.run))
 
 
 def planning_of(given: dict[str, str]) -> dict[str, float]:

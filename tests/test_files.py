@@ -13,9 +13,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, FakeWorker
+from conftest import FakeLaunch, FakeWorker, measure, prepare
 
-from ffnbench import api
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.report.files import outputs as written
 from ffnbench.report.files.outputs import Outputs, replace_file
@@ -41,7 +40,7 @@ def measured(tmp_path: Path) -> Path:
     """A baseline of faked workers whose swiglu is 1.0 of the reference."""
     request = CompareRequest(variants="relu,swiglu", d_model=64, threads=1, metrics="latency", precision=0.5)
     path = tmp_path / "base.json"
-    path.write_text(report_text(api.measure(api.prepare(request), launch=FakeLaunch())))
+    path.write_text(report_text(measure(prepare(request), launch=FakeLaunch())))
     return path
 
 

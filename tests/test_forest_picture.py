@@ -9,10 +9,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from conftest import FakeLaunch
+from conftest import FakeLaunch, measure, prepare
 from matplotlib.figure import Figure
 
-from ffnbench.api import measure, prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.pictures.ratios import MARKS, WIDTH, ratio_figure
 from ffnbench.report.shown_report import recompute

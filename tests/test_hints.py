@@ -57,6 +57,7 @@ cost --preset ada/none
 cost --preset llama3
 cost --preset run.json
 report config.json
+report run.json glu.json
 report other.json
 report mlp.py
 activations foo
@@ -102,6 +103,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_fakes) -> None:
     Path("other.json").write_text("{}")
     assert on_fakes("compare relu,swiglu --d-model 64 --workers 5 --rounds 4 -q -o run.json")[0] == 0
     assert on_fakes("cost relu,swiglu --d-model 32 -o counts.json")[0] == 0
+    assert on_fakes("cost glu --d-model 32 -o glu.json")[0] == 0
 
 
 def test_the_command_of_every_hint_works_when_it_is_typed(here, on_fakes) -> None:

@@ -70,14 +70,14 @@ import os, signal, sys
 sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
 from conftest import FakeLaunch
 from ffnbench import cli
-from ffnbench.api import world
+from ffnbench.run import world
 asked = []
 def seconds(label, worker, number):
     asked.append(label)
     if len(asked) == {sample}:
         os.kill(os.getpid(), signal.SIGKILL)
     return 0.01 * (1.0 + 0.001 * (len(asked) % 7)) * (1.3 if label == "swiglu" else 1)
-world.MACHINE = world.Machine(launch=FakeLaunch(seconds))
+world.this_machine = lambda wait=False: world.World(launch=FakeLaunch(seconds))
 sys.argv = ["ffnbench", *{[*COMPARE, *more]!r}]
 cli.main()
 """

@@ -11,10 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch
+from conftest import ROOT, FakeLaunch, prepare
 
-from ffnbench import api, plan
+from ffnbench import plan
+from ffnbench.api.saved import report_of
 from ffnbench.cli import run
+from ffnbench.errors import FfnbenchError
 from ffnbench.features import suffixes
 from ffnbench.ffn.cost import Cost, cost
 from ffnbench.metrics import METRICS
@@ -131,17 +133,23 @@ ASKED = {
 def test_the_command_line_of_a_request_makes_that_request(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is typed arrives as it was meant: every flag leads to the field of its name, and back."""
     heard = []
-    name = {"activations": "time_activations"}.get(command, command)
-    monkeypatch.setattr(api, name, lambda request, sink, measure=None: heard.append(request))
+
+    def hear(request: object, *_: object, **__: object) -> None:
+        heard.append(request)
+        raise FfnbenchError("heard")
+
+    monkeypatch.setattr("ffnbench.api.preparing.prepare", hear)
+    monkeypatch.setattr("ffnbench.gate.checking.ab", hear)
     _, *words = shlex.split(command_line(ASKED[command]))
-    assert run(words) == 0
+    with pytest.raises(FfnbenchError, match="heard"):
+        run(words)
     assert heard == [ASKED[command]]
 
 
 def test_a_plan_keeps_what_was_typed(tmp_path: Path) -> None:
     """Not what it became: the threads of this machine and the width of the model are found anew elsewhere."""
     request = CompareRequest(preset="gpt2", quick=True)
-    plan = api.prepare(request).plan
+    plan = prepare(request).plan
     assert plan.command == "ffnbench compare --variants relu,gelu,swiglu --preset gpt2 --quick"
     assert plan.cases[0].workload.threads >= 1
     assert plan.cases[0].ffn.d_model == 768
@@ -183,10 +191,10 @@ def test_figures_that_were_edited_are_said_to_be(tmp_path: Path) -> None:
     data = json.loads((RESULTS / "amd-epyc-2cpu" / "compare.json").read_text())
     data["comparisons"][1]["ratio"]["value"] *= 0.9
     (tmp_path / "run.json").write_text(json.dumps(data))
-    assert "are computed again from the samples" in api.report(str(tmp_path / "run.json"))[1]
+    assert "are computed again from the samples" in report_of(str(tmp_path / "run.json"))[1]
     data["plan"]["protocol"]["method"] = METHOD - 1  # of an older method the figures may differ without an edit
     (tmp_path / "run.json").write_text(json.dumps(data))
-    assert f"with method {METHOD - 1}, now it is {METHOD}" in api.report(str(tmp_path / "run.json"))[1]
+    assert f"with method {METHOD - 1}, now it is {METHOD}" in report_of(str(tmp_path / "run.json"))[1]
 
 
 def test_a_count_that_changed_since_an_earlier_file_is_a_regression(call, monkeypatch) -> None:

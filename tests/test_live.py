@@ -12,12 +12,11 @@ from exam.machine import Machine, World
 from exam.readings import OURS, REFERENCE, Reading, contradictions, exam_plan, is_wrong, lines, score_of
 from exam.worlds import LIVE_WORLDS, QUIET, chosen, seed_of
 
-from ffnbench.gate.decision import Status
-from ffnbench.gate.looks import look_back, report_of
+from ffnbench.gate.decision import Status, past_of
+from ffnbench.gate.looks import UntilDecided, plan_of_check, report_of
 from ffnbench.plan import Case, Plan
-from ffnbench.result import Report
 from ffnbench.run.runner import run
-from ffnbench.stats.stopping import Answered
+from ffnbench.stats.stopping import StopRule
 
 CALM = World(name="calm", layout=0.001, starter=0.0, sample=0.01)
 
@@ -107,9 +106,9 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         share = 1.0 if case.label == REFERENCE else 1.1
         return replace(case, workload=replace(case.workload, slowdown=share * (1 + case.workload.slowdown) - 1))
 
-    def simulated(plan: Plan, answered: Answered | None = None, real=live.run):
+    def simulated(plan: Plan, world: object, stop: StopRule | None = None, real=live.run):
         true = replace(plan, cases=tuple(map(slower, plan.cases)))
-        return Machine(CALM, true, plan.protocol.seed).measure(plan, real, answered)
+        return Machine(CALM, true, plan.protocol.seed).measure(plan, real, stop)
 
     monkeypatch.setattr(live, "Neighbour", lambda world, seed: asked.append((world.name, seed)) or nullcontext())
     monkeypatch.setattr(live, "run", simulated)
@@ -130,10 +129,8 @@ def test_a_check_that_stays_unclear_has_used_its_budget() -> None:
     plan = check_plan(variants="relu,swiglu")
     before = report_of(Machine(CALM, plan, 0).run(run))
     loud = Machine(World(name="loud", sample=0.5, layout=0.5), plan, 1)
-
-    def measure(asked: Plan, answered: Answered) -> Report:
-        return report_of(loud.measure(asked, run, answered))
-
-    look = look_back(before, check_policy(0.05), 60.0, measure)
-    assert [finding.status for finding in look.findings] == [Status.UNCLEAR]
+    policy = check_policy(0.05)
+    stop = UntilDecided(policy, past_of(before, policy))
+    now = report_of(loud.measure(plan_of_check(before.plan, policy, 60.0), run, stop))
+    assert [finding.status for finding in stop.conclusion(now)] == [Status.UNCLEAR]
     assert 50.0 < loud.clock_s <= 62.0

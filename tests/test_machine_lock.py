@@ -18,7 +18,7 @@ from ffnbench.run.neighbours import machine_lock
 HOLD = """
 import sys
 from ffnbench.run.neighbours import machine_lock
-with machine_lock(False, print):
+with machine_lock(print):
     print("mine", flush=True)
     sys.stdin.readline()
 """
@@ -77,10 +77,10 @@ def test_nobody_waits_for_a_run_of_its_own_that_has_ended(tmp_path: Path, monkey
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     told: list[str] = []
     for _ in range(2):
-        with machine_lock(True, told.append) as beside:
+        with machine_lock(told.append, wait=True) as beside:
             assert beside == ""
     assert not told
-    with machine_lock(True, told.append), machine_lock(False, told.append) as beside:
+    with machine_lock(told.append, wait=True), machine_lock(told.append) as beside:
         assert str(os.getpid()) in beside
     assert not list((tmp_path / "ffnbench").iterdir())
 
@@ -99,10 +99,10 @@ def test_a_file_that_goes_while_it_is_locked_is_no_turn(tmp_path: Path, monkeypa
                 place.touch()
 
     monkeypatch.setattr(fcntl, "flock", flock)
-    with machine_lock(False, print) as beside:
+    with machine_lock(print) as beside:
         assert (beside, len(opened)) == ("", 2)
         assert place.read_text() == str(os.getpid())
-        with machine_lock(False, print) as second:
+        with machine_lock(print) as second:
             assert str(os.getpid()) in second
 
 
@@ -122,7 +122,7 @@ def test_where_there_can_be_no_lock_a_run_is_made(tmp_path: Path, monkeypatch, t
         place.symlink_to(tmp_path / "planted")
     elif trouble == "others write":
         place.parent.chmod(0o777)
-    with machine_lock(True, print) as beside:
+    with machine_lock(print, wait=True) as beside:
         assert beside == ""
     assert trouble != "a link" or (tmp_path / "planted").read_text() == "mine"
 
@@ -151,6 +151,6 @@ def test_nothing_of_a_run_lies_where_others_can_foresee_it(on_fakes, tmp_path: P
     shared.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(shared))
     lock_in(tmp_path, monkeypatch)
-    with machine_lock(False, print):
+    with machine_lock(print):
         assert not list(shared.iterdir())
         assert {path.stat().st_mode & 0o77 for path in (tmp_path / "ffnbench").iterdir()} == {0}

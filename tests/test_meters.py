@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import FakeLaunch
+from conftest import FakeLaunch, measure, prepare
 from device_world import Context, Kernels, World, used
 from torch import Tensor, nn
 
-from ffnbench import api
 from ffnbench.device.ceilings import CacheLevel
 from ffnbench.errors import Unsupported
 from ffnbench.planning.compare import plan_compare
@@ -190,7 +189,7 @@ def test_cold_on_the_cpu_evicts_before_each_call(monkeypatch: pytest.MonkeyPatch
 def test_the_runner_keeps_what_an_accelerator_tells() -> None:
     launch = FakeLaunch()
     launch.told = lambda request: {"device_s": 0.004, "host_s": 0.006, "notes": ["so and so"]}
-    report = api.measure(api.prepare(CompareRequest(variants="relu", quick=True, metrics="latency")), launch=launch)
+    report = measure(prepare(CompareRequest(variants="relu", quick=True, metrics="latency")), launch=launch)
     by_metric = {metric: [s for s in report.samples if s.metric == metric] for metric in ("device_s", "host_s")}
     latencies = [s for s in report.samples if s.metric == "latency"]
     for metric, value in (("device_s", 0.004), ("host_s", 0.006)):

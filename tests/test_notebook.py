@@ -25,8 +25,8 @@ sys.path.insert(0, {str(ROOT / "tests")!r})
 from conftest import FakeLaunch
 from test_notebook import Known
 from ffnbench import api
-from ffnbench.api import world
-world.MACHINE = world.Machine(launch=FakeLaunch(), prober=Known)
+from ffnbench.run import world
+world.this_machine = lambda wait=False: world.World(launch=FakeLaunch(), prober=Known)
 """
 
 
@@ -43,7 +43,7 @@ FURTHER = [
     "ffnbench.cost('relu', d_model=64).show()",
     "class Mine:\n    pass\nffnbench.cost(['relu', Mine])",
     "from conftest import in_the_second_worker\n"
-    "world.MACHINE = world.Machine(launch=FakeLaunch(in_the_second_worker))\n"
+    "world.this_machine = lambda wait=False: world.World(launch=FakeLaunch(in_the_second_worker))\n"
     "ffnbench.compare('relu,gelu', d_model=64, workers=3, rounds=2)",
 ]
 

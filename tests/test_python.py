@@ -19,8 +19,8 @@ from conftest import ROOT, FakeLaunch, ProberHere, in_the_second_worker
 from torch import nn
 
 import ffnbench
-from ffnbench.api import variants
 from ffnbench.cli.commands import described
+from ffnbench.compare import python as compare_python
 from ffnbench.errors import FfnbenchError
 from ffnbench.features import calls, suffixes
 from ffnbench.gate.decision import Finding, Status
@@ -425,7 +425,7 @@ def test_an_interruption_before_there_is_anything_has_no_report(on_machine, monk
     def interrupted(*_: object, **how: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(variants, "prepare", interrupted)
+    monkeypatch.setattr(compare_python, "prepare", interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         ffnbench.compare("relu", **SMALL)
     assert caught.value.report is None
@@ -434,8 +434,9 @@ def test_an_interruption_before_there_is_anything_has_no_report(on_machine, monk
 def test_a_script_that_is_interrupted_ends_by_the_signal() -> None:
     """So that the loop of a shell around it ends too; 1 would be a regression."""
     code = (
-        "import sys; sys.path.insert(0, 'tests')\nimport conftest, ffnbench\nfrom ffnbench.api import world\n"
-        "world.MACHINE = world.Machine(launch=conftest.FakeLaunch(conftest.in_the_second_worker))\n"
+        "import sys; sys.path.insert(0, 'tests')\nimport conftest, ffnbench\nfrom ffnbench.run import world\n"
+        "fake = world.World(launch=conftest.FakeLaunch(conftest.in_the_second_worker))\n"
+        "world.this_machine = lambda wait=False: fake\n"
         "ffnbench.compare('relu,gelu', d_model=8, threads=1, workers=3, rounds=2)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)

@@ -10,11 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, csv_of, lost
+from conftest import FakeLaunch, csv_of, lost, measure, prepare
 from rich.cells import cell_len
 
 from ffnbench import cost
-from ffnbench.api import measure, prepare
 from ffnbench.compare.table import compare_table
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Note, NoteKind

@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch
+from conftest import FakeLaunch, measure, prepare
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ffnbench import api
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY, ROOF
 from ffnbench.report.files.store import report_text
@@ -59,7 +58,7 @@ def report_of(
     """A run of fake workers with roofs of known rates; `met`: which bytes hold which case back."""
     asked = {"d_model": D, "d_ff": H, "match": "none", "metrics": "latency", "workers": 4, "rounds": 2} | flags
     launch = FakeLaunch(lambda label, worker, _: seconds(label, worker), trouble={("sample", failing): "crash"})
-    found = api.measure(api.prepare(CompareRequest(variants=variants, **asked)), launch=launch)
+    found = measure(prepare(CompareRequest(variants=variants, **asked)), launch=launch)
     calls = tuple(
         Sample(case=roof.name, metric=ROOF, worker=worker, round=0, order=0, value=roof.amount / rate, calls=1)
         for roof, rate in roofs for worker in range(4)

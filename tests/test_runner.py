@@ -7,13 +7,12 @@ import signal
 from collections import Counter
 
 import pytest
-from conftest import FakeLaunch, lost
+from conftest import FakeLaunch, lost, run
 
 from ffnbench.errors import Unfinished
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
-from ffnbench.run.runner import run
 from ffnbench.stats.verdict import summarise
 
 
@@ -135,7 +134,7 @@ def test_a_case_that_ran_through_before_is_not_blamed_for_one_lost_worker() -> N
     assert [f.case for f in again.failures] == ["gelu"]
 
 
-class OutputSink(FakeLaunch):
+class Destination(FakeLaunch):
     """Workers of these numbers never start."""
 
     def __init__(self, *dead: int) -> None:
@@ -150,7 +149,7 @@ class OutputSink(FakeLaunch):
 
 
 def test_what_was_measured_survives_workers_that_can_not_be_had_any_more() -> None:
-    result = run(plan_of(workers=9), launch=OutputSink(*range(4, 99)))
+    result = run(plan_of(workers=9), launch=Destination(*range(4, 99)))
     assert "could not start" in result.stopped
     assert {s.worker for s in latencies(result)} in ({0, 1}, {0, 1, 2, 3})
 
@@ -196,7 +195,7 @@ def test_a_polite_kill_is_an_interruption() -> None:
 
 def test_progress_goes_from_nothing_to_all_with_a_time_left() -> None:
     events: list = []
-    run(plan_of(), on_progress=events.append, launch=FakeLaunch())
+    run(plan_of(), progress=events.append, launch=FakeLaunch())
     done = [event.done for event in events]
     assert done == sorted(done)
     assert (done[0], done[-1]) == (0, 1)
@@ -206,7 +205,7 @@ def test_progress_goes_from_nothing_to_all_with_a_time_left() -> None:
 def test_a_worker_in_the_place_of_a_lost_one_has_its_number() -> None:
     events: list = []
     launch = FakeLaunch(trouble={("sample", "gelu"): lost("crash")})
-    run(plan_of(), on_progress=events.append, launch=launch)
+    run(plan_of(), progress=events.append, launch=launch)
     shown = dict.fromkeys(event.text.partition("  ")[0] for event in events)
     assert len(launch.workers) > 3
     assert list(shown) == ["starting", "process 1/3", "process 2/3", "process 3/3"]

@@ -56,7 +56,7 @@ def made(name: str, folder: Path, on_fakes) -> dict:
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(measuring, "_pause", lambda seconds, sink: None)
+    monkeypatch.setattr(measuring, "_pause", lambda seconds, progress: None)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

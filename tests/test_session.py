@@ -15,13 +15,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, KnownProber
+from conftest import ROOT, KnownProber, run
 
 from ffnbench import jsonable
-from ffnbench.api import world
 from ffnbench.api.measuring import measure
 from ffnbench.api.preparing import Prepared, priced
-from ffnbench.api.world import Machine
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Arm, Workload, cost_of
@@ -30,8 +28,8 @@ from ffnbench.report.csv_columns import case_records
 from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost
 from ffnbench.run.prober import Prober
-from ffnbench.run.runner import run
 from ffnbench.run.session import Session, WorkerLost
+from ffnbench.run.world import World
 from ffnbench.stats.verdict import summarise
 from ffnbench.worker import peak_memory
 from ffnbench.worker import subject as subjects
@@ -81,8 +79,7 @@ def test_trouble_is_a_row_and_the_others_go_on(prober: Prober, monkeypatch: pyte
     costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
     assert {found.cost.params for found in costs} == {2 * 16 * 32, 2 * 16 * 32 + 32 + 16}
     hasty = replace(plan, protocol=replace(plan.protocol, warmup_s=1e-3))
-    monkeypatch.setattr(world, "MACHINE", Machine(launch=Patient))
-    report = measure(Prepared(plan=hasty, costs=costs))
+    report = measure(Prepared(plan=hasty, costs=costs), World(launch=Patient))
     failures = {f.case: (f.kind.value, f.message) for f in report.failures}
     assert set(failures) == set(names) - {"Chatty", "Plain"}
     for name, says in (("Raises", "ValueError: two lines"), ("Exits", "SystemExit: 1")):

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, KnownProber, lost
+from conftest import FakeLaunch, KnownProber, lost, run
 
 from ffnbench import jsonable
 from ffnbench.errors import Unfinished
@@ -19,7 +19,6 @@ from ffnbench.plan import Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.run import runner
-from ffnbench.run.runner import run
 from ffnbench.run.session import Fork, Session, WorkerLost
 from ffnbench.run.worker_pool import WorkerGroup, WorkerPool
 from ffnbench.stats.stopping import STARTERS

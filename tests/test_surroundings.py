@@ -81,8 +81,8 @@ def test_a_folder_that_ffnbench_has_not_made_is_not_deleted(folder: Path, on_fak
     mine = folder / "run.json.checkpoints"
     (mine / "deep").mkdir(parents=True)
     (folder / "run.json.jobs").mkdir()
-    names = {"notes.txt", "model.pt", "deep/0123456789abcdef.pt"}
-    for name in (*names, "0123456789abcdef.pt"):  # the last is of an earlier run
+    names = {"notes.txt", "model.pt", "deep/0123456789abcdef.pt", "0123456789abcdef.pt"}
+    for name in names:
         (mine / name).write_text("mine")
     code, _, err = on_fakes("compare relu --d-model 16 --metrics memory --threads 1 -o run.json")
     assert code == 0, err

@@ -10,11 +10,10 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch
+from conftest import FakeLaunch, measure, prepare
 
-from ffnbench import api
 from ffnbench.report.files.store import report_text
-from ffnbench.report.progress import ProgressBar
+from ffnbench.report.progress import TerminalProgress
 from ffnbench.report.tables.html import html_fragment
 from ffnbench.report.tables.table import Cell, Column, TextTable
 from ffnbench.report.tables.text import markdown, plain
@@ -32,7 +31,7 @@ LABEL = "\x1b]0;owned\x07\x9b31m\n::error file=x::boo\r\u202e[/red]<script>`x`](
 def hostile(tmp_path: Path, label: str = LABEL) -> Path:
     """A saved run whose swiglu has a label as somebody else could have written it."""
     request = CompareRequest(variants="relu,swiglu", d_model=64, threads=1, metrics="latency", precision=0.5)
-    text = report_text(api.measure(api.prepare(request), launch=FakeLaunch()))
+    text = report_text(measure(prepare(request), launch=FakeLaunch()))
     path = tmp_path / "evil.json"
     path.write_text(text.replace('"swiglu"', json.dumps(label)))
     data = json.loads(path.read_text())
@@ -116,9 +115,10 @@ def test_progress_reads_no_markup(capsys: pytest.CaptureFixture[str], monkeypatc
     for terminal in ("1", ""):
         monkeypatch.setenv("FORCE_COLOR", terminal)
         monkeypatch.setenv("TTY_COMPATIBLE", terminal)
-        with ProgressBar(quiet=False) as bar:
-            bar(Progress(done=0.1, text="warming up [/x]\x1b]0;t\x07"))
-            bar(Progress(done=0.2, text="warming up [/nothing]"))
+        progress = TerminalProgress(quiet=False)
+        progress(Progress(done=0.1, text="warming up [/x]\x1b]0;t\x07"))
+        progress(Progress(done=0.2, text="warming up [/nothing]"))
+        progress.close()
         assert "\x1b]0" not in capsys.readouterr().err
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from conftest import FakeLaunch
+from conftest import FakeLaunch, prepare
 from test_cli import call  # noqa: F401 - a fixture
 
-from ffnbench import api
-from ffnbench.api import world
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.progress import duration, wait_text
 from ffnbench.request import BlockRequest
-from ffnbench.run import prober
+from ffnbench.run import prober, world
 from ffnbench.targets import resolve
 
 
@@ -28,8 +26,8 @@ def test_the_line_before_a_run(call, monkeypatch: pytest.MonkeyPatch) -> None:  
     assert lines[0] == quiet
     assert "measuring takes" not in call("compare", "--d-model", "64", "--quick")[2]
     assert call("cost")[2] == ""
-    made = world.Machine
-    monkeypatch.setattr(world, "Machine", lambda **given: made(**given, others=lambda threads: 1.7))
+    made = world.World
+    monkeypatch.setattr(world, "World", lambda **given: made(**given, others=lambda threads: 1.7))
     assert busy in call("compare", "--d-model", "64")[2].splitlines()[0]
     assert call("compare", "--d-model", "64", "-q")[2] == ""
 
@@ -39,8 +37,8 @@ def gone(*_: object) -> None:
 
 
 def test_no_gpu_is_told_before_any_process(call, monkeypatch) -> None:  # noqa: F811
-    made = world.Machine
-    monkeypatch.setattr(world, "Machine", lambda **given: made(**given, no_gpu=lambda: "there is none"))
+    made = world.World
+    monkeypatch.setattr(world, "World", lambda **given: made(**given, no_gpu=lambda: "there is none"))
     monkeypatch.setattr(prober, "Session", gone)
     for arguments, said in (
         (["--device", "cuda"], "device 'cuda' was asked for, but there is none"),
@@ -52,7 +50,7 @@ def test_no_gpu_is_told_before_any_process(call, monkeypatch) -> None:  # noqa: 
         assert code == 2
         assert said in err.splitlines()[-2]
         assert launch.workers == []
-    api.block(BlockRequest(device="cuda", cost_only=True))  # nothing is measured
+    prepare(BlockRequest(device="cuda", cost_only=True), counts=True)  # nothing is measured
 
 
 def test_a_module_that_is_there_and_does_not_load_is_not_said_to_be_missing(tmp_path, monkeypatch) -> None:

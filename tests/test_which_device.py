@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, FakeLaunch
+from conftest import ROOT, FakeLaunch, run
 from test_cli import call  # noqa: F401 - a fixture
 
-from ffnbench.api import world
 from ffnbench.device import environment
 from ffnbench.device.environment import why_no_gpu
 from ffnbench.errors import FfnbenchError
@@ -18,7 +17,7 @@ from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import device_of
 from ffnbench.request import CheckRequest, CompareRequest
-from ffnbench.run.runner import run
+from ffnbench.run import world
 
 
 def plan_of(variants: str = "relu", **flags: Any) -> Plan:
@@ -90,6 +89,6 @@ def test_a_baseline_of_a_device_that_is_not_here_is_refused_before_anything_is_s
     def started(*_: object) -> Any:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(world, "MACHINE", world.Machine(launch=started, no_gpu=lambda: "there is none"))
+    machine = world.World(launch=started, no_gpu=lambda: "there is none")
     with pytest.raises(FfnbenchError, match="device 'cuda' was asked for, but there is none"):
-        checking.check(CheckRequest(baseline=str(ROOT / "tests/golden/cuda.json"), exact_only=True))
+        checking.check(CheckRequest(baseline=str(ROOT / "tests/golden/cuda.json"), exact_only=True), machine)

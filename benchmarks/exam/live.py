@@ -19,11 +19,12 @@ from exam.readings import FORM, OURS, RIVALS, Reading, Truth, truth_plan, truths
 from exam.worlds import LIVE_WORLDS, QUIET, LiveWorld, seed_of
 from ffnbench import jsonable
 from ffnbench.errors import Unfinished
-from ffnbench.gate.looks import look_back, report_of
+from ffnbench.gate.decision import past_of
+from ffnbench.gate.looks import UntilDecided, plan_of_check, report_of
 from ffnbench.plan import Plan
 from ffnbench.result import Comparison, Report, Run
 from ffnbench.run.runner import run
-from ffnbench.stats.stopping import Answered
+from ffnbench.run.world import World
 from ffnbench.stats.verdict import decide, summarise
 
 REPEATS_A_TRUTH = 5
@@ -104,7 +105,7 @@ def _finished(done: Run) -> Run:
 
 def _compared(plan: Plan) -> tuple[dict[str, Comparison], float]:
     """The comparison of each row that is no reference, and how many seconds that took."""
-    done = _finished(run(plan))
+    done = _finished(run(plan, World()))
     _, comparisons, _ = summarise(done)
     by = {c.case: c for c in comparisons if not plan.is_reference(c.case)}
     if len(by) < plan.compared:
@@ -142,7 +143,7 @@ def checks(
     """What each check says: `repeats` times a fresh quiet baseline of several runs, then the checks of these worlds."""
     for repeat in range(seed, seed + repeats):
         seeds = range(BASELINE_RUNS * repeat, BASELINE_RUNS * (repeat + 1))
-        runs = [report_of(_finished(run(_seeded(plan, one)))) for one in seeds]
+        runs = [report_of(_finished(run(_seeded(plan, one), World()))) for one in seeds]
         before = reduce(lambda first, later: first.with_repeat(later), runs)
         for name, injected in CHECKS:
             for world in worlds:
@@ -152,17 +153,18 @@ def checks(
 
 def _check(before: Report, world: LiveWorld, injected: float, repeat: int, budget: float) -> list[Alarm]:
     """One check; the code under test is the baseline's with a row slowed down, which the check does not know."""
-
-    def measured(asked: Plan, answered: Answered) -> Report:
-        """What is missing in the run is for the check to say."""
-        done = run(slowed(asked, injected), answered=answered)
-        if done.interrupted:
-            raise KeyboardInterrupt
-        return report_of(done)
-
+    policy = check_policy(TOLERANCE)
+    stop = UntilDecided(policy, past_of(before, policy))
+    asked = slowed(plan_of_check(before.plan, policy, budget), injected)
     start = time.monotonic()
     with Neighbour(world, seed_of(repeat, world.name)):
-        looks = look_back(before, check_policy(TOLERANCE), budget, measured)
+        done = run(asked, World(), stop=stop)
+    if done.interrupted:
+        raise KeyboardInterrupt
     return alarms_of(
-        looks.findings, condition=world.name, repeat=repeat, injected=injected, seconds=time.monotonic() - start,
-    )  # fmt: skip
+        stop.conclusion(report_of(done)),  # what is missing in the run is for the check to say
+        condition=world.name,
+        repeat=repeat,
+        injected=injected,
+        seconds=time.monotonic() - start,
+    )

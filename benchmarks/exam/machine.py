@@ -20,8 +20,9 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, METHOD, Case, Plan
 from ffnbench.report.files.store import load
 from ffnbench.result import Environment, Report, Run
+from ffnbench.run.world import World as Outside
 from ffnbench.stats.rounds import FEWEST_CLEAN
-from ffnbench.stats.stopping import Answered
+from ffnbench.stats.stopping import StopRule
 from ffnbench.worker.channel import Message
 
 START_S, OPEN_S, CALL_S, SAMPLE_S = 1.5, 0.06, 0.01, 0.03
@@ -116,10 +117,11 @@ class Machine:
         """Measure the plan here."""
         return self.measure(self.plan, runner)
 
-    def measure(self, plan: Plan, runner: Callable[..., Run], answered: Answered | None = None) -> Run:
+    def measure(self, plan: Plan, runner: Callable[..., Run], stop: StopRule | None = None) -> Run:
         """Measure a plan of these cases, maybe with a control: the truth about each is that of this machine's plan."""
         self._asked, self._state = plan, {}
-        return runner(plan, launch=self.launch, now=self.now, describe=lambda facts: ENVIRONMENT, answered=answered)
+        outside = Outside(launch=self.launch, now=self.now, describe=lambda facts: ENVIRONMENT)
+        return runner(plan, outside, stop=stop)
 
 
 class SimulatedStarter:

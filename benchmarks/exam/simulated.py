@@ -8,13 +8,12 @@ from functools import partial, reduce
 from exam.alarms import Alarm, alarms_of, check_policy, slowed
 from exam.machine import Machine, World
 from exam.processes import each
-from ffnbench.gate.decision import Finding, paired_findings
-from ffnbench.gate.looks import look, look_back, report_of
+from ffnbench.gate.decision import past_of
+from ffnbench.gate.looks import UntilDecided, plan_of_check, report_of
 from ffnbench.plan import Plan
 from ffnbench.request import DEFAULT_BUDGET_S
 from ffnbench.result import Report
 from ffnbench.run.runner import run
-from ffnbench.stats.stopping import Answered
 
 BASELINE_RUNS = 3
 AGES = 10**6  # between the seeds of a baseline and of its checks
@@ -54,13 +53,11 @@ def _check(
     before: Report, machine: Machine, injected: float, seed: int, tolerance: float, budget: float
 ) -> list[Alarm]:
     now = Machine(machine.world, slowed(machine.plan, injected), seed + AGES)
-
-    def measured(asked: Plan, answered: Answered) -> Report:
-        return report_of(now.measure(asked, run, answered))
-
-    looks = look_back(before, check_policy(tolerance), budget, measured)
+    policy = check_policy(tolerance)
+    stop = UntilDecided(policy, past_of(before, policy))
+    done = report_of(now.measure(plan_of_check(before.plan, policy, budget), run, stop))
     return alarms_of(
-        looks.findings, condition=machine.world.name, repeat=seed, injected=injected, seconds=now.clock_s,
+        stop.conclusion(done), condition=machine.world.name, repeat=seed, injected=injected, seconds=now.clock_s,
     )  # fmt: skip
 
 
@@ -85,16 +82,10 @@ def _of_sides(
     plan: Plan, tolerance: float, shares: tuple[float, ...], budget: float, task: tuple[World, int]
 ) -> list[Alarm]:
     (world, seed), policy, alarms = task, check_policy(tolerance), []
-
-    def find(now: Report, confidence: float) -> list[Finding]:
-        return paired_findings(now, policy, confidence)
-
     for share in shares:
-        machine = Machine(world, slowed(plan, share), seed)
-
-        def measured(asked: Plan, answered: Answered, machine: Machine = machine) -> Report:
-            return report_of(machine.measure(asked, run, answered))
-
-        looks = look(plan, find, policy, budget, measured)
-        alarms += alarms_of(looks.findings, condition=world.name, repeat=seed, injected=share, seconds=machine.clock_s)
+        machine, stop = Machine(world, slowed(plan, share), seed), UntilDecided(policy)
+        done = report_of(machine.measure(plan_of_check(plan, policy, budget), run, stop))
+        alarms += alarms_of(
+            stop.conclusion(done), condition=world.name, repeat=seed, injected=share, seconds=machine.clock_s
+        )
     return alarms

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 from ffnbench.activations.facts import Facts, facts_of
 from ffnbench.activations.plan import CHOSEN, every_activation, every_gated_form, parse_range, select
 from ffnbench.activations.table import facts_view
-from ffnbench.api import world
-from ffnbench.api.preparing import NULL_SINK
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.planning.effort import check_timeout
-from ffnbench.report.formats import Write
-from ffnbench.report.output import NullSink, OutputSink
+from ffnbench.report.formats import View, Write
 from ffnbench.request import FactsRequest, PictureRequest
+from ffnbench.run.world import World
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,26 +19,19 @@ if TYPE_CHECKING:
 CURVE_POINTS, SURFACE_POINTS = 1601, 161
 
 
-def facts(request: FactsRequest, sink: NullSink = NULL_SINK) -> None:
+def facts(request: FactsRequest, world: World) -> View:
     """What is true of activations; a worker looks at functions of the user's, of which no facts are known."""
-    with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
+    with world.prober(check_timeout(request.timeout)) as prober:
         chosen = select(every_activation() if request.activations is None else request.activations, prober)
-    found = _facts_of(chosen)
-    sink.show(lambda: facts_view(chosen, found))
+    return facts_view(chosen, _facts_of(chosen))
 
 
-def plot_activations(request: PictureRequest, sink: OutputSink) -> None:
-    """Curves of activations or surfaces of gated forms, into files."""
-    for path in sink.write(draw_activations(request)[1]):
-        sink.tell(f"wrote {path}")
-
-
-def draw_activations(request: PictureRequest) -> tuple[Figure, dict[str, Write]]:
+def draw_activations(request: PictureRequest, world: World) -> tuple[Figure, dict[str, Write]]:
     """The figure of activations, and what writes it by suffix."""
     from ffnbench.activations.picture import picture
 
     low, high = parse_range(request.range_)
-    with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
+    with world.prober(check_timeout(request.timeout)) as prober:
         default = every_gated_form() if request.gated else CHOSEN
         chosen = select(default if request.activations is None else request.activations, prober, gated=request.gated)
         points = SURFACE_POINTS if request.gated else CURVE_POINTS

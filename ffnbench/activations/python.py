@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ffnbench import api
 from ffnbench.activations.describing import draw_activations, facts
-from ffnbench.python.calls import answer_of
-from ffnbench.python.following import Following
+from ffnbench.api.measuring import measure
+from ffnbench.api.preparing import prepare
+from ffnbench.python.following import CalledHere
 from ffnbench.python.public import asks
 from ffnbench.report.answers import Answer, as_displayed, written_to
 from ffnbench.report.shown_report import ShownReport as Report
@@ -20,27 +20,26 @@ if TYPE_CHECKING:
 
 
 @asks(FactsRequest, follows=True)
-def activations(request: FactsRequest, sink: Following) -> Answer:
+def activations(request: FactsRequest, here: CalledHere) -> Answer:
     """What is true of activations: minimum, range, kinks, moments, what torch and others call them.
 
     >>> ffnbench.activations(["gelu", "silu"]).frame()[["activation", "formula", "minimum"]]
     """
-    facts(request, sink)
-    return answer_of(sink, "activations")
+    return Answer(shown=facts(request, here.world), name="activations")
 
 
 @asks(TimingRequest, follows=True)
-def time_activations(request: TimingRequest, sink: Following) -> Report:
+def time_activations(request: TimingRequest, here: CalledHere) -> Report:
     """The operations of activations, forward and backward, each against relu's.
 
     >>> ffnbench.time_activations(["relu", "gelu"], elements=65536, quick=True)
     """
-    return api.time_activations(request, sink)
+    return measure(prepare(request, here.world), here.world, here.following)
 
 
 @asks(PictureRequest)
 def plot_activations(
-    request: PictureRequest, sink: Following, path: str | os.PathLike[str] | None = None
+    request: PictureRequest, here: CalledHere, path: str | os.PathLike[str] | None = None
 ) -> Figure | Path:
     """Activations with their derivatives, or the surfaces of gated forms (`gated=True`), as a picture.
 
@@ -49,7 +48,7 @@ def plot_activations(
     >>> figure = ffnbench.plot_activations(["relu", "gelu", "silu"])
     """
     figure: Figure
-    figure, files = draw_activations(request)
+    figure, files = draw_activations(request, here.world)
     if path is None:
         as_displayed(figure)
         return figure

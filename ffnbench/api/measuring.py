@@ -5,164 +5,181 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Callable
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from ffnbench.api import world
-from ffnbench.api.preparing import NULL_SINK, Prepared, new_report, refuse_at_once
+from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep, refuse_short
 from ffnbench.errors import FfnbenchError, termination_as_interruption
+from ffnbench.following import UNFOLLOWED, Following, ProgressListener
 from ffnbench.plan import OWN, Note, NoteKind, Plan
-from ffnbench.report.output import NullSink
+from ffnbench.report.output import Destination
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Progress, raw_of
-from ffnbench.run.log import Finder
-from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.runner import run
 from ffnbench.run.schedule import Schedule
-from ffnbench.run.worker_pool import Launch, WorkerPool
+from ffnbench.run.worker_pool import WorkerPool
+from ffnbench.run.world import World
 from ffnbench.stats.rounds import table_of
-from ffnbench.stats.stopping import Answered
+from ffnbench.stats.stopping import StopRule
 from ffnbench.stats.verdict import with_figures
 
+Measure = Callable[[Prepared, World, Following], ShownReport]
+Elsewhere = Callable[[Prepared, World, Destination, Measure], ShownReport]
 
-def measure(prepared: Prepared, sink: NullSink = NULL_SINK, launch: Launch | None = None) -> ShownReport:
+
+def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED) -> ShownReport:
     """Measure what was prepared; raises FfnbenchError where memory does not hold it, or it could tell nothing."""
     plan = prepared.plan
-    refuse_at_once(plan)
+    refuse_at_once(plan, world)
     refuse_short(plan)
-    runs, pause = plan.protocol.runs, plan.protocol.pause_s
-    once = plan.protocol.budget_s if plan.protocol.precision is not None else None
-    tell_wait(sink, plan, budget=None if once is None else runs * once + (runs - 1) * pause)
+    runs, pause_s = plan.protocol.runs, plan.protocol.pause_s
+    budget_s = None
+    if plan.protocol.precision is not None and plan.protocol.budget_s is not None:
+        budget_s = runs * plan.protocol.budget_s + (runs - 1) * pause_s
+    tell_wait(plan, world, following.progress, budget_s)
     if runs == 1:
-        return measured_once(prepared, sink, launch)
-    if sink.before() or plan.shard:
+        return measured_once(prepared, world, following)
+    if following.resumed() or plan.shard:
         raise FfnbenchError("--runs is of a whole plan, and --resume and --shard are of a part", "leave --runs out")
-    return _several(prepared, sink, launch, runs, pause)
+    return _several(prepared, world, following, runs, pause_s)
 
 
-def tell_wait(sink: NullSink, plan: Plan, *, budget: float | None = None) -> None:
+def measure_here_or_elsewhere(
+    prepared: Prepared,
+    world: World,
+    destination: Destination,
+    elsewhere: Elsewhere | None,
+    own: Measure | None = None,
+) -> ShownReport:
+    """Measure what was prepared in this process, or by `elsewhere`, which has each group measured by another one.
+
+    `own` is how a feature measures a plan, or one group of it, in place of `measure`.
+    """
+    if elsewhere is not None:
+        return elsewhere(prepared, world, destination, own or measured_once)
+    return (own or measure)(prepared, world, destination.following)
+
+
+def tell_wait(plan: Plan, world: World, progress: ProgressListener, budget_s: float | None = None) -> None:
     """One line before anything is measured: how long it takes at most where a budget says so, and that this machine is
     busy now.
     """
-    if sink.tells and "latency" in plan.metrics:
-        others = world.MACHINE.others(max(case.workload.threads for case in plan.cases))
-        if text := wait_text(budget, groups=len(plan.groups), others=others, cpus=os.cpu_count() or 1):
-            sink.tell(text)
+    if progress.tells and "latency" in plan.metrics:
+        others = world.others(max(case.workload.threads for case in plan.cases))
+        text = wait_text(budget_s, groups=len(plan.groups), others=others, cpus=os.cpu_count() or 1)
+        if text:
+            progress.tell(text)
 
 
-def _several(prepared: Prepared, sink: NullSink, launch: Launch | None, runs: int, pause: float) -> ShownReport:
+def _several(prepared: Prepared, world: World, following: Following, runs: int, pause_s: float) -> ShownReport:
     """So many runs apart in one report. One that is lost, without clean rounds or any row, is made up for, at most half
     as many times as runs were asked for. One that is interrupted is not kept.
     """
-    found = measured_once(prepared, sink.within(1, runs, "run"), launch)
-    if found.interrupted or found.stopped or found.failed_wholly:
-        return found
-    kept = int(not table_of(found).without_quiet())
+    report = measured_once(prepared, world.from_now, following.part(1, runs, "run"))
+    if report.interrupted or report.stopped or report.failed_wholly:
+        return report
+    kept = 0 if table_of(report).without_quiet() else 1
     for _ in range(runs - 1 + (runs + 1) // 2):
         if kept == runs:
-            return found
-        turn = sink.within(kept + 1, runs, "run")
+            return report
+        of_run = following.part(kept + 1, runs, "run")
         try:
             with termination_as_interruption():
-                _pause(pause, turn)
-            now = measured_once(prepared, turn, launch)
+                _pause(pause_s, of_run.progress)
+            again = measured_once(prepared, world.from_now, of_run)
         except KeyboardInterrupt:
-            return _cut_short(found, runs)
-        if now.interrupted or now.stopped:
-            return _cut_short(found, runs)
-        if not now.failed_wholly and not table_of(now).without_quiet():
-            found = found.with_repeat(now) if kept else now
+            return _cut_short(report, runs)
+        if again.interrupted or again.stopped:
+            return _cut_short(report, runs)
+        if not again.failed_wholly and not table_of(again).without_quiet():
+            report = report.with_repeat(again) if kept else again
             kept += 1
-    text = f"{len(found.runs)} of {runs} runs could be kept: in the others a row had no undisturbed round"
-    return found if kept == runs else replace(found, warnings=(*found.warnings, Note(text=text, kind=NoteKind.GENERAL)))
+    if kept == runs:
+        return report
+    return _noted(
+        report, f"{len(report.runs)} of {runs} runs could be kept: in the others a row had no undisturbed round"
+    )
 
 
-def _cut_short(found: ShownReport, runs: int) -> ShownReport:
-    text = f"interrupted: {len(found.runs)} of {runs} runs are complete, and kept"
-    return replace(found, cut_short=True, warnings=(*found.warnings, Note(text=text, kind=NoteKind.GENERAL)))
+def _cut_short(report: ShownReport, runs: int) -> ShownReport:
+    text = f"interrupted: {len(report.runs)} of {runs} runs are complete, and kept"
+    return replace(_noted(report, text), cut_short=True)
 
 
-def _pause(seconds: float, sink: NullSink) -> None:
+def _noted(report: ShownReport, text: str) -> ShownReport:
+    """The report with a note of its whole."""
+    return replace(report, warnings=(*report.warnings, Note(text=text, kind=NoteKind.GENERAL)))
+
+
+def _pause(seconds: float, progress: ProgressListener) -> None:
     """Wait, and say for how long."""
     end = time.monotonic() + seconds
-    with sink.progress() as listener:
-        while (left := end - time.monotonic()) > 0:
-            listener(Progress(done=0.0, text="waiting for the next run", eta_s=left))
-            time.sleep(min(1.0, left))
+    while (left_s := end - time.monotonic()) > 0:
+        progress(Progress(done=0.0, text="waiting for the next run", eta_s=left_s))
+        time.sleep(min(1.0, left_s))
 
 
 def measured_once(
     prepared: Prepared,
-    sink: NullSink,
-    launch: Launch | None = None,
-    answered: Answered | None = None,
+    world: World,
+    following: Following = UNFOLLOWED,
+    stop: StopRule | None = None,
     weights: str = "",
 ) -> ShownReport:
-    """One run of a prepared plan, with its figures; `answered` may end it early, `weights` holds a base's. A plan of
-    several cells is measured cell by cell, unless it is to answer as a whole. Its budget began with the command, and
-    stands still while another run is waited for.
-    """
-    plan, launch_ = prepared.plan, launch or world.MACHINE.launch
-    bound_s = _bound_of(plan, gate=answered is not None)
-    before_s = time.monotonic() - sink.began if sink.began else 0.0
-    pool = WorkerPool(plan, launch_)  # cells share its processes, where these know nothing of labels
+    """One run of a prepared plan, with its figures; `weights` is a folder with those of a base.
 
-    def visit(plan: Plan, sink: NullSink, on_found: Finder) -> ShownReport:
-        spent_s = whole.elapsed_s if plan is prepared.plan else 0.0  # of the budget of a cell nothing is
+    A plan of several cells is measured cell by cell, unless a `stop` is given, which is asked of the whole. The budget
+    began with the command, and stands still while another run is waited for.
+    """
+    plan = prepared.plan
+    bound_s = _bound_of(plan, gate=stop is not None)
+    spent_before_s = world.spent_s
+    pool = WorkerPool(plan, world.launch, world.now)  # cells share its processes, where these know nothing of labels
+
+    def visit(cell: Plan, of_cell: Following) -> ShownReport:
+        spent_s = budget.elapsed_s if cell is plan else 0.0  # of the budget of a cell nothing is
         return visited(
-            plan,
+            cell,
             prepared,
-            sink,
-            on_found,
-            launch=launch_,
-            answered=answered,
+            world,
+            of_cell,
+            stop=stop,
             weights=weights,
-            pool=pool if plan.arms == (OWN,) else None,
+            pool=pool if cell.arms == (OWN,) else None,
             spent_s=spent_s,
-            bound_s=bound_s - whole.elapsed_s + spent_s,
+            bound_s=bound_s - budget.elapsed_s + spent_s,
         )
 
     timed = "latency" in plan.metrics  # bytes are the same beside anyone
-    with closing(pool), machine_lock(sink.waits, sink.tell) if timed else nullcontext("") as beside:
-        whole = Schedule(time.monotonic, plan.protocol, spent_s=before_s, bound_s=bound_s)
-        before = sink.before()  # what another run has left that was waited for
-        if before or (answered is None and plan.is_sweep):
-            found = Sweep(prepared, sink, visit, before, whole).measure()
+    with closing(pool), world.lock(following.progress.tell) if timed else nullcontext("") as beside:
+        budget = Schedule(world.now, plan.protocol, spent_s=spent_before_s, bound_s=bound_s)
+        before = following.resumed()  # what another run has left that was waited for
+        if before or (stop is None and plan.is_sweep):
+            report = Sweep(prepared, world, following, visit, before, budget).measure()
         else:
-            found = visit(plan, sink, lambda _: None)
-    return ended(found, plan, beside)
+            report = visit(plan, following)
+    return ended(report, plan, beside)
 
 
-def visited(plan: Plan, prepared: Prepared, sink: NullSink, on_found: Finder, **how: Any) -> ShownReport:
-    """One run of a plan, or of a cell of it. What it finds is told and kept as it comes; `how` is what `run` takes."""
+def visited(plan: Plan, prepared: Prepared, world: World, following: Following, **how: Any) -> ShownReport:
+    """One run of a plan, or of a cell of it. What it finds is kept as it comes; `how` is what `run` takes."""
     costs = prepared.costs_of(plan)
-    told = telling(new_report(plan, costs), sink, on_found)
-    with sink.progress() as listener:
-        done = run(plan, on_progress=listener, on_found=told, costs=costs, **how)
+    following.journal(new_report(plan, costs))
+    done = run(plan, world, progress=following.progress, journal=following.journal, costs=costs, **how)
     return replace(new_report(done.plan, prepared.costs_of(done.plan)), **raw_of(done))
 
 
-def telling(start: ShownReport, sink: NullSink, on_found: Finder) -> Finder:
-    """Begin the journal of a run, and give what is told of all that it finds."""
-    keep = sink.journal(start)
-
-    def told(found: Any) -> None:
-        on_found(found)
-        keep(found)
-
-    return told
-
-
-def ended(found: ShownReport, plan: Plan, beside: str) -> ShownReport:
+def ended(report: ShownReport, plan: Plan, beside: str) -> ShownReport:
     """What a plan was measured to be, with its figures; `beside` is what is to be said of another run."""
     timed = "latency" in plan.metrics
-    if timed and found.limit == "budget" and not (found.interrupted or table_of(found).whole_workers):
-        found = replace(found, stopped=f"the budget of {plan.protocol.budget_s:g} s was over before all was measured")
+    if timed and report.limit == "budget" and not (report.interrupted or table_of(report).whole_workers):
+        report = replace(report, stopped=f"the budget of {plan.protocol.budget_s:g} s was over before all was measured")
     seen = (Note(text=beside, kind=NoteKind.SEEN),) if beside else ()
-    return with_figures(replace(found, warnings=(*seen, *found.warnings)))
+    return with_figures(replace(report, warnings=(*seen, *report.warnings)))
 
 
 def _bound_of(plan: Plan, *, gate: bool) -> float:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from ffnbench import __version__
-from ffnbench.api import world
 from ffnbench.device.environment import usable_cpus
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.features import function_of
@@ -16,7 +15,6 @@ from ffnbench.ffn.cost import uncounted
 from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
 from ffnbench.planning.effort import check_timeout, pause_of, repeated, shard_of
 from ffnbench.planning.workload import device_of
-from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import (
     AddedRequest,
@@ -31,10 +29,10 @@ from ffnbench.request import (
 )
 from ffnbench.result import CaseCost, Failure, FailureKind
 from ffnbench.run.prober import Prober
+from ffnbench.run.world import World
 from ffnbench.stats.cells import shard
 
 A = TypeVar("A", bound=AnyRequest)
-NULL_SINK = NullSink()
 Planned = Callable[[Any, Probe], Plan]
 PLANS = {
     CompareRequest: "planning.compare:plan_compare",
@@ -72,20 +70,19 @@ class Prepared:
         )
 
 
-Measure = Callable[[Prepared, NullSink], ShownReport]
-
-
 def prepare(
     request: AnyRequest,
-    sink: NullSink = NULL_SINK,
+    world: World,
     planned: Planned | None = None,
     *,
+    notes: Sequence[str] = (),
     counts: bool = False,
     elsewhere: bool = False,
 ) -> Prepared:
     """Plan a request and price it; raises FfnbenchError for every mistake that can be found before measuring.
 
-    `planned` makes the plan of a feature's request. `counts` says that nothing will be measured, and `elsewhere` that
+    `planned` makes the plan of a feature's request. `notes` are what a reader should know of how it was asked for, such
+    as defaults of a file. `counts` says that nothing will be measured, and `elsewhere` that
     it is not here: no GPU need be here then.
     """
     asked = with_threads(request)
@@ -95,13 +92,12 @@ def prepare(
         pause_of(request.runs, request.pause)
         if not counts and not elsewhere:
             for device in request.device.split(","):
-                refuse_device(device)
-    with world.MACHINE.prober(check_timeout(request.timeout)) as prober:
+                refuse_device(device, world)
+    with world.prober(check_timeout(request.timeout)) as prober:
         plan = asked_as(_plan(asked, prober, planned), request, counts=counts)
         if isinstance(request, Sharded) and request.shard is not None:
             plan = shard(plan, *shard_of(request.shard, len(plan.groups)))
-        sink.known(plan)
-        return priced(with_defaults(plan, sink), prober, lenient=isinstance(request, CompareRequest | AddedRequest))
+        return priced(with_notes(plan, notes), prober, lenient=isinstance(request, CompareRequest | AddedRequest))
 
 
 def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
@@ -123,9 +119,9 @@ def _plan(request: AnyRequest, probe: Probe, planned: Planned | None) -> Plan:
     return plan
 
 
-def with_defaults(plan: Plan, sink: NullSink) -> Plan:
-    """The plan, with a note of the defaults that a file has set for it."""
-    notes = tuple(Note(text=text, kind=NoteKind.GENERAL) for text in sink.said())
+def with_notes(plan: Plan, texts: Sequence[str]) -> Plan:
+    """The plan, with a note of each of these texts."""
+    notes = tuple(Note(text=text, kind=NoteKind.GENERAL) for text in texts)
     return replace(plan, notes=(*plan.notes, *notes))
 
 
@@ -164,16 +160,16 @@ def _price(case: Case, probe: Probe) -> CaseCost:
     return CaseCost(case=case.label, cost=cost_of(case, probe))
 
 
-def refuse_at_once(plan: Plan) -> None:
+def refuse_at_once(plan: Plan, world: World) -> None:
     """Raise FfnbenchError where the plan can't be measured here, as far as that is known without torch."""
     for case in plan.cases:
         if case.arm == OWN:
-            refuse_device(case.workload.device)
+            refuse_device(case.workload.device, world)
 
 
-def refuse_device(device: str) -> None:
+def refuse_device(device: str, world: World) -> None:
     """Raise FfnbenchError for a GPU where it is known that there is none."""
-    if device_of(device) not in ("auto", "cpu") and (why := world.MACHINE.no_gpu()):
+    if device_of(device) not in ("auto", "cpu") and (why := world.no_gpu()):
         hint = "use --device cpu, or a CUDA build of torch on a machine with a GPU"
         raise FfnbenchError(f"device {device!r} was asked for, but {why}", hint)
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from ffnbench.api.preparing import NULL_SINK
 from ffnbench.errors import Unfinished
 from ffnbench.report.files.store import load as load_report
 from ffnbench.report.files.store import made_anew
-from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
-from ffnbench.report.views import report_view
 
 
 def load(path: str) -> ShownReport:
@@ -16,12 +13,10 @@ def load(path: str) -> ShownReport:
     return as_shown(load_report(path))
 
 
-def report(path: str, sink: NullSink = NULL_SINK) -> tuple[ShownReport, str]:
+def report_of(path: str) -> tuple[ShownReport, str]:
     """A saved run again; and what to say where the file's own figures are others."""
     stored = load(path)
-    sink.known(stored)
     if stored.interrupted and not stored.samples:
         raise Unfinished(f"{path!r} was interrupted before anything was measured", made_anew(path, stored))
     fresh = recompute(stored)
-    sink.show(lambda: report_view(fresh).ending(0))  # whatever it ended with: it can be shown
     return fresh, difference(stored, fresh)

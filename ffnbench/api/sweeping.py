@@ -7,17 +7,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ffnbench.api import world
 from ffnbench.api.preparing import Prepared, new_report
 from ffnbench.errors import FfnbenchError, termination_as_interruption
+from ffnbench.following import Following
 from ffnbench.plan import Plan, Protocol
 from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.result import Environment, Report
-from ffnbench.run.log import Finder
 from ffnbench.run.schedule import Schedule
 from ffnbench.run.what_fits import too_large
+from ffnbench.run.world import World
 from ffnbench.stats.cells import (
     FIRST_VISITS,
     LOOKS,
@@ -30,7 +29,7 @@ from ffnbench.stats.cells import (
 from ffnbench.stats.verdict import with_figures
 from ffnbench.units import counted
 
-Visit = Callable[[Plan, NullSink, Finder], ShownReport]  # one run of a cell; all that it finds is told as well
+Visit = Callable[[Plan, Following], ShownReport]  # one run of a cell
 
 ANEW = "give -o another file, or leave --resume out"
 
@@ -40,7 +39,8 @@ class Sweep:
     """What is known of the cells of a plan so far. `before` is what --resume goes on with."""
 
     prepared: Prepared
-    sink: NullSink
+    world: World
+    following: Following
     visit: Visit | None
     before: Report | None
     whole: Schedule = field(default_factory=lambda: Schedule(time.monotonic, Protocol()))  # of the budget of all
@@ -87,27 +87,28 @@ class Sweep:
         start = new_report(plan, self.prepared.costs)
         if before is not None and (known := whole(before, cells)).plan.cases:
             self.parts.append(start := as_shown(known))
-        self.sink.journal(start)
+        self.following.journal(start)
         return {case.label for part in self.parts for case in part.plan.cases}
 
     def _visit(self, cells: Sequence[Plan], seconds: float) -> bool:
         """Measure these cells one after another, for so long each, or as long as is left; whether all were."""
         for number, cell in enumerate(cells, start=1):
-            turn, budget_s = self.sink.within(number, len(cells), "group"), cell.protocol.budget_s
+            budget_s, later_s = cell.protocol.budget_s, 0.0
             if budget_s is not None:
                 left_s = self.whole.left_s
                 if self.whole.over:
                     return False
                 budget_s = max(1.0, min(max(LEAST_BUDGET_S, seconds), left_s / (len(cells) - number + 1)))
-                turn.after_s = max(0.0, left_s - budget_s)
+                later_s = max(0.0, left_s - budget_s)
             planned = replace(cell, protocol=replace(cell.protocol, budget_s=budget_s))
             assert self.visit is not None
-            found = self.visit(planned, turn, self._same_machine)
+            of_cell = self.following.part(number, len(cells), "group", later_s)
+            found = self.visit(planned, replace(of_cell, journal=self._keep))
             self.parts.append(found)
             if self.ends(found, cell):
                 return False
             if not found.stopped:
-                self.sink.journal(found)
+                self.following.journal(found)
         return True
 
     def ends(self, found: ShownReport, cell: Plan) -> bool:
@@ -118,13 +119,13 @@ class Sweep:
         """The cells without the rows that memory does not hold, which failed before anything is measured. What a GPU
         has is not known yet.
         """
-        on_cpu = world.MACHINE.no_gpu() != ""
+        on_cpu = self.world.no_gpu() != ""
         kept = []
         for cell in cells:
-            failed = too_large(cell.with_device("cpu") if on_cpu else cell, world.MACHINE.memory())
+            failed = too_large(cell.with_device("cpu") if on_cpu else cell, self.world.memory())
             if failed:
                 self.parts.append(replace(new_report(cell, self.prepared.costs_of(cell)), failures=tuple(failed)))
-                self.sink.journal(self.parts[-1])
+                self.following.journal(self.parts[-1])
             out = {one.case for one in failed}
             if cases := tuple(case for case in cell.cases if case.label not in out):
                 kept.append(replace(cell, cases=cases))
@@ -138,16 +139,15 @@ class Sweep:
             self.looks += looks
             self._visit(unclear, left / len(unclear))
 
-    def _same_machine(self, found: object) -> None:
-        """Raise FfnbenchError, before anything is measured, on another machine than that of the file."""
-        if not isinstance(found, Environment) or self.before is None or self.before.environment is None:
-            return
-        if found.fingerprint != self.before.environment.fingerprint:
-            there = self.before.environment
+    def _keep(self, found: object) -> None:
+        """Keep what a cell has found. Raises FfnbenchError on another machine than that of the file."""
+        there = self.before.environment if self.before else None
+        if there is not None and isinstance(found, Environment) and found.fingerprint != there.fingerprint:
             raise FfnbenchError(
                 f"--resume: what stands there was measured on another machine ({there.cpu}, torch {there.torch})",
                 ANEW,
             )
+        self.following.journal(found)
 
 
 def refuse_short(plan: Plan) -> None:

@@ -27,7 +27,7 @@ from ffnbench.report.flags import MeasuredOutput, Shown, Written
 from ffnbench.request import ARGUMENTS, spelling
 
 if TYPE_CHECKING:
-    from ffnbench.report.output import OutputSink
+    from ffnbench.report.output import Destination
 
 FILES = {  # of each command, in the order of the help; a file is loaded when a command of it is typed
     "compare": "compare.command", "cost": "compare.command", "report": "cli.saved", "block": "block.command",
@@ -266,16 +266,16 @@ def _parameters(field: Field[Any]) -> list[inspect.Parameter]:
     ]  # fmt: skip
 
 
-def sink_of(
+def destination_of(
     output: Shown | Written, stem: str, *inputs: object, pictures: bool = False, features: bool = False, **how: Any
-) -> OutputSink:
+) -> Destination:
     """The one way in which a command ends; `inputs` are values that may be paths: no output is written over these.
 
     Features write files of it where `features` or `pictures` says so.
     """
     from ffnbench.report.files.outputs import inputs_of
     from ffnbench.report.formats import PICTURES, SUFFIXES
-    from ffnbench.report.output import OutputSink
+    from ffnbench.report.output import Destination
 
     written = [*SUFFIXES]
     if features or pictures:
@@ -283,4 +283,4 @@ def sink_of(
     if pictures:
         written += PICTURES
     how.setdefault("suffixes", written)
-    return OutputSink(output, stem, inputs=inputs_of(*inputs), **how)
+    return Destination(output, stem, inputs=inputs_of(*inputs), **how)

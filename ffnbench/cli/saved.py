@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 
-from ffnbench.cli.commands import command, sink_of
+from ffnbench.cli.commands import command, destination_of
 from ffnbench.features import function_of
 from ffnbench.report.flags import Reported
 from ffnbench.request import ARGUMENTS, flag
+from ffnbench.streams import say
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,15 +30,18 @@ class Saved:
 )
 def report(saved: Saved, output: Reported) -> int:
     """Show a saved run again, every figure computed anew; or several side by side: old, new, change, its interval."""
-    from ffnbench import api
-    from ffnbench.streams import visible
+    from ffnbench.api.saved import report_of
+    from ffnbench.report.views import report_view
 
-    paths, differs = saved.paths, ""
-    with sink_of(output, "report", *paths, pictures=len(paths) == 1, features=True) as sink:
+    paths, difference = saved.paths, ""
+    with destination_of(output, "report", *paths, pictures=len(paths) == 1, features=True) as destination:
         if len(paths) > 1:
-            function_of("gate.saved_runs:reports")(paths, sink)
+            view = function_of("gate.saved_runs:runs_view")(paths)
         else:
-            _, differs = api.report(paths[0], sink)
-    if differs:
-        print(visible(f"note: {differs}"), file=sys.stderr)
-    return sink.code
+            report, difference = report_of(paths[0])
+            destination.expect(report)
+            view = report_view(report).ending(0)  # whatever it ended with: it can be shown
+        destination.show(view)
+    if difference:
+        say(f"note: {difference}")
+    return destination.code

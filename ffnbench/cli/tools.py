@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ffnbench.cli.commands import command, settings_here, sink_of
+from ffnbench.cli.commands import command, destination_of, settings_here
 from ffnbench.features import listings
 from ffnbench.report.flags import Shown, ShownQuietly
 from ffnbench.request import ARGUMENTS, MEASURING, flag
@@ -31,15 +31,17 @@ def list_(topic: Topic, output: Shown) -> int:
     """Show the names there are to choose from."""
     from ffnbench.report.tables.listing import BACKENDS, listing_view
 
-    with sink_of(output, "list") as sink:
+    with destination_of(output, "list") as destination:
         if topic.what == BACKENDS:
-            from ffnbench import api
+            from ffnbench.api.this_machine import backends
+            from ffnbench.run.world import this_machine
 
-            api.backends(sink)
+            view = backends(this_machine())
         elif topic.what in listings():
-            listings()[topic.what].file("listing").LISTINGS[topic.what](sink)
+            view = listings()[topic.what].file("listing").LISTINGS[topic.what]()
         else:
-            sink.show(lambda: listing_view(topic.what))
+            view = listing_view(topic.what)
+        destination.show(view)
     return 0
 
 
@@ -60,9 +62,12 @@ class OfMachine:
 )
 def env(asked: OfMachine, output: ShownQuietly) -> int:
     """Show where numbers would be made: machine, torch, fingerprint, and what makes it noisy now."""
-    from ffnbench import api
+    from ffnbench.api.this_machine import environment
+    from ffnbench.run.world import this_machine
 
-    with sink_of(output, "env") as sink:
-        found = settings_here()
-        api.environment(asked.timer, sink, ceilings=asked.ceilings, settings=found.rows() if found else [])
+    with destination_of(output, "env") as destination:
+        settings = settings_here()
+        rows = settings.rows() if settings else []
+        world, progress = this_machine(), destination.progress
+        destination.show(environment(world, progress, timer=asked.timer, ceilings=asked.ceilings, settings=rows))
     return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ffnbench.cli.commands import command, sink_of
+from ffnbench.cli.commands import command, destination_of
 from ffnbench.report.flags import MeasuredOutput, Reported
 from ffnbench.request import (
     CompareRequest,
@@ -20,11 +20,18 @@ from ffnbench.request import (
 )
 def compare(request: CompareRequest, output: MeasuredOutput) -> int:
     """Measure variants side by side: parameters, FLOPs, latency and memory, at equal parameters."""
-    from ffnbench import api
+    from ffnbench.api.measuring import measure_here_or_elsewhere
+    from ffnbench.api.preparing import prepare
+    from ffnbench.report.views import report_view
+    from ffnbench.run.world import this_machine
 
-    with sink_of(output, "compare", *vars(request).values(), pictures=True) as sink:
-        api.compare(request, sink, output.measure)
-    return sink.code
+    with destination_of(output, "compare", *vars(request).values(), pictures=True) as destination:
+        world = this_machine(wait=output.wait)
+        prepared = prepare(request, world, notes=destination.defaults, elsewhere=output.measure is not None)
+        destination.expect(prepared.priced())
+        report = measure_here_or_elsewhere(prepared, world, destination, output.measure)
+        destination.show(report_view(report))
+    return destination.code
 
 
 @command(
@@ -36,8 +43,14 @@ def compare(request: CompareRequest, output: MeasuredOutput) -> int:
 )
 def cost(request: CostRequest, output: Reported) -> int:
     """Count parameters, FLOPs and bytes of variants, without measuring and without torch."""
-    from ffnbench import api
+    from ffnbench.api.preparing import prepare
+    from ffnbench.report.views import report_view
+    from ffnbench.run.world import this_machine
 
-    with sink_of(output, "cost", *vars(request).values(), pictures=True, counts_only=True) as sink:
-        api.cost(CompareRequest(**vars(request)), sink)
-    return sink.code
+    inputs = vars(request).values()
+    with destination_of(output, "cost", *inputs, pictures=True, counts_only=True) as destination:
+        asked = CompareRequest(**vars(request))
+        report = prepare(asked, this_machine(), notes=destination.defaults, counts=True).priced()
+        destination.expect(report)
+        destination.show(report_view(report))
+    return destination.code

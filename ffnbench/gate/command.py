@@ -18,7 +18,9 @@ from ffnbench.request import CheckRequest, SidesRequest
 def check(request: CheckRequest, updating: Updating, output: CheckOutput) -> int:
     """Measure a baseline's own plan again and say what has regressed: exit 1, and nothing else exits 1."""
     from ffnbench.gate import checking
-    from ffnbench.report.output import CheckSink
+    from ffnbench.gate.destination import CheckDestination
+    from ffnbench.gate.table import check_view
+    from ffnbench.run.world import this_machine
 
     if updating.update and updating.append:
         raise FfnbenchError("--update replaces the baseline, --append adds to it", "give one of the two")
@@ -26,9 +28,13 @@ def check(request: CheckRequest, updating: Updating, output: CheckOutput) -> int
         raise FfnbenchError("--append adds latencies, and --exact-only measures none", "leave --exact-only out")
     if updating.append and request.current:
         raise FfnbenchError("--append adds a run that is measured now", f"leave {request.current!r} out")
-    with CheckSink(output, request.baseline, request.current, updating) as sink:
-        checking.check(request, sink, updates=updating.update)
-    return sink.code
+    with CheckDestination(output, request.baseline, request.current, updating) as destination:
+        for default in destination.defaults:
+            destination.progress.tell(f"note: {default}")
+        world = this_machine(wait=output.wait)
+        checked = checking.check(request, world, destination.following, updates=updating.update)
+        destination.show(check_view(checked))
+    return destination.code
 
 
 @command(
@@ -45,8 +51,12 @@ def ab(request: SidesRequest, output: CheckOutput) -> int:
     tree as it is, unless it is said otherwise. With no baseline to be kept, it decides as `ffnbench check` does.
     """
     from ffnbench.gate import checking
-    from ffnbench.report.output import CheckSink
+    from ffnbench.gate.destination import CheckDestination
+    from ffnbench.gate.table import check_view
+    from ffnbench.run.world import this_machine
 
-    with CheckSink(output) as sink:
-        checking.ab(request, sink)
-    return sink.code
+    with CheckDestination(output) as destination:
+        world = this_machine(wait=output.wait)
+        checked = checking.ab(request, world, destination.following, notes=destination.defaults)
+        destination.show(check_view(checked))
+    return destination.code

@@ -1,12 +1,11 @@
 """How a check measures: until every row is decided, or the budget is spent.
 
-Pure but for the `measure` that it is handed: a real check measures in processes, an exam on simulated machines.
+Pure: a real check measures the plan in processes, an exam on simulated machines, both with this rule.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -14,10 +13,11 @@ from pathlib import Path
 from ffnbench.gate.decision import (
     DEFAULT_LATENCY,
     Finding,
+    Past,
     Policy,
     Status,
     latency_findings,
-    past_of,
+    paired_findings,
 )
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan, control_of
@@ -25,7 +25,7 @@ from ffnbench.planning.effort import FINEST, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.result import Report, Run, raw_of
 from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.rounds import Table, table_of
-from ffnbench.stats.stopping import Answered, looks
+from ffnbench.stats.stopping import UntilAnswered, looks
 from ffnbench.stats.verdict import summarise
 
 # A run that stops when each row is decided stops too often on a value that is off by chance, most of all where the true
@@ -33,48 +33,43 @@ from ffnbench.stats.verdict import summarise
 # its error (Lan and DeMets 1983): by the workers that a run will have, the level after 6, 7, 8, 10, ... of them.
 # benchmarks/spending.py reckons the levels and writes this file.
 LEVELS = Path(__file__).with_name("look_levels.json")
-# A row that a look has decided needs no interval as wide as that which decided it: with this level it covers the
-# truth in 93.5-98 % over changes from 0 to three times the tolerance (tests/gate/test_looks.py), with its own in 99.7.
+# A row that a look has decided needs no interval as wide as that which decided it: over changes from 0 to three times
+# the tolerance one of this level covers the truth in 93.5-98 %, one of the look's own in 99.7 %
+# (tests/gate/test_looks.py).
 REPORTED = 0.975
 FINEST_PART = 3  # rounds are chosen for a precision of this part of the smallest tolerance
 DECIDED = "decided"
-Measure = Callable[[Plan, Answered], Report]
-Find = Callable[[Report, float], list[Finding]]  # a run so far, and the level of the look at it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What a check has measured, and what follows for each row of latency."""
+@dataclass(slots=True)
+class UntilDecided(UntilAnswered):
+    """Once no row is unclear: held against a baseline's `past`, or where that is None against the base of one run."""
 
-    findings: tuple[Finding, ...]
-    now: Report
+    policy: Policy
+    past: Past | None = None
+    level: float = CONFIDENCE  # of the last look
 
+    def answer(self, table: Table, expected: int) -> str:
+        """`decided` where no row is unclear, at the level that a look after so many workers takes."""
+        self.level = level_of_look(table.whole_workers, expected)
+        run = Run(plan=table.plan, samples=tuple(table.samples))
+        statuses = {finding.status for finding in self.findings(report_of(run), self.level)}
+        return "" if Status.UNCLEAR in statuses else DECIDED
 
-def look_back(before: Report, policy: Policy, budget: float, measure: Measure) -> Look:
-    """Measure the latency of a baseline's rows until each is decided, for at most so many seconds."""
-    past = past_of(before, policy)
+    def conclusion(self, now: Report) -> tuple[Finding, ...]:
+        """What a run shows that has ended."""
+        if now.limit == DECIDED:
+            level = min(self.level, REPORTED)
+        else:
+            level = level_at_end(table_of(now).whole_workers)
+        return self.findings(now, level)
 
-    def find(now: Report, confidence: float) -> list[Finding]:
-        here = replace(now, environment=now.environment or before.environment)
-        return latency_findings(past, here, policy, confidence)
-
-    return look(before.plan, find, policy, budget, measure)
-
-
-def look(plan: Plan, find: Find, policy: Policy, budget: float, measure: Measure) -> Look:
-    """Measure a plan's rows, whatever they are held against: `find` says what a run of it shows."""
-
-    level = CONFIDENCE  # of the last look
-
-    def answered(table: Table, expected: int) -> str:
-        nonlocal level
-        level = level_of_look(table.whole_workers, expected)
-        so_far = Run(plan=table.plan, samples=tuple(table.samples))
-        return decided(find(report_of(so_far), level))
-
-    now = measure(plan_of_check(plan, policy, budget), answered)
-    ended = min(level, REPORTED) if now.limit == DECIDED else level_at_end(table_of(now).whole_workers)
-    return Look(findings=tuple(find(now, ended)), now=now)
+    def findings(self, now: Report, level: float) -> tuple[Finding, ...]:
+        """What a run shows, each interval at this level."""
+        if self.past is None:
+            return tuple(paired_findings(now, self.policy, level))
+        here = replace(now, environment=now.environment or self.past.report.environment)
+        return tuple(latency_findings(self.past, here, self.policy, level))
 
 
 @cache
@@ -97,11 +92,6 @@ def level_at_end(workers: int) -> float:
     """The level of a run that ends undecided after so many workers: it spends what is left."""
     rows = look_levels()
     return rows[min((planned for planned in rows if planned >= workers), default=max(rows))][-1]
-
-
-def decided(found: Iterable[Finding]) -> str:
-    """`decided` where no row is unclear."""
-    return DECIDED if Status.UNCLEAR not in {finding.status for finding in found} else ""
 
 
 def plan_of_check(plan: Plan, policy: Policy, budget: float) -> Plan:

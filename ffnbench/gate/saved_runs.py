@@ -5,19 +5,18 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from ffnbench.api.preparing import NULL_SINK
 from ffnbench.api.saved import load
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.side_by_side_table import side_by_side_view
 from ffnbench.plan import added_kind
-from ffnbench.report.output import NullSink
-from ffnbench.report.shown_report import ShownReport, recompute
+from ffnbench.report.formats import View
+from ffnbench.report.shown_report import recompute
 from ffnbench.report.views import report_view
 from ffnbench.result import Report
 from ffnbench.stats.cells import of_shards
 
 
-def reports(paths: Sequence[str], sink: NullSink = NULL_SINK) -> list[ShownReport]:
+def runs_view(paths: Sequence[str]) -> View:
     """Saved runs beside the first of them, row by row: old, new and the change with its interval; nothing is judged.
     The shards of a sweep are one run.
     """
@@ -26,11 +25,8 @@ def reports(paths: Sequence[str], sink: NullSink = NULL_SINK) -> list[ShownRepor
         _refuse_added(path, one)
     if all(one.plan.shard for one in found):
         whole = recompute(of_shards(found))
-        sink.show(lambda: report_view(whole).ending(0))
-        return [whole]
-    view = side_by_side_view(paths, found)
-    sink.show(lambda: view)
-    return found
+        return report_view(whole).ending(0)
+    return side_by_side_view(paths, found)
 
 
 def _refuse_added(path: str, report: Report) -> None:

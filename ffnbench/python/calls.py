@@ -6,11 +6,9 @@ import os
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from ffnbench import api
-from ffnbench.python.following import Following
+from ffnbench.api import building, saved
+from ffnbench.python.following import CalledHere
 from ffnbench.python.public import asks
-from ffnbench.report.answers import Answer
-from ffnbench.report.formats import View
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.request import (
     CompareRequest,
@@ -28,7 +26,7 @@ HIDDEN = tuple(field.name for field in fields(CompareRequest) if field.name not 
 
 
 @asks(CompareRequest, hidden=HIDDEN, in_worker=True)
-def build(request: CompareRequest, sink: Following, device: str | torch.device | None = None) -> nn.Module:
+def build(request: CompareRequest, here: CalledHere, device: str | torch.device | None = None) -> nn.Module:
     """The nn.Module of one variant, in this process: maps (..., d_model) to (..., d_model).
 
     Widths follow the same rules as in `compare`: a gated form has the parameters of the classic one at 4 * d_model
@@ -36,7 +34,7 @@ def build(request: CompareRequest, sink: Following, device: str | torch.device |
 
     >>> module = ffnbench.build("swiglu", d_model=768)
     """
-    return api.build(request, device)
+    return building.build(request, device)
 
 
 def load(path: str | os.PathLike[str]) -> Report:
@@ -44,11 +42,4 @@ def load(path: str | os.PathLike[str]) -> Report:
 
     >>> report = ffnbench.load("run.json")
     """
-    return api.load(os.fspath(path))
-
-
-def answer_of(sink: Following, name: str) -> Answer:
-    """What a call has shown, as the answer of a Python function."""
-    assert sink.view is not None
-    shown: View = sink.view()
-    return Answer(shown=shown, name=name)
+    return saved.load(os.fspath(path))

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from ffnbench.errors import FfnbenchError, WrongArgument, interruption
 from ffnbench.planning.fields import flag_of, typed_order
+from ffnbench.python import following
 from ffnbench.python.arguments import FOLLOWING, Argument, TypeText, arguments_of, as_python, unknown_argument
-from ffnbench.python.following import Following
 from ffnbench.request import Request
 from ffnbench.worker.channel import MARK
 
@@ -58,9 +58,12 @@ def asks(
                     raise unknown_argument(unknown[0], names)
                 values = {name: every[name].value(one) if name in every else one for name, one in given.items()}
                 request = _request(kind, known, values)
-                following = {name: values.pop(name) for name in FOLLOWING if name in values}
-                with Following(**following, spoken=partial(as_python, known=words)) as sink:
-                    found = function(request, sink, **values)
+                follow = {name: values.pop(name) for name in FOLLOWING if name in values}
+                here = following.call(**follow, spoken=partial(as_python, known=words))
+                try:
+                    found = function(request, here, **values)
+                finally:
+                    here.progress.close()
             except FfnbenchError as problem:
                 for name in ("message", "hint"):  # in the words of a call
                     setattr(problem, name, as_python(getattr(problem, name), words))

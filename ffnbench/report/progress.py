@@ -13,14 +13,15 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
+from ffnbench.following import ProgressListener
 from ffnbench.result import Progress
-from ffnbench.streams import visible
+from ffnbench.streams import say, visible
 
 REFRESH_S = 0.2
 
 
 class ProgressBar:
-    """A context manager that is called with every event of the runner."""
+    """A bar that is called with every event of a run."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._console = Console(stderr=True)
@@ -38,11 +39,12 @@ class ProgressBar:
         )
         self._task = self._bar.add_task("", total=1.0)
 
-    def __enter__(self) -> ProgressBar:
+    def start(self) -> None:
+        """Draw it."""
         self._bar.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
+        """Take it away."""
         self._bar.stop()
 
     def __call__(self, event: Progress) -> None:
@@ -57,8 +59,36 @@ class ProgressBar:
             print(line + eta, file=sys.stderr, flush=True)
 
 
-class NotebookLine:
+class TerminalProgress(ProgressListener):
+    """A bar on stderr in a terminal, and lines in a log; nothing where it is quiet."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self.tells = not quiet
+        self._bar: ProgressBar | None = None
+
+    def __call__(self, event: Progress) -> None:
+        if self._bar is None:
+            self._bar = ProgressBar(quiet=not self.tells)
+            self._bar.start()
+        self._bar(event)
+
+    def tell(self, text: str) -> None:
+        """One line on stderr."""
+        self.close()
+        if self.tells:
+            say(text)
+
+    def close(self) -> None:
+        """Take the bar away; another event draws one again."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+
+class NotebookProgress(ProgressListener):
     """A line of text in a notebook, which is gone when the call ends. Plain HTML, so that no widget is needed."""
+
+    tells = True
 
     def __init__(self) -> None:
         self._handle: Any = None

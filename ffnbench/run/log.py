@@ -16,7 +16,7 @@ Finder = Callable[[Plan | Environment | Sample | Failure | Note | Roof | Inputs]
 
 @dataclass(slots=True)
 class Found:
-    """Nothing in it is ever taken back. `on_found` is told of everything."""
+    """The record of a run, to which is only added; `on_found` is called for every entry."""
 
     plan: Plan
     on_found: Finder

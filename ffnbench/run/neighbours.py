@@ -25,7 +25,7 @@ GLANCES, GLANCE_S = 4, 0.01  # without anybody else at work in them there is not
 
 
 @contextmanager
-def machine_lock(wait: bool, tell: Callable[[str], None]) -> Iterator[str]:
+def machine_lock(tell: Callable[[str], None], wait: bool = False) -> Iterator[str]:
     """Hold the lock while something is measured; gives what a reader should know: nothing where no other run has it.
 
     With `wait` it is waited for, and `tell` is told so. Where there can be no lock a run is made without.

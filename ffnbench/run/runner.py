@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import random
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,6 @@ from typing import Any
 
 from ffnbench import jsonable
 from ffnbench.device.ceilings import CacheLevel
-from ffnbench.device.environment import describe
 from ffnbench.errors import Unfinished, termination_as_interruption
 from ffnbench.metrics import LATENCY, METRICS
 from ffnbench.plan import Backend, Plan
@@ -26,11 +24,12 @@ from ffnbench.run.ceiling_samples import RoofSamples
 from ffnbench.run.log import Finder, Found
 from ffnbench.run.neighbours import Watch
 from ffnbench.run.schedule import Schedule, Tally
-from ffnbench.run.session import Session, WorkerLost
+from ffnbench.run.session import WorkerLost
 from ffnbench.run.what_fits import Devices
-from ffnbench.run.worker_pool import RESTARTS, Launch, Worker, WorkerPool
+from ffnbench.run.worker_pool import RESTARTS, Worker, WorkerPool
+from ffnbench.run.world import World
 from ffnbench.stats.rounds import Table, is_clean
-from ffnbench.stats.stopping import Answered
+from ffnbench.stats.stopping import StopRule, stop_rule
 from ffnbench.worker.channel import Message
 
 ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now and then
@@ -39,44 +38,45 @@ CHECKED = [metric for metric in METRICS if metric.job == "check"]  # what checki
 OTHERS = ("", "open", "check")  # where an exact metric comes from that no job of its own measures
 EXACT_JOBS = list(dict.fromkeys(metric.job for metric in METRICS if metric.exact and metric.job not in OTHERS))
 DOING = {Backend.COMPILE.value: "compiling", Backend.ONEDNN.value: "packing"}  # what opening a case is, by backend
-Listener = Callable[[Progress], None]
 
 
 def run(
     plan: Plan,
+    world: World,
     *,
-    on_progress: Listener = lambda _: None,
-    on_found: Finder = lambda _: None,
-    launch: Launch = Session,
-    now: Callable[[], float] = time.monotonic,
-    describe: Callable[[dict[str, Any]], Environment] = describe,
-    answered: Answered | None = None,
+    progress: Callable[[Progress], None] = lambda _: None,
+    journal: Finder = lambda _: None,
+    stop: StopRule | None = None,
     weights: str = "",
     costs: tuple[CaseCost, ...] = (),
     pool: WorkerPool | None = None,
-    watch: Callable[[], Watch] = Watch,
     spent_s: float = 0.0,
     bound_s: float = math.inf,
 ) -> Run:
     """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was measured by then.
 
     Raises FfnbenchError where the plan asks for a device that is not there or for more memory than there is, Unfinished
-    where nothing can be measured at all. `answered` says at the looks of a run with a precision whether the question is
-    answered; by itself that is when the precision is reached. `weights` is a folder with the weights that every case
+    where nothing can be measured at all. `progress` and `journal` are told of everything as it comes. `stop` says when
+    the run ends; by itself that is what the protocol states. `weights` is a folder with the weights that every case
     takes over. Without `costs` nothing is known of ceilings. `pool` is where workers come from, for several runs that
-    share it and end it. `on_found` is told of everything as it comes. `spent_s` of the budget are over. The protocol's
-    fewest workers are made whatever they take, but nothing goes beyond `bound_s` of it. `launch`, `now`, `describe` and
-    `watch` are the world outside: simulations and tests bring their own.
+    share it and end it. `spent_s` of the budget are over. The protocol's fewest workers are made whatever they take,
+    but nothing goes beyond `bound_s` of it.
     """
-    source, found = pool or WorkerPool(plan, launch, now), Found(plan, on_found)
-    schedule = Schedule(now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
+    source, found = pool or WorkerPool(plan, world.launch, world.now), Found(plan, journal)
+    schedule = Schedule(world.now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
     source.plan, source.wait_s = plan, schedule.wait_s
     runner = _Runner(
-        found, source, schedule, RoofSamples(found, costs, now),
-        on_progress=on_progress, describe=describe, answered=answered, weights=weights,
+        found,
+        source,
+        schedule,
+        RoofSamples(found, costs, world.now),
+        progress=progress,
+        describe=world.describe,
+        stop=stop or stop_rule(plan.protocol),
+        weights=weights,
         salts=random.Random(plan.protocol.seed),
-    )  # fmt: skip
-    around, start = watch(), now()
+    )
+    watch, start = world.watch(), world.now()
     interrupted, stopped = False, ""
     try:
         with termination_as_interruption():
@@ -93,7 +93,7 @@ def run(
     finally:
         if pool is None:
             source.close()
-    return runner.run(around, interrupted=interrupted, stopped=stopped, wall_s=now() - start)
+    return runner.run(watch, interrupted=interrupted, stopped=stopped, wall_s=world.now() - start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +142,9 @@ class _Runner:
     source: WorkerPool
     schedule: Schedule
     roofs: RoofSamples
-    on_progress: Listener
+    progress: Callable[[Progress], None]
     describe: Callable[[dict[str, Any]], Environment]
-    answered: Answered | None
+    stop: StopRule
     weights: str
     salts: random.Random  # of the inputs of samples
     environment: Environment | None = None
@@ -220,7 +220,7 @@ class _Runner:
             return
         table = Table(self.found.left, self.found.samples)
         self.schedule.look(table)
-        self.limit = self.schedule.limit(table, self.answered)
+        self.limit = self.schedule.limit(table, self.stop)
 
     def _find_devices(self, worker: Worker, facts: Message) -> None:
         """Where all is measured."""
@@ -424,4 +424,4 @@ class _Runner:
         return f"process {self.schedule.whole + 1}{workers}"  # one that was lost is made up for
 
     def _tell(self, text: str, round_: int = 0) -> None:
-        self.on_progress(self.schedule.progress(round_, text))
+        self.progress(self.schedule.progress(round_, text))

@@ -14,7 +14,7 @@ from statistics import median
 from ffnbench.plan import Plan, Protocol
 from ffnbench.result import Progress
 from ffnbench.stats.rounds import Table
-from ffnbench.stats.stopping import Answered, Pace, limit_met, rounds_wanted, scatter
+from ffnbench.stats.stopping import Pace, StopRule, rounds_wanted, scatter
 
 MADE_UP = 4  # times the rounds that a worker should make: then it waits for quiet no longer
 FEWEST = 2  # rounds of a worker, where the budget has no time for more
@@ -114,11 +114,11 @@ class Schedule:
         room = int((self.left_s - pace.worker_s) / pace.round_s)
         self.rounds = max(protocol.rounds, min(self.rounds, room))
 
-    def limit(self, table: Table, answered: Answered | None) -> str:
+    def limit(self, table: Table, stop: StopRule) -> str:
         """Which limit is met, "" for none."""
         rounds = 1 if self.whole < self.protocol.workers else self.rounds
         fits = not self.out_of_time and self.left_s >= self.pace().seconds(rounds)
-        return limit_met(table, fits, answered, self.expected)
+        return stop.limit(table, fits=fits, expected=self.expected)
 
     @property
     def expected(self) -> int:

@@ -1,4 +1,4 @@
-"""How much is enough: rounds for a worker, workers for a run. Pure; the runner asks and does what it is told.
+"""How much is enough: rounds for a worker, and the rule by which a run stops. Pure; the runner asks.
 
 Two scatters make a ratio uncertain: that of rounds, which more of them shrink, and that between workers, which only
 more workers do. Both are estimated from the clean rounds so far. The precision is looked at rarely enough that stopping
@@ -8,7 +8,7 @@ by it costs no coverage (tests/test_enough.py has the simulation).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cache
 from statistics import fmean, median
@@ -31,8 +31,6 @@ SEVERAL = 8  # workers that a run should have: so long a worker may be, at most
 PRIOR_BETWEEN, PRIOR_WEIGHT = 0.02**2, 2
 # starters at a time, and for how long: what they differ by is a part of the error, so a longer run has more of them
 STARTERS, SERVES_S = 2, 20.0
-# whether the question is answered, in a word, in a run that will have so many workers by its budget's end
-Answered = Callable[[Table, int], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +76,8 @@ def _scatter_of(row: Row) -> Scatter:
 
 def _rows(table: Table) -> list[Row]:
     """Of each ratio; of the seconds where nothing is compared."""
-    plan = table.plan
-    return [table.row(label) for label in table.labels if not (plan.compared and plan.is_reference(label))]
+    compared, is_reference = table.plan.compared, table.plan.is_reference
+    return [table.row(label) for label in table.labels if not (compared and is_reference(label))]
 
 
 def rounds_wanted(protocol: Protocol, found: Scatter, pace: Pace, left_s: float) -> int:
@@ -93,33 +91,71 @@ def rounds_wanted(protocol: Protocol, found: Scatter, pace: Pace, left_s: float)
     return int(max(protocol.rounds, min(best, room, MOST_ROUNDS)))
 
 
-def limit_met(table: Table, fits: bool, answered: Answered | None = None, expected: int = MOST_WORKERS) -> str:
-    """Which limit a run has met after whole workers: budget, workers, or what `answered` says; else nothing.
+class StopRule(ABC):
+    """When a run ends."""
 
-    The table is of the cases that have not failed, `fits` says whether a further worker would end within the budget,
-    `expected` how many workers the budget has room for. Nothing but the budget ends a run before the protocol's fewest
-    workers.
-    """
-    workers, protocol = table.whole_workers, table.plan.protocol
-    if protocol.precision is None:
-        if workers >= protocol.workers or (workers >= FEWEST_FIXED and not fits):
+    @abstractmethod
+    def limit(self, table: Table, *, fits: bool, expected: int) -> str:
+        """Which limit a run has met after whole workers, in a word; nothing where it goes on.
+
+        The table is of the cases that have not failed, `fits` says whether a further worker would end within the
+        budget, `expected` how many workers the budget has room for.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class FixedWorkers(StopRule):
+    """After so many workers, or a few less where the budget does not hold them all."""
+
+    workers: int
+
+    def limit(self, table: Table, *, fits: bool, expected: int) -> str:
+        """`workers` or `budget`."""
+        workers = table.whole_workers
+        if workers >= self.workers or (workers >= FEWEST_FIXED and not fits):
             return "workers"
         return "" if fits else "budget"
-    if workers < protocol.workers:
+
+
+class UntilAnswered(StopRule):
+    """Once the question is answered, which is asked after 6, 7, 8, 10, ... workers, and at the budget's end.
+
+    Nothing but the budget ends a run before it has the protocol's fewest workers.
+    """
+
+    @abstractmethod
+    def answer(self, table: Table, expected: int) -> str:
+        """Whether it is answered, in a word; nothing where it is not."""
+
+    def limit(self, table: Table, *, fits: bool, expected: int) -> str:
+        """What `answer` says, `budget` or `workers`."""
+        workers = table.whole_workers
+        if workers >= table.plan.protocol.workers:
+            if workers in looks() and (word := self.answer(table, expected)):
+                return word
+            if fits and workers >= MOST_WORKERS:
+                return "workers"
         return "" if fits else "budget"
-    if workers in looks() and (word := (answered or precise)(table, expected)):
-        return word
-    if not fits:
-        return "budget"
-    return "workers" if workers >= MOST_WORKERS else ""
 
 
-def precise(table: Table, expected: int) -> str:
-    """`precision` where every ratio is known to the protocol's, by half its interval, however many are expected."""
-    halves = [mean.half(CONFIDENCE) if (mean := row.mean()) else math.inf for row in _rows(table)]
-    widest = max((math.expm1(half) if half < UNKNOWN else math.inf for half in halves), default=0.0)
-    assert table.plan.protocol.precision is not None
-    return "precision" if widest <= table.plan.protocol.precision else ""
+@dataclass(frozen=True, slots=True)
+class UntilPrecise(UntilAnswered):
+    """Once every ratio is known to the precision, a share, by half its interval."""
+
+    precision: float
+
+    def answer(self, table: Table, expected: int) -> str:
+        """`precision`, however many workers are expected."""
+        halves = [mean.half(CONFIDENCE) if (mean := row.mean()) else math.inf for row in _rows(table)]
+        widest = max((math.expm1(half) if half < UNKNOWN else math.inf for half in halves), default=0.0)
+        return "precision" if widest <= self.precision else ""
+
+
+def stop_rule(protocol: Protocol) -> StopRule:
+    """The rule that a protocol states."""
+    if protocol.precision is None:
+        return FixedWorkers(protocol.workers)
+    return UntilPrecise(protocol.precision)
 
 
 @cache

@@ -12,7 +12,7 @@ from conftest import ProberHere, ffnbench
 from rich.cells import cell_len
 
 from ffnbench import cli
-from ffnbench.activations.describing import plot_activations
+from ffnbench.activations.describing import draw_activations
 from ffnbench.activations.facts import facts_of
 from ffnbench.activations.picture import points, titles
 from ffnbench.activations.plan import every_activation, select
@@ -22,10 +22,11 @@ from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.plan import Probe
 from ffnbench.report.flags import Written
 from ffnbench.report.formats import PICTURE_SUFFIXES
-from ffnbench.report.output import OutputSink
+from ffnbench.report.output import Destination
 from ffnbench.report.tables.text import plain
 from ffnbench.request import PictureRequest
 from ffnbench.result import Curve
+from ffnbench.run.world import World
 
 OWN = """
 import torch
@@ -67,8 +68,9 @@ def test_the_default_writes_one_picture_and_says_where(folder: Path, in_process)
 
 
 def draw(*, out: list[str], **flags) -> None:
-    with OutputSink(Written(out=tuple(out)), "activations", suffixes=PICTURE_SUFFIXES) as sink:
-        plot_activations(PictureRequest(**({"timeout": 60.0} | flags)), sink)
+    with Destination(Written(out=tuple(out)), "activations", suffixes=PICTURE_SUFFIXES) as destination:
+        _, files = draw_activations(PictureRequest(**({"timeout": 60.0} | flags)), World())
+        destination.write(files)
 
 
 def test_every_format(folder: Path) -> None:

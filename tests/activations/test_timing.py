@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, ffnbench
+from conftest import FakeLaunch, ffnbench, measure, prepare
 from rich.cells import cell_len
 
-from ffnbench import api
 from ffnbench.activations.plan import plan_timing
 from ffnbench.activations.rows import timing_records
 from ffnbench.activations.table import timing_table
@@ -29,7 +28,7 @@ def seconds(label: str, worker: int, number: int) -> float:
 
 def told(activations: str | None, launch: FakeLaunch, **flags) -> Report:
     """The operations measured on workers that are not real."""
-    return api.measure(api.prepare(TimingRequest(activations=activations, **flags)), launch=launch)
+    return measure(prepare(TimingRequest(activations=activations, **flags)), launch=launch)
 
 
 def test_timing_compares_within_size_dtype_and_direction() -> None:

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import FakeLaunch, ffnbench
+from conftest import FakeLaunch, ffnbench, measure, prepare
 
-from ffnbench import api, cli
+from ffnbench import cli
 from ffnbench.block.picture import block_figure
 from ffnbench.block.plan import attention_of, lengths_of, plan_block
 from ffnbench.block.rows import block_records
@@ -35,7 +35,7 @@ def seconds(label: str, worker: int, number: int) -> float:
 
 
 def measured(request: BlockRequest, **launch) -> ShownReport:
-    return api.measure(api.prepare(replace(request, quick=True)), launch=FakeLaunch(seconds, **launch))
+    return measure(prepare(replace(request, quick=True)), launch=FakeLaunch(seconds, **launch))
 
 
 def run(capsys, *arguments: str) -> str:
@@ -98,7 +98,7 @@ def test_windows_are_counted_by_kind_of_layer_and_in_the_mean(tmp_path) -> None:
 
 
 def counted(name: str) -> list[dict]:
-    return block_records(api.prepare(BlockRequest(seq_len="32768", preset=name)).priced())
+    return block_records(prepare(BlockRequest(seq_len="32768", preset=name)).priced())
 
 
 GEMMA_3 = {

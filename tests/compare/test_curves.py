@@ -10,11 +10,10 @@ from typing import Any
 import crossings as simulated
 import numpy as np
 import pytest
-from conftest import ROOT, FakeLaunch
+from conftest import ROOT, FakeLaunch, measure, prepare
 from exam.machine import WORLDS, Machine
 from matplotlib.figure import Figure
 
-from ffnbench.api import measure, prepare
 from ffnbench.compare.table import compare_table
 from ffnbench.gate.looks import report_of
 from ffnbench.plan import Plan

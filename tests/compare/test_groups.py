@@ -13,11 +13,11 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, KnownProber, csv_of
+from conftest import FakeLaunch, KnownProber, csv_of, measure, prepare
 from rich.cells import cell_len
 
 import ffnbench
-from ffnbench import api
+from ffnbench.api.saved import report_of
 from ffnbench.compare.table import compare_table
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
@@ -183,7 +183,7 @@ def measured(launch: FakeLaunch | None = None, **options: object) -> Report:
     request = CompareRequest(
         **{"variants": "relu,swiglu", "d_model": 64, "threads": 1, "seq_len": (8, 32), "precision": 0.5, **options}
     )
-    return api.measure(api.prepare(request), launch=launch or machine())
+    return measure(prepare(request), launch=launch or machine())
 
 
 def test_ratios_are_to_the_reference_of_the_group() -> None:
@@ -260,7 +260,7 @@ def test_a_saved_run_is_the_same_again(tmp_path: Path) -> None:
     stored = load(str(path))
     assert stored.plan == report.plan
     assert json.loads(path.read_text())["plan"]["command"] == stored.plan.command
-    shown, differs = api.report(str(path))
+    shown, differs = report_of(str(path))
     assert (csv_of(shown), differs) == (csv_of(report), "")
     assert compare_table(shown).headings == ((0, "seq_len 8"), (2, "seq_len 32"))
     assert "--seq-len 8,32 " in stored.plan.command + " "

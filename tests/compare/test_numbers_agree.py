@@ -15,14 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch
+from conftest import ROOT, FakeLaunch, measure, prepare
 from exam.machine import ENVIRONMENT
 from test_busy import QUIET, WAITS, priced, ten_rounds, with_waits
 from test_roofline import drawn
 from test_roofline import report_of as under_ceilings
 from test_stats import plan_of, run_of
 
-from ffnbench import api
 from ffnbench.gate.looks import report_of
 from ffnbench.report.pictures.drawn import Drawn
 from ffnbench.report.pictures.ratios import ratio_figure
@@ -224,7 +223,7 @@ def test_under_ceilings_a_disturbed_row_has_neither_dot_nor_share_and_the_word()
 
 def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time() -> None:
     asked = BlockRequest(d_model=64, seq_len="16,32", threads=1, workers=3, rounds=6)
-    block = with_busy(api.measure(api.prepare(asked), launch=FakeLaunch()), "attention@16")
+    block = with_busy(measure(prepare(asked), launch=FakeLaunch()), "attention@16")
     table = as_shown(block).table
     rows = {row[0].text: [cell.text for cell in row] for row in table.rows}
     shown = [(column.title, text) for column, text in zip(table.columns, rows["16"], strict=True)]
@@ -232,6 +231,6 @@ def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time()
     assert dict(shown)["FFN's share"] == "-"
     assert "busy" not in rows["32"]
     asked = CompareRequest(variants="relu,swiglu", d_model="64,96,128", threads=1, workers=3, rounds=6)
-    sweep = with_busy(api.measure(api.prepare(asked), launch=FakeLaunch()), "swiglu@d_model=64")
+    sweep = with_busy(measure(prepare(asked), launch=FakeLaunch()), "swiglu@d_model=64")
     assert re.search(r"^ +64 .* busy *$", plain(as_shown(sweep).table, 80), re.MULTILINE)
     assert [row.why for row in Drawn(sweep, axes_of(sweep.plan)[0]).rows] == ["busy", "", ""]

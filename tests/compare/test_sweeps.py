@@ -18,20 +18,22 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch
+from conftest import ROOT, FakeLaunch, prepare
 from exam.machine import WORLDS, Machine
 
-from ffnbench.api.preparing import Prepared, new_report, prepare
+from ffnbench.api.preparing import Prepared, new_report
 from ffnbench.api.sweeping import Sweep
+from ffnbench.files import locked
+from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.plan import Plan
 from ffnbench.report.files.journal import Journal
 from ffnbench.report.files.store import load
-from ffnbench.report.output import NullSink
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict, raw_of
-from ffnbench.run.runner import run
+from ffnbench.run import runner
 from ffnbench.run.what_fits import too_large
+from ffnbench.run.world import World
 from ffnbench.stats.cells import cells_of, whole
 from ffnbench.stats.verdict import with_figures
 
@@ -76,14 +78,14 @@ import os, signal, sys
 sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
 from conftest import FakeLaunch
 from ffnbench import cli
-from ffnbench.api import world
+from ffnbench.run import world
 asked = []
 def seconds(label, worker, number):
     asked.append(label)
     if len(asked) == {kill_at}:
         os.kill(os.getpid(), signal.SIGKILL)
     return 0.01
-world.MACHINE = world.Machine(launch=FakeLaunch(seconds))
+world.this_machine = lambda wait=False: world.World(launch=FakeLaunch(seconds))
 sys.argv = ["ffnbench", *{list(arguments)!r}]
 code = cli.run(sys.argv[1:])
 print(len(asked), file=sys.stderr)
@@ -203,28 +205,30 @@ def test_several_runs_of_a_sweep_are_several_again(call) -> None:
 def test_nobody_else_goes_on_with_a_file_meanwhile(call) -> None:
     assert call(*FEW, "-o", "a.json", launch=copied(A_FEW + 9, "b.json"))[0] == 0
     left = Path("b.json.journal").read_bytes()
-    other, launch = Journal(Path("b.json"), print, over=True), FakeLaunch()
-    code, _, err = call(*FEW, "-o", "b.json", "--resume", launch=launch)
+    launch = FakeLaunch()
+    with Path("b.json.journal").open("rb") as held:
+        assert locked(held)
+        code, _, err = call(*FEW, "-o", "b.json", "--resume", launch=launch)
     assert (code, "goes on now" in err) == (2, True)
     assert not [one for one in launch.log if one[1] == "sample"]
-    other.close(keep=True)
     assert Path("b.json.journal").read_bytes() == left
     assert call(*FEW, "-o", "b.json", "--resume")[0] == 0
     assert latencies(load("b.json")) == latencies(load("a.json"))
 
 
-def test_a_full_disk_costs_no_journal_that_is_there(call, tmp_path: Path) -> None:
+def test_a_full_disk_costs_no_journal_that_is_there(call, tmp_path: Path, capsys) -> None:
     assert call(*FEW, "-o", "a.json", launch=copied(A_FEW + 9, "b.json"))[0] == 0
-    left, told = Path("b.json.journal").read_bytes(), list[str]()
+    left = Path("b.json.journal").read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    journal = Journal(Path("b.json"), told.append, over=True)
+    journal = Journal(Path("b.json"), over=True)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # bytes: the first line is torn there
     try:
         journal.add(load("a.json"))
         journal.add(load("a.json"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert (len(told), journal.close(keep=True)) == (1, False)
+    assert capsys.readouterr().err.count("ends here") == 1
+    assert not journal.close(keep=True)
     assert [path.name for path in tmp_path.glob("b.*")] == ["b.json.journal"]
     assert Path("b.json.journal").read_bytes() == left
 
@@ -265,7 +269,7 @@ def test_a_budget_that_is_spent_is_not_spent_again() -> None:
         raise AssertionError
 
     found = simulated("usual", 5, "a=relu,b=relu")
-    again = Sweep(prepared("a=relu,b=relu"), NullSink(), never, found).measure()
+    again = Sweep(prepared("a=relu,b=relu"), World(), UNFOLLOWED, never, found).measure()
     assert with_figures(again).comparisons == found.comparisons
 
 
@@ -348,11 +352,11 @@ def simulated(world: str, seed: int, variants: str) -> Report:
     """A sweep of six cells on a machine made of dice, by the real loop and the real decisions."""
     machine = Machine(next(one for one in WORLDS if one.name == world), prepared(variants).plan, seed)
 
-    def visit(plan: Plan, sink: object, told: object) -> ShownReport:
-        done = machine.measure(plan, run)
+    def visit(plan: Plan, following: Following) -> ShownReport:
+        done = machine.measure(plan, runner.run)
         return replace(new_report(done.plan, prepared(variants).costs_of(done.plan)), **raw_of(done))
 
-    return with_figures(Sweep(prepared(variants), NullSink(), visit, None).measure())
+    return with_figures(Sweep(prepared(variants), World(), UNFOLLOWED, visit, None).measure())
 
 
 @cache

@@ -9,10 +9,10 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, KnownProber
+from conftest import FakeLaunch, KnownProber, prepare
 from gate_world import edited, machine, measured, saved, timed
 
-from ffnbench import api
+from ffnbench.api.saved import load
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
@@ -21,6 +21,7 @@ from ffnbench.gate.decision import Finding, Policy, Status, exit_code, parse_tol
 from ffnbench.plan import Workload
 from ffnbench.report.files.store import report_text
 from ffnbench.request import CheckRequest, CompareRequest
+from ffnbench.run.world import World
 
 ALL = ("relu", "gelu", "swiglu", "(control)")
 
@@ -159,7 +160,7 @@ def more_params(data: dict) -> None:
 
 def test_a_count_that_changed_is_a_regression_and_nothing_is_measured_for_it(call, baseline: Path) -> None:
     """The baseline as an older version of the code would have written it."""
-    saved(baseline, api.load(str(edited(baseline, more_params))))
+    saved(baseline, load(str(edited(baseline, more_params))))
     launch = machine()
     code, out, _ = call(baseline, "--exact-only", launch=launch)
     assert (code, "swiglu params REGRESSED" in out, launch.log) == (1, True, [])
@@ -293,7 +294,7 @@ def test_counts_are_checked_against_a_baseline_that_was_measured_beside_other_wo
     assert "was measured on a busy machine" in err
     assert call(path, "--exact-only")[0] == 0
     edited(path, more_params)
-    code, out, _ = call(saved(path, api.load(str(path))), "--exact-only")
+    code, out, _ = call(saved(path, load(str(path))), "--exact-only")
     assert (code, "swiglu params REGRESSED" in out) == (1, True)
 
 
@@ -401,11 +402,11 @@ def test_a_gate_neither_cries_wolf_nor_sleeps(call, baseline: Path) -> None:
 def test_what_a_check_could_have_seen_is_said_in_the_terms_of_its_verdicts(call, baseline: Path) -> None:
     """By hand: OK excludes a slowdown of the tolerance; of an undecided row, the limit times half the interval."""
     request = CheckRequest(baseline=str(baseline), current=str(baseline), tolerance=("swiglu:latency=8%",))
-    passed = checking.check(request)
+    passed = checking.check(request, World())
     assert (passed.smallest, passed.excluded) == (None, 0.08)
     assert "OK excludes slowdowns above 5.0%" in call(baseline, baseline)[1]
     tolerance = ("latency=1%", "swiglu:latency=1.2%")
-    checked = checking.check(CheckRequest(baseline=str(baseline), current=str(baseline), tolerance=tolerance))
+    checked = checking.check(CheckRequest(baseline=str(baseline), current=str(baseline), tolerance=tolerance), World())
     assert checked.excluded is None
     known = {f.case: f.change for f in checked.findings if f.metric == "latency"}
     halves = {case: math.exp((math.log(change.high) - math.log(change.low)) / 2) for case, change in known.items()}
@@ -416,7 +417,7 @@ def test_what_a_check_could_have_seen_is_said_in_the_terms_of_its_verdicts(call,
 def test_the_command_that_a_failing_check_tells_accepts_the_change(call, tmp_path: Path, more: tuple[str, ...]) -> None:
     """Counts alone are all that a file of `cost` has, so that --exact-only leaves nothing out."""
     path = tmp_path / "cost.json"
-    path.write_text(report_text(api.cost(CompareRequest(variants="swiglu", d_model=64))))
+    path.write_text(report_text(prepare(CompareRequest(variants="swiglu", d_model=64), counts=True).priced()))
     edited(path, lambda data: data["costs"][0]["cost"].update(params=1))
     code, out, _ = call(path, *more)
     told = re.search(r"becomes the baseline: ffnbench check (\S+ --update)", out)

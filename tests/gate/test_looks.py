@@ -8,14 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import spending
-from conftest import FakeLaunch
+from conftest import FakeLaunch, measure, prepare, run
 from scipy.special import stdtrit
 
-from ffnbench import api
-from ffnbench.gate.decision import Finding, Policy, Status
-from ffnbench.gate.looks import REPORTED, level_at_end, level_of_look, look_back, report_of
+from ffnbench.gate.decision import Finding, Policy, Status, past_of
+from ffnbench.gate.looks import REPORTED, UntilDecided, level_at_end, level_of_look, plan_of_check, report_of
 from ffnbench.request import CompareRequest
-from ffnbench.run.runner import run
+from ffnbench.stats.rounds import Table
 from ffnbench.stats.stopping import looks
 
 RUNS = 6000
@@ -116,18 +115,17 @@ def test_every_look_of_a_check_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(module, "latency_findings", watched)
     request = CompareRequest(variants="relu,gelu", d_model=64, threads=1, metrics="latency")
-    before = api.measure(api.prepare(request), launch=FakeLaunch())
+    before = measure(prepare(request), launch=FakeLaunch())
     expected: list[int] = []
 
-    def measure(plan, answered):
-        def watching(table, workers: int) -> str:
+    class Watching(UntilDecided):
+        def answer(self, table: Table, workers: int) -> str:
             expected.append(workers)
-            return answered(table, workers)
+            return UntilDecided.answer(self, table, workers)
 
-        return report_of(run(plan, launch=FakeLaunch(), answered=watching))
-
-    found = look_back(before, Policy(), 120.0, measure)
-    assert [f.status for f in found.findings] == [Status.OK]
+    stop = Watching(Policy(), past_of(before, Policy()))
+    now = report_of(run(plan_of_check(before.plan, Policy(), 120.0), launch=FakeLaunch(), stop=stop))
+    assert [f.status for f in stop.conclusion(now)] == [Status.OK]
     looked = [
         (workers, level_of_look(workers, planned)) for workers, planned in zip((6, 7, 8, 10), expected, strict=True)
     ]

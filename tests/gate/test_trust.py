@@ -9,11 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, ProberHere, ffnbench
+from conftest import FakeLaunch, ProberHere, ffnbench, measure, prepare
 from repositories import git
 
 import ffnbench as module
-from ffnbench import api
 from ffnbench.errors import FfnbenchError
 from ffnbench.gate.checkouts import Repository
 from ffnbench.report.files.store import report_text
@@ -65,7 +64,7 @@ def baseline(project, on_machine) -> Callable[..., Path]:
         on_machine(FakeLaunch())
         variants = ",".join(f"{name}=relu" for name in "abc"[: len(targets) + 1])
         request = CompareRequest(variants=variants, d_model=16, threads=1, match="none", metrics="latency")
-        data = json.loads(report_text(api.measure(api.prepare(request), launch=FakeLaunch())))
+        data = json.loads(report_text(measure(prepare(request), launch=FakeLaunch())))
         for case, target in zip(data["plan"]["cases"][1:], targets, strict=True):
             if ":" in target:
                 case["ffn"] = {"target": target, "d_model": 16, "d_ff": 64, "arguments": []}

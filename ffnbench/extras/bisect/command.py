@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ffnbench.cli.commands import command, sink_of
+from ffnbench.cli.commands import command, destination_of
 from ffnbench.extras.bisect.request import BisectRequest
 from ffnbench.report.flags import Output
 
@@ -21,7 +21,10 @@ def bisect(request: BisectRequest, output: Output) -> int:
     same command goes on where it ended.
     """
     from ffnbench.extras.bisect.search import search
+    from ffnbench.extras.bisect.table import bisect_view
+    from ffnbench.run.world import this_machine
 
-    with sink_of(output, "bisect") as sink:
-        search(request, sink)
-    return sink.code
+    with destination_of(output, "bisect") as destination:
+        bisected = search(request, this_machine(wait=output.wait), destination.progress)
+        destination.show(bisect_view(bisected))
+    return destination.code

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
 
-from ffnbench.api.preparing import NULL_SINK, with_threads
+from ffnbench.api.preparing import with_threads
 from ffnbench.errors import EXIT_USAGE, FfnbenchError, Unfinished
 from ffnbench.extras.bisect.commits import BisectRepository, Commit
 from ffnbench.extras.bisect.probes import Bisected, CommitProbe, Memory
 from ffnbench.extras.bisect.request import BisectRequest
-from ffnbench.extras.bisect.table import bisect_view, probe_text
+from ffnbench.extras.bisect.table import probe_text
+from ffnbench.following import Following, ProgressListener
 from ffnbench.gate.baseline import policy_of_sides
 from ffnbench.gate.checking import ab, environment_here
 from ffnbench.gate.decision import OUTPUT, Checked, Status
@@ -20,35 +21,30 @@ from ffnbench.gate.sides import BASE, HEAD, sides_asked, variant_of_sides
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD
 from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.report.output import Finder, NullSink, OneOfSeveral
 from ffnbench.request import DEFAULT_BUDGET_S, SidesRequest, command_line
-from ffnbench.result import Report
+from ffnbench.result import Progress
+from ffnbench.run.world import World
 from ffnbench.units import counted
 
 SHARED = {one.name for one in fields(BisectRequest)} & {one.name for one in fields(SidesRequest)}
 
 
-class ProbeSink(OneOfSeveral):
-    """Shows the progress of one probe as a part of all of them.
+class ProbeProgress(ProgressListener):
+    """The progress of one probe as a part of all: they are alike, so only the first says how it is measured."""
 
-    Probes are alike, so only the first says how it is measured. No journal holds its samples: its result is stored in
-    git's own folder.
-    """
+    def __init__(self, of_probe: ProgressListener, *, first: bool) -> None:
+        self._of_probe = of_probe
+        self.tells = of_probe.tells and first
 
-    def __init__(self, whole: NullSink, number: int, of: int) -> None:
-        super().__init__(whole, number, of, "probe")
-        self.tells = whole.tells and number == 1
+    def __call__(self, event: Progress) -> None:
+        self._of_probe(event)
 
     def tell(self, text: str) -> None:
         """As a line on all probes."""
-        self._whole.tell(f"each probe: {text}")
-
-    def journal(self, start: Report) -> Finder:
-        """Nothing is kept."""
-        return NULL_SINK.journal(start)
+        self._of_probe.tell(f"each probe: {text}")
 
 
-def search(request: BisectRequest, sink: NullSink = NULL_SINK) -> Bisected:
+def search(request: BisectRequest, world: World, progress: ProgressListener) -> Bisected:
     """Probe commits until the first slow one is known, or there is none, or the probes or the time are spent."""
     if not request.good:
         raise FfnbenchError("--good is not given: a revision that was fast enough", "for example --good v1.0")
@@ -62,30 +58,31 @@ def search(request: BisectRequest, sink: NullSink = NULL_SINK) -> Bisected:
         asked = replace(asked, base_rev=repository.commit(request.good), head_rev=commits[-1].name)
         sides_asked(asked, variant)
         if repository.dirty:
-            sink.tell("note: changes that are not committed are in no commit, and are not measured")
+            progress.tell("note: changes that are not committed are in no commit, and are not measured")
         folder = repository.git_folder
     flags = replace(asked, base_rev=None, head_rev=None, fail_above=None, budget=DEFAULT_BUDGET_S)
     memory = Memory(
         folder, target=variant.text, flags=command_line(flags), good=asked.base_rev,
-        machine=environment_here(request.device).fingerprint, method=METHOD,
+        machine=environment_here(request.device, world).fingerprint, method=METHOD,
     )  # fmt: skip
     found = Bisected(variant=variant.text, good=request.good, bad=request.bad, limit=limit, commits=commits)
     found = found.with_probes(*memory.stored(commits))
     if found.probed:
-        sink.tell(f"{counted(len(found.probed), 'probe')} of earlier bisects: {memory.path}")
+        progress.tell(f"{counted(len(found.probed), 'probe')} of earlier bisects: {memory.path}")
     try:
-        for after in _each_probe(found, asked, request, sink):
+        for after in _each_probe(found, asked, request, world, progress):
             found = after
             memory.store(found.probed[-1])
     except KeyboardInterrupt:
         if not found.probed:
             raise
         found = replace(found, interrupted=True)
-    sink.show(lambda: bisect_view(found))
     return found
 
 
-def _each_probe(found: Bisected, asked: SidesRequest, request: BisectRequest, sink: NullSink) -> Iterator[Bisected]:
+def _each_probe(
+    found: Bisected, asked: SidesRequest, request: BisectRequest, world: World, progress: ProgressListener
+) -> Iterator[Bisected]:
     """What is known after each probe."""
     end = time.monotonic() + request.budget
     for number in range(1, request.probes + 1):
@@ -94,14 +91,14 @@ def _each_probe(found: Bisected, asked: SidesRequest, request: BisectRequest, si
             break
         posterior = found.posterior
         commit, tolerance = found.commits[posterior.next - 1], posterior.tolerance(found.limit)
-        turn = ProbeSink(sink, number, request.probes)
+        of_probe = ProbeProgress(progress.part(number, request.probes, "probe"), first=number == 1)
         probe = replace(
             asked, head_rev=commit.name, fail_above=f"{100 * tolerance:.4g}%",
             budget=max(LEAST_BUDGET_S, min(DEFAULT_BUDGET_S, left)),
         )  # fmt: skip
         near = ""
         try:
-            probed = _probe(probe, commit, turn)
+            probed = _probe(probe, commit, world.from_now, of_probe)
         except FfnbenchError as problem:
             if problem.hint.startswith("did you mean"):
                 near = f"{problem.hint} or "
@@ -112,15 +109,15 @@ def _each_probe(found: Bisected, asked: SidesRequest, request: BisectRequest, si
                 raise Unfinished(told, "the same command again, when it is quiet")
             raise FfnbenchError(told, f"{near}name an earlier one as --bad")
         found = found.with_probes(probed)
-        sink.tell(f"probe {number} of at most {request.probes}: {probe_text(found, commit, probed)}")
+        progress.tell(f"probe {number} of at most {request.probes}: {probe_text(found, commit, probed)}")
         yield found
 
 
-def _probe(asked: SidesRequest, commit: Commit, sink: NullSink) -> CommitProbe:
+def _probe(asked: SidesRequest, commit: Commit, world: World, progress: ProgressListener) -> CommitProbe:
     """One commit beside the good one. Raises KeyboardInterrupt where that was ended by hand, and FfnbenchError where
     one of the two can't be measured.
     """
-    found = ab(asked, sink)
+    found = ab(asked, world, Following(progress=progress))
     if found.interrupted:
         raise KeyboardInterrupt
     if found.now.stopped:

@@ -28,21 +28,24 @@ from pathlib import Path
 from typing import Any
 
 from ffnbench import jsonable
-from ffnbench.api.measuring import measured_once
-from ffnbench.api.preparing import Measure, Prepared, new_report, refuse_at_once
+from ffnbench.api.measuring import Measure, measured_once
+from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep, refuse_short
 from ffnbench.errors import FfnbenchError, termination_as_interruption
 from ffnbench.extras.cluster import LOCAL, SLURM
 from ffnbench.extras.cluster.machines import FilesBeside, by_machine
 from ffnbench.files import is_own, locked, own_folder
+from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.names import hint_for
 from ffnbench.plan import Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.files.store import report_text
-from ffnbench.report.output import NullSink, OutputSink, say
+from ffnbench.report.output import Destination
 from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.result import Failure, FailureKind, Progress, Report
+from ffnbench.run.world import World
 from ffnbench.stats.cells import cells_of, is_part, whole
+from ffnbench.streams import say
 from ffnbench.units import counted
 
 POLL_S = {LOCAL: 0.2, SLURM: 5.0}
@@ -63,15 +66,6 @@ EXECUTOR, GPUS = "SUBMITIT_EXECUTOR", "CUDA_VISIBLE_DEVICES"
 SAFE_PATH, OF_SUBMITIT = "PYTHONSAFEPATH", "submitit"
 
 
-class InTurn(NullSink):
-    """A job waits until no other run measures on its machine."""
-
-    waits = True
-
-    def __init__(self, checkpoints: str) -> None:
-        self.checkpoints = Path(checkpoints)
-
-
 @dataclass(frozen=True, slots=True)
 class CellJob:
     """What a job does: it measures a cell. `asked` is a report without samples, and what comes back is one with them,
@@ -84,6 +78,8 @@ class CellJob:
     measure: Measure
 
     def __call__(self) -> str:
+        from ffnbench.run.world import this_machine
+
         here = os.environ.get(EXECUTOR) == LOCAL
         if here:
             os.environ.pop(GPUS, None)
@@ -91,7 +87,9 @@ class CellJob:
         if os.environ.get(SAFE_PATH) == OF_SUBMITIT:
             del os.environ[SAFE_PATH]
         asked = _report(self.asked)
-        found = self.measure(Prepared(plan=asked.plan, costs=asked.costs), InTurn(self.checkpoints))
+        world = replace(this_machine(wait=True), began=None)  # a job waits until no other run measures there
+        following = Following(folder=Path(self.checkpoints))
+        found = self.measure(Prepared(plan=asked.plan, costs=asked.costs), world, following)
         while found.interrupted and not here:  # SLURM either ends this process now, or has submitit begin anew
             signal.pause()
         if found.interrupted:
@@ -111,19 +109,23 @@ def _report(text: str) -> Report:
 
 
 def measure(
-    prepared: Prepared, sink: OutputSink, one: Measure = measured_once, *, on: str, slurm: tuple[str, ...]
+    prepared: Prepared,
+    world: World,
+    destination: Destination,
+    measure_cell: Measure = measured_once,
+    *,
+    on: str,
+    slurm: tuple[str, ...],
 ) -> ShownReport:
-    """Measure each cell of what was prepared as a job, which does `one`; raises FfnbenchError for what can be no job,
-    or is refused.
-    """
-    plan, beside = prepared.plan, sink.saved
+    """Measure each cell of what was prepared as a job; raises FfnbenchError for what can be no job, or is refused."""
+    plan, beside = prepared.plan, destination.saved
     if beside is None:
         told = f"--on {on} keeps its jobs beside the file of -o that holds the run, and none is named"
         raise FfnbenchError(told, "add -o sweep.json")
     folder = beside.absolute().with_name(f"{beside.name}.jobs")
-    sink.journals = False  # jobs keep what they have found
+    following = replace(destination.following, journal=UNFOLLOWED.journal)  # jobs keep what they have found
     if on == LOCAL:
-        refuse_at_once(plan)
+        refuse_at_once(plan, world)
     refuse_short(plan)
     if plan.protocol.runs > 1:
         raise FfnbenchError("--runs is of one machine, and jobs may have several", "leave --runs out")
@@ -132,7 +134,7 @@ def measure(
     if before and not _is_of_this_user(folder):
         told = f"{str(folder)!r} is where jobs would stand, and no run of yours has made it"
         raise FfnbenchError(told, "move it away, or give -o another file; what others have made is not taken up")
-    if before and not sink.resumes:
+    if before and not destination.resumes:
         hint = f"add --resume: it takes them up; or forget them: rm -r {shlex.quote(str(folder))}"
         raise FfnbenchError(f"{str(folder)!r} holds jobs of a run that has not ended", hint)
     if not before:
@@ -140,10 +142,20 @@ def measure(
     with _held(folder):
         cluster.executor(folder)  # what it does not know is told before anything is submitted
         files = FilesBeside(beside)
-        sweep = SweepOfJobs(prepared, sink, None, sink.before(), cluster=cluster, folder=folder, files=files, one=one)
+        sweep = SweepOfJobs(
+            prepared,
+            world,
+            following,
+            None,
+            following.resumed(),
+            cluster=cluster,
+            folder=folder,
+            files=files,
+            measure_cell=measure_cell,
+        )
         found = sweep.measure()
     if not found.interrupted and not found.stopped:
-        sink.when_written(partial(shutil.rmtree, folder, ignore_errors=True))
+        destination.when_written(partial(shutil.rmtree, folder, ignore_errors=True))
     return found
 
 
@@ -316,7 +328,7 @@ class SweepOfJobs(Sweep):
     cluster: Cluster = field(kw_only=True)
     folder: Path = field(kw_only=True)
     files: FilesBeside = field(kw_only=True)
-    one: Measure = field(kw_only=True)
+    measure_cell: Measure = field(kw_only=True)
     jobs: dict[Path, Any] = field(default_factory=dict)  # submitted, and not gathered yet, by their folders
     gone: dict[Path, float] = field(default_factory=dict)  # since when a job is neither alive nor done
 
@@ -328,10 +340,11 @@ class SweepOfJobs(Sweep):
         if self.before:
             self.looks = self.before.plan.protocol.looks
         try:
-            with termination_as_interruption(), self.sink.progress() as listener:
-                listener(Progress(done=0.0, text="looking for jobs"))
+            progress = self.following.progress
+            with termination_as_interruption():
+                progress(Progress(done=0.0, text="looking for jobs"))
                 self._take_up(left)
-                lost = self._gather(left, lambda: listener(self._progress(len(cells), len(left))))
+                lost = self._gather(left, lambda: progress(self._progress(len(cells), len(left))))
         except FfnbenchError:  # a limit of how many may be submitted
             self._tell_how_to_go_on()
             raise
@@ -402,7 +415,7 @@ class SweepOfJobs(Sweep):
         if cell.protocol.budget_s is not None:
             cell = replace(cell, protocol=replace(cell.protocol, budget_s=self.cluster.share_s))
         asked = report_text(new_report(cell, self.prepared.costs_of(cell)))
-        return CellJob(asked, os.environ.get(GPUS), str(self.folder / "checkpoints"), self.one)
+        return CellJob(asked, os.environ.get(GPUS), str(self.folder / "checkpoints"), self.measure_cell)
 
     def _found(self, folder: Path, job: Any, cell: Plan, *, alive: bool) -> ShownReport | None:
         """What a job has found, or that it is lost; None while it may still come."""

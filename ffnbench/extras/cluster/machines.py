@@ -16,11 +16,11 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Note, NoteKind, Plan, added_kind
 from ffnbench.report.files.outputs import save
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.output import say
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, Report
 from ffnbench.stats.cells import joined
 from ffnbench.stats.verdict import with_figures
+from ffnbench.streams import say
 from ffnbench.units import counted
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ffnbench.cli.commands import command, sink_of
+from ffnbench.cli.commands import command, destination_of
 from ffnbench.extras.estimate.request import EstimateRequest
 from ffnbench.report.flags import Kept
 
@@ -17,7 +17,8 @@ from ffnbench.report.flags import Kept
 def estimate(request: EstimateRequest, output: Kept) -> int:
     """Bound the time of variants on machines that are not here, by published peaks; nothing is measured."""
     from ffnbench.extras.estimate.estimating import bounds
+    from ffnbench.run.world import this_machine
 
-    with sink_of(output, "estimate", *vars(request).values()) as sink:
-        bounds(request, sink)
-    return sink.code
+    with destination_of(output, "estimate", *vars(request).values()) as destination:
+        destination.show(bounds(request, this_machine(), destination.defaults))
+    return destination.code

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from ffnbench.api.preparing import NULL_SINK, prepare
+from ffnbench.api.preparing import prepare
 from ffnbench.errors import FfnbenchError
 from ffnbench.extras.estimate.bounds import Hardware, bounds_of
 from ffnbench.extras.estimate.hardware import hardware_in, how_near, published
@@ -12,20 +13,21 @@ from ffnbench.extras.estimate.request import EstimateRequest
 from ffnbench.extras.estimate.table import estimate_view, hardware_view
 from ffnbench.ffn.spec import require_positive
 from ffnbench.planning.compare import as_compare
-from ffnbench.report.output import NullSink
+from ffnbench.report.formats import View
+from ffnbench.run.world import World
 
 
-def bounds(request: EstimateRequest, sink: NullSink = NULL_SINK) -> None:
+def bounds(request: EstimateRequest, world: World, notes: Sequence[str] = ()) -> View:
     """The least time that variants could take on machines that need not be here; nothing is measured."""
     machines, devices = _hardware(request.hardware), require_positive("tensor_parallel", request.tensor_parallel)
-    report = prepare(as_compare(request), sink, counts=True).priced()
+    report = prepare(as_compare(request), world, notes=notes, counts=True).priced()
     found = [
         bounds_of(case, report.cost(case.label), machine, devices)
         for group in report.plan.groups
         for machine in machines
         for case in group.cases
     ]
-    sink.show(lambda: estimate_view(report, machines, found, how_near()))
+    return estimate_view(report, machines, found, how_near())
 
 
 def _hardware(names: str) -> list[Hardware]:
@@ -41,6 +43,6 @@ def _hardware(names: str) -> list[Hardware]:
     return list(found.values())
 
 
-def list_hardware(sink: NullSink = NULL_SINK) -> None:
+def list_hardware() -> View:
     """Every machine of the table, with its source."""
-    sink.show(lambda: hardware_view(list(published())))
+    return hardware_view(list(published()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ffnbench.cli.commands import command, sink_of
+from ffnbench.cli.commands import command, destination_of
 from ffnbench.report.flags import ALSO_FOR_GITHUB, PICTURES, Kept, out_flag
 from ffnbench.request import ARGUMENTS, CURVES, OUTPUT, flag
 
@@ -40,11 +40,14 @@ class Followed(Kept):
 def history(asked: Followable, output: Followed) -> int:
     """Show saved runs over time, a line each row: first and last value, and the commits at which it has changed."""
     from ffnbench.extras.history import following
+    from ffnbench.extras.history.view import history_view
     from ffnbench.report.formats import CHECK_FORMATS
     from ffnbench.report.output import one_of
 
-    with sink_of(output, "history", *asked.paths, pictures=True, formats=CHECK_FORMATS) as sink:
+    with destination_of(output, "history", *asked.paths, pictures=True, formats=CHECK_FORMATS) as destination:
         if asked.metric:
             one_of("--metric", asked.metric, list(FOLLOWED))
-        following.history(asked.paths, sink, metric=FOLLOWED.get(asked.metric, ""))
-    return sink.code
+        tell = destination.progress.tell
+        timeline = following.history(asked.paths, tell, metric=FOLLOWED.get(asked.metric, ""))
+        destination.show(history_view(timeline))
+    return destination.code

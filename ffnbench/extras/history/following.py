@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from ffnbench.api.preparing import NULL_SINK
 from ffnbench.errors import FfnbenchError
 from ffnbench.extras.history.timeline import Timeline, timeline_of
-from ffnbench.extras.history.view import history_view
 from ffnbench.gate.side_by_side import apart, common_rows
 from ffnbench.report.files.store import load as load_report
-from ffnbench.report.output import NullSink
 from ffnbench.result import Report
 from ffnbench.stats.verdict import with_figures
 
 
-def history(paths: Sequence[str], sink: NullSink = NULL_SINK, *, metric: str = "") -> Timeline:
-    """The rows of saved runs over time, with the steps that are found. A folder is read for what it has of runs."""
+def history(paths: Sequence[str], tell: Callable[[str], None], *, metric: str = "") -> Timeline:
+    """The rows of saved runs over time, with the steps that are found. A folder is read for what it has of runs; what
+    else it has is told.
+    """
     if find_spec("ruptures") is None:
         raise FfnbenchError("steps are found by ruptures, which is not installed", "pip install 'ffnbench[history]'")
-    runs = [(file, with_figures(one) if one.environment else one) for path in paths for file, one in _runs(path, sink)]
+    runs = [(file, with_figures(one) if one.environment else one) for path in paths for file, one in _runs(path, tell)]
     if not runs:
         write = f"ffnbench compare relu swiglu -o {shlex.quote(os.path.join(paths[0], 'run.json'))}"
         raise FfnbenchError(f"no run of ffnbench is in {paths[0]!r}", f"`{write}` writes one")
@@ -37,7 +36,6 @@ def history(paths: Sequence[str], sink: NullSink = NULL_SINK, *, metric: str = "
         )
         more = f"`ffnbench check {shlex.quote(runs[0][0])} --append` adds a run of the same plan to its file"
         raise FfnbenchError(told, more)
-    sink.show(lambda: history_view(found))
     return found
 
 
@@ -51,7 +49,7 @@ def _unlike(runs: Sequence[tuple[str, Report]]) -> str:
     return "".join(f": {what} is {was} in {first!r}, {now} in {last!r}" for what, was, now in differs[:1])
 
 
-def _runs(path: str, sink: NullSink) -> Iterator[tuple[str, Report]]:
+def _runs(path: str, tell: Callable[[str], None]) -> Iterator[tuple[str, Report]]:
     """The runs of a file, or of all files of a folder; what is there and no run is told in a line."""
     if not os.path.isdir(path):
         yield from ((path, run) for run in load_report(path).runs)
@@ -65,4 +63,4 @@ def _runs(path: str, sink: NullSink) -> Iterator[tuple[str, Report]]:
         except FfnbenchError:
             others.append(file.name)
     if others:
-        sink.tell(f"note: left out, as they are no runs: {', '.join(others)}")
+        tell(f"note: left out, as they are no runs: {', '.join(others)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ffnbench.cli.commands import command, sink_of
+from ffnbench.cli.commands import command, destination_of
 from ffnbench.extras.models.request import InspectRequest
 from ffnbench.report.flags import Kept
 
@@ -17,8 +17,9 @@ from ffnbench.report.flags import Kept
 )
 def inspect(request: InspectRequest, output: Kept) -> int:
     """Show a model's FFNs in words and numbers, one row a kind of layer."""
-    from ffnbench.extras.models.inspecting import show_model
+    from ffnbench.extras.models.inspecting import model_answer
+    from ffnbench.run.world import this_machine
 
-    with sink_of(output, "inspect", request.model) as sink:
-        show_model(request, sink)
+    with destination_of(output, "inspect", request.model) as destination:
+        destination.show(model_answer(request, this_machine()))
     return 0

@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from ffnbench import jsonable
-from ffnbench.api import world
-from ffnbench.api.preparing import NULL_SINK
-from ffnbench.api.world import COUNT_TIMEOUT_S
 from ffnbench.errors import FfnbenchError
 from ffnbench.extras.models.counting import CountedModel, WholeModel, count_model
 from ffnbench.extras.models.counting import whole_model as whole_of
@@ -18,53 +15,49 @@ from ffnbench.extras.models.request import InspectRequest
 from ffnbench.extras.models.table import model_view, parts_view
 from ffnbench.models.family_reader import ASK, INSTALL, NOT_INSTALLED, Unanswered
 from ffnbench.models.presets import config_path, model_of
-from ffnbench.report.output import NullSink
+from ffnbench.report.formats import View
 from ffnbench.request import Heads, spelling
 from ffnbench.run.session import WorkerLost
+from ffnbench.run.world import COUNT_TIMEOUT_S, World
 
 T = TypeVar("T", CountedModel, WholeModel)
 
 
-def show_model(request: InspectRequest, sink: NullSink = NULL_SINK) -> None:
+def model_answer(request: InspectRequest, world: World) -> View:
     """The answer to a request; raises FfnbenchError for flags of attention without a length."""
     of_attention = [spelling(one.name) for one in fields(Heads) if getattr(request, one.name) is not None]
     if request.length is not None:
-        view = layers_view(request)
-        sink.show(lambda: view)
-    elif of_attention:
+        return layers_view(request)
+    if of_attention:
         raise FfnbenchError(f"{of_attention[0]} changes what is counted at a length", "add --length 512")
-    elif request.whole_model:
-        inspect_whole(request.model, sink)
-    else:
-        inspect(request.model, sink)
+    if request.whole_model:
+        return parts_view(inspect_whole(request.model, world))
+    return model_view(inspect(request.model, world))
 
 
-def inspect(name: str, sink: NullSink = NULL_SINK) -> CountedModel:
+def inspect(name: str, world: World) -> CountedModel:
     """The FFNs of a preset or of a config.json in numbers; what is not known is counted by transformers."""
     try:
-        found = count_model(model_of(name))
+        return count_model(model_of(name))
     except Unanswered as problem:
-        found = _known(_by_transformers("hf_layers", name, CountedModel), problem)
-    sink.show(lambda: model_view(found))
-    return found
+        return _known(_by_transformers("hf_layers", name, CountedModel, world), problem)
 
 
-def inspect_whole(name: str, sink: NullSink = NULL_SINK) -> WholeModel:
+def inspect_whole(name: str, world: World) -> WholeModel:
     """All parameters of a preset or of a config.json by part; what the table does not know transformers counts."""
     try:
         found = whole_of(model_of(name))
         if found.params is None:  # where transformers can't help the note says why
-            more = _by_transformers("hf_whole", name, WholeModel)
+            more = _by_transformers("hf_whole", name, WholeModel, world)
             found = replace(found, note="; ".join(filter(None, (found.note, more)))) if isinstance(more, str) else more
     except Unanswered as problem:
-        found = _known(_by_transformers("hf_whole", name, WholeModel), problem)
-    sink.show(lambda: parts_view(found))
+        found = _known(_by_transformers("hf_whole", name, WholeModel, world), problem)
     return found
 
 
-def _by_transformers(job: str, path: str, answer_as: type[T]) -> T | str:
+def _by_transformers(job: str, path: str, answer_as: type[T], world: World) -> T | str:
     """What a worker counts by transformers; why not, where they can't help."""
-    worker = world.MACHINE.launch()
+    worker = world.launch()
     try:
         answer = worker.ask({"do": job, "source": str(Path(config_path(path)).expanduser().resolve())}, COUNT_TIMEOUT_S)
     except WorkerLost as lost:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ffnbench.cli.commands import command, sink_of
+from ffnbench.cli.commands import command, destination_of
 from ffnbench.extras.selftest.request import SelftestRequest
 from ffnbench.report.flags import Output
 
@@ -17,7 +17,9 @@ from ffnbench.report.flags import Output
 def selftest(request: SelftestRequest, output: Output) -> int:
     """Count how often ffnbench is wrong on this machine, where the truth is known."""
     from ffnbench.extras.selftest import measuring
+    from ffnbench.run.world import this_machine
 
-    with sink_of(output, "selftest") as sink:
-        measuring.selftest(request, sink)
-    return sink.code
+    with destination_of(output, "selftest") as destination:
+        view = measuring.selftest(request, this_machine(wait=output.wait), destination.progress)
+        destination.show(view)
+    return destination.code

@@ -16,6 +16,7 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Progress, Run, Verdict
 from ffnbench.run.runner import run
+from ffnbench.run.world import World
 from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.verdict import summarise
 from ffnbench.units import percent
@@ -137,7 +138,7 @@ def exam(request: SelftestRequest) -> Plan:
     return comparison_plan(d_model=width, threads=threads, budget=request.budget, seed=request.seed)
 
 
-def measure(asked: Plan, repeats: int, listener: Callable[[Progress], None]) -> list[Told]:
+def measure(asked: Plan, repeats: int, world: World, progress: Callable[[Progress], None]) -> list[Told]:
     """Every run, each with a seed of its own.
 
     Interrupted, or where one can't be finished, it gives what was measured by then; raises where that is nothing.
@@ -148,9 +149,9 @@ def measure(asked: Plan, repeats: int, listener: Callable[[Progress], None]) -> 
         for number in range(repeats):
             done, spent = number / repeats, time.monotonic() - start
             left = spent / done - spent if done else None
-            listener(Progress(done=done, text=f"run {number + 1} of {repeats}", eta_s=left))
+            progress(Progress(done=done, text=f"run {number + 1} of {repeats}", eta_s=left))
             plan = replace(asked, protocol=replace(asked.protocol, seed=seed + number))
-            told += told_by(finished(run(plan)), plan, number)
+            told += told_by(finished(run(plan, world)), plan, number)
     except KeyboardInterrupt:
         if not told:
             raise Interrupted("interrupted before the first run was complete") from None

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from ffnbench.api.measuring import tell_wait
-from ffnbench.api.preparing import NULL_SINK
 from ffnbench.extras.selftest import exam
 from ffnbench.extras.selftest.request import SelftestRequest
 from ffnbench.extras.selftest.table import selftest_view
-from ffnbench.report.output import NullSink
-from ffnbench.run.neighbours import machine_lock
+from ffnbench.following import ProgressListener
+from ffnbench.report.formats import View
+from ffnbench.run.world import World
 
 
-def selftest(request: SelftestRequest, sink: NullSink = NULL_SINK) -> None:
+def selftest(request: SelftestRequest, world: World, progress: ProgressListener) -> View:
     """How often ffnbench is wrong on this machine."""
     plan, repeats = exam.exam(request), request.repeats
-    tell_wait(sink, plan, budget=repeats * (plan.protocol.budget_s or 0.0))
-    with machine_lock(sink.waits, sink.tell), sink.progress() as listener:
-        told = exam.measure(plan, repeats, listener)
-    sink.show(lambda: selftest_view(told, repeats))
+    tell_wait(plan, world, progress, repeats * (plan.protocol.budget_s or 0.0))
+    with world.lock(progress.tell):
+        rows = exam.measure(plan, repeats, world, progress)
+    return selftest_view(rows, repeats)

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 from ffnbench import jsonable
 from ffnbench.extras.train.decoder import trained_by
 from ffnbench.extras.train.running import OVER, train
+from ffnbench.following import Following
 from ffnbench.plan import Plan
-from ffnbench.report.output import NullSink
 from ffnbench.report.progress import duration
 from ffnbench.result import Progress, Run
-from ffnbench.run.log import Finder
 from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.units import counted
 
@@ -47,22 +46,28 @@ class Lessons:
         seconds = max(LEAST_TIMED_S, (self.end - time.monotonic()) / (left + 1))
         return replace(cell, protocol=replace(cell.protocol, budget_s=seconds))
 
-    def __call__(self, plan: Plan, pool: WorkerPool, sink: NullSink, on_found: Finder) -> Run:
+    def __call__(self, plan: Plan, pool: WorkerPool, following: Following) -> Run:
         """Train the one case of a cell; it goes on from its checkpoint, if there is one."""
         if time.monotonic() >= self.until:
             return Run(plan=plan, stopped=OVER)
         name = hashlib.sha256(jsonable.text_of(jsonable.encode(plan.cases[0])).encode()).hexdigest()[:16]
-        kept = sink.checkpoints and sink.checkpoints / f"{name}.pt"
+        checkpoint = following.folder / f"{name}.pt" if following.folder else None
+        progress = following.progress
 
-        with sink.progress() as listener:
+        def tell(event: Progress) -> None:
+            """A run is as long as this one: then the time left is that of all."""
+            left_s = (event.eta_s or 0.0) * (1 + progress.left / max(1e-9, 1 - event.done))
+            if not self.told:
+                self.told = True
+                progress.tell(f"{counted(progress.left + 1, 'run')} will take about {duration(left_s)}")
+            progress(Progress(done=event.done, text=event.text, eta_s=left_s))
 
-            def tell(event: Progress) -> None:
-                """A run is as long as this one: then the time left is that of all."""
-                left_s = (event.eta_s or 0.0) * (1 + sink.left / max(1e-9, 1 - event.done))
-                if not self.told:
-                    self.told = True
-                    sink.tell(f"{counted(sink.left + 1, 'run')} will take about {duration(left_s)}")
-                listener(Progress(done=event.done, text=event.text, eta_s=left_s))
-
-            return train(plan, pool, on_progress=tell, on_found=on_found, checkpoint=kept or None, until=self.until,
-                         now=time.monotonic)  # fmt: skip
+        return train(
+            plan,
+            pool,
+            on_progress=tell,
+            on_found=following.journal,
+            checkpoint=checkpoint,
+            until=self.until,
+            now=time.monotonic,
+        )

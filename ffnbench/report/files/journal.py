@@ -22,6 +22,7 @@ from ffnbench.plan import Note, NoteKind, Plan, added_kind
 from ffnbench.result import Environment, Failure, Inputs, Report, Roof, Sample
 from ffnbench.stats.cells import joined
 from ffnbench.stats.verdict import with_figures
+from ffnbench.streams import say
 
 HEAD = {"ffnbench journal": 1}
 Found = Report | Plan | Environment | Sample | Failure | Note | Roof | Inputs
@@ -35,20 +36,27 @@ class NoSamples(FfnbenchError):
 
 
 class Journal:
-    """The journal of an output while it is written, mode 600. One that can't be is given up, and `tell` is told why.
+    """The journal of an output, mode 600, which is made with its first line. One that can't be is given up with a note.
 
-    One that is there already is never written to: its place is taken, with `over`, once the first line stands. Raises
-    FfnbenchError where another process writes to that.
+    One that is there already is never written to: its place is taken, with `over`, once the first line stands. `path`
+    is its own, once it has one. `folder` is where checkpoints may stand beside it; None where another run's may.
     """
 
-    def __init__(self, output: Path, tell: Callable[[str], None], *, over: bool = False) -> None:
-        self.path: Path | None = None  # of its own
-        self._tell = tell
+    def __init__(self, output: Path, *, over: bool = False) -> None:
+        self.path: Path | None = None
+        self._output, self._takes_over = output, over
+        self._opened = False
         self._file: BinaryIO | None = None
         self._samples = False
         self._over: Path | None = None
         self._held = ExitStack()  # files that nobody else goes on with meanwhile
-        path = journal_of(output)
+        another = os.path.exists(journal_of(output)) and not over
+        self.folder = None if another else journal_of(output).with_suffix(".checkpoints")
+
+    def _open(self) -> None:
+        """Raises FfnbenchError where another process writes to the journal that is gone on with."""
+        self._opened = True
+        path, over = journal_of(self._output), self._takes_over
         try:  # exclusively: what is there is another's, and a link is not followed
             if over and path.is_file():  # a pipe would be waited for
                 self._hold(path.open("rb"))
@@ -56,9 +64,10 @@ class Journal:
                 path.unlink(missing_ok=True)
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            tell(f"no journal is kept: {path} is of a run that was killed, or that runs now: ffnbench report {path}")
+            of_another = f"{path} is of a run that was killed, or that runs now: ffnbench report {path}"
+            say(f"note: no journal is kept: {of_another}")
         except OSError as problem:
-            tell(f"no journal is kept beside {str(output)!r}: {problem.strerror}")
+            say(f"note: no journal is kept beside {str(self._output)!r}: {problem.strerror}")
         else:
             self.path, self._file = path, os.fdopen(handle, "wb", buffering=0)
             self._hold(self._file)
@@ -75,6 +84,8 @@ class Journal:
 
     def add(self, found: Found) -> None:
         """One line more."""
+        if not self._opened:
+            self._open()
         self._samples = (
             self._samples or isinstance(found, Sample) or (isinstance(found, Report) and found.samples != ())
         )
@@ -92,7 +103,7 @@ class Journal:
             while left:  # what a disk has no room for is not written, and the next time refused
                 left = left[self._file.write(left) :]
         except OSError as problem:  # a full disk is no reason to lose the run itself
-            self._tell(f"the journal {str(self.path)!r} ends here: {problem.strerror}")
+            say(f"note: the journal {str(self.path)!r} ends here: {problem.strerror}")
             self._file = None
 
     def close(self, *, keep: bool) -> bool:

@@ -192,7 +192,7 @@ def test_a_baseline_with_several_runs_is_one_file_of_many(first: Report, tmp_pat
     for run in others:
         whole = whole.with_repeat(run)
     (tmp_path / "base.json").write_text(report_text(whole))
-    found = following.history([str(tmp_path / "base.json")])
+    found = following.history([str(tmp_path / "base.json")], print)
     assert found.runs == 5
     assert {len(row.points) for row in found.rows} == {5}
 

@@ -11,7 +11,6 @@ from hf import written
 from test_configs import BERT, LLAMA
 
 import ffnbench
-from ffnbench.api import world
 from ffnbench.block.plan import plan_block
 from ffnbench.cli import run
 from ffnbench.cli.commands import described
@@ -20,6 +19,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.extras.models.inspecting import inspect
 from ffnbench.models.family_reader import Unanswered
 from ffnbench.request import BlockRequest
+from ffnbench.run.world import World
 
 
 def test_it_names_the_sizes_that_a_file_leaves_to_its_class(tmp_path, capsys) -> None:
@@ -63,15 +63,14 @@ def test_without_transformers_inspect_says_the_key_and_the_pip_line(tmp_path, mo
         def close(self) -> None:
             asked.append("closed")
 
-    monkeypatch.setattr(world, "MACHINE", world.Machine(launch=Worker))
     with pytest.raises(FfnbenchError, match="has no intermediate_size") as caught:
-        inspect(path)
+        inspect(path, World(launch=Worker))
     assert asked == [{"do": "hf_layers", "source": path}, "closed"]
     assert "looked for the keys: intermediate_size" in caught.value.hint
     assert "pip install 'ffnbench[hf]'" in caught.value.hint
 
 
-def test_what_transformers_cannot_build_has_no_pip_line(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_transformers_cannot_build_has_no_pip_line(tmp_path) -> None:
     """It is installed: installing it once more helps nobody."""
     path, told = written(tmp_path, BERT | {"intermediate_size": None}), "transformers can't build 'bert': TypeError: no"
 
@@ -82,9 +81,8 @@ def test_what_transformers_cannot_build_has_no_pip_line(tmp_path, monkeypatch: p
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(world, "MACHINE", world.Machine(launch=Worker))
     with pytest.raises(FfnbenchError) as caught:
-        inspect(path)
+        inspect(path, World(launch=Worker))
     assert caught.value.hint == f"looked for the keys: intermediate_size; {told}"
 
 

@@ -10,7 +10,6 @@ import pytest
 from hf import default, written
 from test_configs import DEEPSEEK
 
-from ffnbench.api import world
 from ffnbench.cli import run
 from ffnbench.errors import FfnbenchError
 from ffnbench.extras.models.counting import WholeModel, whole_model
@@ -22,6 +21,7 @@ from ffnbench.models.configs import read_groups
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import PRESETS, model_of
 from ffnbench.report.tables.text import plain
+from ffnbench.run.world import World
 
 # The safetensors index of the checkpoint on the hub, the paper, or transformers' count of the published config
 PUBLISHED = {
@@ -245,15 +245,15 @@ def test_transformers_counts_what_the_table_does_not_know(tmp_path, monkeypatch:
         head=5, idle=0,
     )  # fmt: skip
     worker = Counting({"model": jsonable.encode(counted)})
-    monkeypatch.setattr(world, "MACHINE", world.Machine(launch=lambda: worker))
-    found = inspect_whole(str(file))
+    machine = World(launch=lambda: worker)
+    found = inspect_whole(str(file), machine)
     assert (found.params, found.active, found.counted_by) == (15, 15, "transformers")
     assert worker.asked == [{"do": "hf_whole", "source": str(file)}]
     worker.answer = {"failure": "unsupported", "message": "transformers is not installed"}
-    assert inspect_whole(str(file)).params is None
+    assert inspect_whole(str(file), machine).params is None
     file.write_text(json.dumps(LLAMA | {"model_type": "nobody"}))
     with pytest.raises(FfnbenchError, match="'nobody' is not in the table") as caught:
-        inspect_whole(str(file))
+        inspect_whole(str(file), machine)
     assert "transformers is not installed" in caught.value.hint
 
 

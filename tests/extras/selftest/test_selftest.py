@@ -30,7 +30,7 @@ def on_dice(plan: Plan, real, world: World = CALM) -> Run:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """Runs are simulated; what was asked of them."""
     plans: list[Plan] = []
-    monkeypatch.setattr(exam, "run", lambda plan, real=exam.run: plans.append(plan) or on_dice(plan, real))
+    monkeypatch.setattr(exam, "run", lambda plan, _, real=exam.run: plans.append(plan) or on_dice(plan, real))
     return plans
 
 
@@ -78,7 +78,7 @@ def test_by_default_it_takes_three_minutes_at_most() -> None:
 def test_what_was_measured_outlives_an_interruption(call, tmp_path: Path, monkeypatch) -> None:  # noqa: F811
     runs, path = itertools.count(), tmp_path / "told.json"
     monkeypatch.setattr(
-        exam, "run", lambda plan, real=exam.run: replace(on_dice(plan, real), interrupted=next(runs) == 2)
+        exam, "run", lambda plan, _, real=exam.run: replace(on_dice(plan, real), interrupted=next(runs) == 2)
     )
     code, out, err = call("selftest", "--repeats", "4", "-o", path)
     assert code == 130
@@ -90,7 +90,7 @@ def test_what_was_measured_outlives_an_interruption(call, tmp_path: Path, monkey
 def test_a_broken_promise_ends_with_3(call, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     """Each equal row has a state of its own in every run, which no run can see."""
     restless = World(name="states", run=0.05, sample=0.01)
-    monkeypatch.setattr(exam, "run", lambda plan, real=exam.run: on_dice(plan, real, restless))
+    monkeypatch.setattr(exam, "run", lambda plan, _, real=exam.run: on_dice(plan, real, restless))
     code, out, err = call("selftest", "--repeats", "8", "-q")
     assert code == 3
     assert "the selftest failed: false differences in" in err

@@ -14,16 +14,16 @@ import numpy
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import ROOT, FakeLaunch
+from conftest import ROOT, FakeLaunch, KnownProber, run
 from scipy import stats
 from torch.utils.flop_counter import FlopCounterMode
 
 import ffnbench
-from ffnbench.api import world
+from ffnbench.api import preparing
 from ffnbench.backends.building import build
 from ffnbench.cli.commands import described
 from ffnbench.errors import FfnbenchError
-from ffnbench.extras.train import lessons
+from ffnbench.extras.train import lessons, measuring
 from ffnbench.extras.train import losses as learning
 from ffnbench.extras.train.decoder import trained_by
 from ffnbench.extras.train.losses import Learns, learnt, paired, scatter_of, verdicts
@@ -33,13 +33,12 @@ from ffnbench.extras.train.planning import plan_train
 from ffnbench.extras.train.request import TrainRequest
 from ffnbench.extras.train.table import training_records, training_table
 from ffnbench.extras.train.text import read_text
-from ffnbench.extras.train.training import train
 from ffnbench.extras.train.worker import Trainee
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.report.files.store import load
 from ffnbench.report.tables.text import plain
 from ffnbench.result import Sample, Verdict
-from ffnbench.run.runner import run
+from ffnbench.run import world
 from ffnbench.run.what_fits import memory_needed
 from ffnbench.stats.cells import cells_of
 from ffnbench.stats.pairs import Pair
@@ -271,9 +270,7 @@ def test_files_too_few_for_a_part_are_cut_by_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize("layers", [10**12, 10**6])
 def test_what_memory_does_not_hold_fails_before_anything_is_built(text: str, on_machine, monkeypatch, layers) -> None:
     launch = FakeLaunch()
-    on_machine(launch)
-    monkeypatch.setattr(world, "MACHINE", replace(world.MACHINE, memory=lambda: 10**10))
-    report = train(replace(ASKED, text=text, layers=layers))
+    report = train(replace(ASKED, text=text, layers=layers), launch, memory=lambda: 10**10)
     assert all("of memory, and 9.31 GiB are available" in row["failure"] for row in report.rows())
     assert not [do for _, do, _ in launch.log if do in ("open", "train")]
 
@@ -429,6 +426,12 @@ def learning_of(loss: float) -> dict:
     return {"step": 6, "curve": curve, "seconds": 0.2, "diverged": None, "saved": "", "loss": loss, "choosing": loss}
 
 
+def train(request: TrainRequest, launch: FakeLaunch, **outside):
+    """What `train` gives on such a machine."""
+    machine = world.World(launch=launch, prober=KnownProber, **outside)
+    return measuring.measure(preparing.prepare(request, machine, plan_train), machine)
+
+
 def trained(text: str, on_machine, tmp_path: Path, trouble: dict | None = None, **asked):
     """The whole journey, with processes that tell made-up losses; the file, read again."""
     plan = planned(text, **asked)
@@ -438,8 +441,7 @@ def trained(text: str, on_machine, tmp_path: Path, trouble: dict | None = None, 
         if trained_by(case)
     }
     launch = FakeLaunch(trouble=answers | (trouble or {}))
-    on_machine(launch)
-    return train(replace(ASKED, text=text, **asked)), launch
+    return train(replace(ASKED, text=text, **asked), launch), launch
 
 
 def test_the_journey_gives_a_row_a_variant_and_reads_back(text: str, on_machine, tmp_path: Path) -> None:
@@ -466,8 +468,7 @@ def test_seconds_are_steps_by_the_paired_time_of_a_step(text: str, on_machine) -
 
     plan = planned(text)
     answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
-    on_machine(FakeLaunch(seconds, answers))
-    report = train(replace(ASKED, text=text))
+    report = train(replace(ASKED, text=text), FakeLaunch(seconds, answers))
     relu, swiglu = report.rows()
     assert relu["training_s"] == pytest.approx(6 * relu["step_s"])
     assert swiglu["training_s"] == pytest.approx(2 * relu["training_s"])
@@ -510,9 +511,8 @@ def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str, on_mac
 
     plan = planned(text)
     launch = FakeLaunch(trouble={("train", case.label): chunk for case in plan.cases if trained_by(case)})
-    on_machine(launch)
     monkeypatch.setattr(lessons, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    report = train(replace(ASKED, text=text, budget=20.0))
+    report = train(replace(ASKED, text=text, budget=20.0), launch)
     asked = [do for _, do, _ in launch.log if do in ("train", "sample")]
     trained = asked.count("train")
     assert 4 <= trained <= 6

@@ -1,0 +1,30 @@
+"""The module of a variant, built in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ffnbench.errors import FfnbenchError
+from ffnbench.plan import OWN
+from ffnbench.request import CompareRequest
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+def build(request: CompareRequest, device: Any = None) -> nn.Module:
+    """The nn.Module of a request's one variant, in this process, on a device of torch's."""
+    import torch
+
+    from ffnbench.backends.building import build as build_module
+    from ffnbench.planning.compare import plan_compare
+    from ffnbench.worker.probe_jobs import InProcess
+
+    plan = plan_compare(request, InProcess())
+    if len(plan.cases) > 1:
+        raise FfnbenchError(f"{request.variants!r} names {len(plan.cases)} variants", "build one at a time")
+    case = plan.cases[0]
+    if case.arm != OWN:
+        raise FfnbenchError(f"{case.arm} needs a process of its own", "leave out @python, @source and @env")
+    own_device = None if case.workload.device == "auto" else case.workload.device
+    return build_module(case.ffn, device=device or own_device, dtype=getattr(torch, case.workload.dtype))

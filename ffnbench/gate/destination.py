@@ -1,0 +1,47 @@
+"""Where the answer of a check goes, and what becomes of its baseline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ffnbench.errors import EXIT_INTERRUPTED
+from ffnbench.report.files.outputs import inputs_of, refuse_unwritable, save
+from ffnbench.report.flags import CheckOutput, Updating
+from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, View
+from ffnbench.report.output import Destination, one_of
+from ffnbench.streams import say
+
+NO_UPDATE = Updating()
+
+
+class CheckDestination(Destination):
+    """Where a check's answer goes; `updating` says what becomes of the baseline.
+
+    An exit code that a row which can't be told asks for is given only where `--on-unclear fail` is.
+    """
+
+    def __init__(
+        self, output: CheckOutput, baseline: str = "", current: str | None = None, updating: Updating = NO_UPDATE
+    ) -> None:
+        one_of("--on-unclear", output.on_unclear, ("pass", "fail"))
+        self._unclear_fails = output.on_unclear == "fail"
+        inputs = inputs_of(*(text for text in (baseline, current) if text))
+        self._baseline, self._updating = baseline, updating
+        if updating.update or updating.append:
+            refuse_unwritable(Path(baseline))
+        super().__init__(output, "check", suffixes=CHECK_SUFFIXES, formats=CHECK_FORMATS, inputs=inputs)
+
+    def show(self, shown: View) -> None:
+        """Then the new baseline, or the old one with a further run."""
+        super().show(shown)
+        if self._unclear_fails and shown.code_if_unclear_fails is not None:
+            self.code = shown.code_if_unclear_fails
+        if self._updating.update and shown.baseline is not None:
+            save(Path(self._baseline), shown.baseline())
+            say(f"wrote {self._baseline}")
+            self.code = shown.code if shown.code == EXIT_INTERRUPTED else 0
+        if self._updating.append and shown.longer is not None:
+            longer = shown.longer()
+            if longer.text:
+                save(Path(self._baseline), longer.text)
+            say(longer.said)
