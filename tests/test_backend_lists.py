@@ -244,6 +244,8 @@ def test_each_row_tells_its_error_its_one_off_cost_and_its_bytes() -> None:
     assert packing.low < packing.value < packing.high  # sampled in every worker
     assert [s.metric for s in report.samples].count(HELD) == 3  # once
     assert float(compiled["compile_low_s"]) < float(compiled["compile_s"]) < float(compiled["compile_high_s"])
+    total = int(onednn["total_bytes"]) - int(eager["total_bytes"])
+    assert total == 18_874_368  # of the weights that oneDNN has packed beside its own
     columns = [column.name for column in compare_table(report).columns]
     assert {"one-off (s)", "error", "weights (MiB)"} <= set(columns)
     assert [text for text in (" 8e-7 ", " 36.0 ") if text not in words_of(report, 200)] == []

@@ -63,6 +63,17 @@ def test_a_pair_falls_with_the_sample_of_its_reference() -> None:
     assert (row.ratio.value, row.ratio.samples) == (pytest.approx(1.0), 18)
 
 
+def test_a_process_of_few_rounds_needs_half_of_them() -> None:
+    """Of five rounds two are less than half, three are not; what says nothing of b leaves it without a ratio."""
+    plan = plan_of(workers=3, rounds=5)
+    for clean, ratio in ((2, None), (3, 1.5)):
+        waits: dict[tuple[str, int, int], float | None] = {
+            ("b", w, r): WAITS for w in range(3) for r in range(clean, 5)
+        }
+        row = compared(with_waits(run_of(plan, {"a": [[1.0] * 5] * 3, "b": [[1.5] * 5] * 3}), waits))["b"]
+        assert (row.ratio and row.ratio.value) == ratio
+
+
 @pytest.mark.parametrize("unknown", [None, 0.0, 0.03])
 def test_what_is_not_known_or_little_leaves_a_sample_clean(unknown: float | None) -> None:
     plan = plan_of(workers=3, rounds=4)

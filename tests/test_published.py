@@ -95,6 +95,17 @@ def test_room_is_the_weights_and_the_dearest_call() -> None:
     assert "--dtype bfloat16" in caught.value.hint
 
 
+def test_training_has_room_for_gradients_of_the_largest_weights() -> None:
+    """Beside what a call holds at its peak: those of the last case may still be there."""
+    asked = CompareRequest(
+        variants="a=relu,b=relu@d_ff=128", d_model=64, d_ff=256, seq_len=8, device="cpu", mode="train"
+    )
+    cases = list(plan_compare(asked).cases)
+    weights, inputs = (2 * 64 * 256 + 2 * 64 * 128) * 4, 2 * 2 * 8 * 64 * 4
+    peak = cost_of(cases[0], NoProbe()).peak_bytes
+    assert memory_needed(cases) == weights + 2 * 64 * 256 * 4 + inputs + 8 * 64 * 256 + peak
+
+
 def test_classes_of_transformers_are_targets_and_get_their_config() -> None:
     """Weights of three layouts: gate, up and down; gate and up in one; GPT-2's, transposed and with biases."""
     pytest.importorskip("transformers")

@@ -84,6 +84,21 @@ def test_the_interval_of_where_is_fiellers_on_a_straight_line() -> None:
     assert first - 0.011 <= low <= first < second <= high <= second + 0.011
 
 
+def ends_of(means: tuple[float, ...], error: float = 0.0, slack: float = 0.0) -> tuple[float, float]:
+    """The interval of where these means pass 0 between 1 and 2."""
+    places = [Place(x, Mean(mean, error, 1e9), 1 if mean > 0 else -1) for x, mean in enumerate(means)]
+    return where(places, 1, 2, slack)[1:]
+
+
+def test_the_interval_of_where_grows_with_how_the_curve_bends_and_with_what_one_row_differs_by_from_itself() -> None:
+    """By hand. x^2 - 2 bends by 2 a unit at each place: |3u - 1| <= 4u(1 - u) between 1 and 2. A straight line of slope
+    3 is within 0.3 of 0 for a tenth to either side. A place that is off by less than chance bends nothing.
+    """
+    assert ends_of((-2, -1, 2, 7)) == pytest.approx((1 + (7 - 33**0.5) / 8, 1 + (1 + 17**0.5) / 8), abs=0.011)
+    assert ends_of((-4, -1, 2, 5), slack=0.3) == pytest.approx((1 + 1 / 3 - 0.1, 1 + 1 / 3 + 0.1), abs=0.011)
+    assert ends_of((-4.4, -1, 2, 5.4), error=0.2) == ends_of((-4, -1, 2, 5), error=0.2)
+
+
 @pytest.mark.parametrize(
     ("sides", "found"),
     [((1, 0, -1), [(0, 2)]), ((1, 0, 0), []), ((1, 0, 1), []), ((0, -1, 1, 0, -1), [(1, 2), (2, 4)])],

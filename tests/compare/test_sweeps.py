@@ -34,7 +34,7 @@ from ffnbench.result import Report, Verdict, raw_of
 from ffnbench.run import runner
 from ffnbench.run.what_fits import too_large
 from ffnbench.run.world import World
-from ffnbench.stats.cells import cells_of, whole
+from ffnbench.stats.cells import cells_of, joined, undecided, whole
 from ffnbench.stats.verdict import with_figures
 
 FORMS, WIDTHS, TOKENS = ("relu", "gelu", "swiglu", "geglu"), (32, 64, 96), (1, 2, 4, 8)
@@ -383,6 +383,20 @@ def test_equal_variants_differ_in_one_of_twenty_sweeps_at_most() -> None:
 @pytest.mark.parametrize("world", [world.name for world in WORLDS])
 def test_equal_variants_differ_in_few_of_a_hundred_sweeps(world: str) -> None:
     assert false_sweeps(world, 100) <= 9  # 5 are allowed, and 10 of a hundred fair ones have more than 9 in 3 of 100
+
+
+def test_the_widest_cell_that_is_not_decided_is_the_first() -> None:
+    """And two runs of a cell have no starter in common, for what starters differ by is a part of the error."""
+    found = simulated("usual", 5, "a=relu,b=relu")
+    cells = cells_of(found.plan)
+    widths = (0.03, 0.01, 0.05, 0.02, 0.04, 0.06)
+    resolutions = {case.label: width for cell, width in zip(cells, widths, strict=True) for case in cell.cases}
+    rows = [replace(c, verdict=Verdict.UNCLEAR, resolution=resolutions[c.case]) for c in found.comparisons]
+    wide = undecided(replace(found, comparisons=tuple(rows)), cells)
+    assert [cells.index(cell) for cell in wide] == [5, 2, 4, 0, 3, 1]
+    started = replace(found, samples=tuple(replace(sample, starter=sample.worker % 2) for sample in found.samples))
+    twice = joined((started, started), found.plan)
+    assert len({sample.starter for sample in twice.samples}) == 4
 
 
 def test_time_goes_to_the_cells_that_are_not_decided() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import pickle
 import re
@@ -35,6 +36,7 @@ class Jobs:
     def __init__(self, becomes: Callable[[int], str] = lambda number: "done") -> None:
         self.becomes, self.numbers, self.running = becomes, itertools.count(1), dict[str, Callable[[], None]]()
         self.submitted: list[Path] = []
+        self.budgets: list[float] = []
 
     def submit(self, cluster: jobs.Cluster, folder: Path, job: jobs.CellJob):
         number = next(self.numbers)
@@ -42,6 +44,7 @@ class Jobs:
         folder.mkdir()
         (folder / f"{number}_submitted.pkl").touch()
         self.submitted.append(folder)
+        self.budgets.append(json.loads(job.asked)["plan"]["protocol"]["budget_s"] or 0.0)
 
         def ends(how: str) -> None:
             result = ("success", job()) if how != "raises" else ("error", NO_TORCH)
@@ -116,8 +119,9 @@ def test_jobs_of_groups_end_as_one_run_does(call, submitted) -> None:
 
 
 def test_a_budget_is_that_of_all_machines(call, submitted) -> None:
-    submitted()
+    jobs = submitted()
     assert call(*SWEEP, "--budget", "60", "--on", "local", "-o", "jobs.json")[0] == 0
+    assert jobs.budgets == [10.0] * 6
     found = load("jobs.json")
     assert (found.plan.protocol.budget_s, found.plan.protocol.looks) == (60, 1)
     assert 0 < (found.wall_s or 0) < 60 + 6 * 10

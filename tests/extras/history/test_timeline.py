@@ -47,6 +47,12 @@ def test_a_step_of_five_percent_is_found_at_its_place_and_unchanged_code_has_non
     assert sum(bool(steps_of(series(dice, int(dice.integers(10, 41))))) for _ in range(40)) <= 3
 
 
+def test_three_runs_have_no_step() -> None:
+    """One run by itself is none, and neither two nor three have two levels of two."""
+    runs = [Mean(value, 1e-4, 6.0) for value in (0.0, 0.0, 0.5)]
+    assert [steps_of(runs[:number]) for number in (1, 2, 3)] == [[]] * 3
+
+
 def test_the_place_is_where_absolute_deviations_are_least() -> None:
     """Every split is tried here; one odd run, six scatters off, is no level."""
     dice = np.random.default_rng(5)
