@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -254,6 +255,13 @@ def test_a_disturbed_sample_is_taken_again_and_both_are_kept() -> None:
     assert (row.verdict, row.ratio.value) == (Verdict.SAME, pytest.approx(1.0, abs=0.005))
     (note,) = [note.text for note in summarise(done)[2] if "left out" in note.text]
     assert note == f"{len(disturbed)} of {len(done.samples)} samples are left out: they waited for a CPU"
+
+
+def test_where_nothing_helps_every_case_has_its_rounds() -> None:
+    """After a round without a clean sample none is taken again."""
+    done = Beside(until_s=1e9).run(plan_with(budget=15.0))
+    taken = Counter((s.case, s.worker, s.round) for s in done.samples)
+    assert {count for (_, worker, round_), count in taken.items() if worker or round_} == {1}
 
 
 def test_it_waits_no_longer_than_its_budget() -> None:
