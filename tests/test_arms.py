@@ -23,15 +23,6 @@ from ffnbench.run.session import BOOT, interpreter_of, variables_of
 from ffnbench.run.worker_pool import start_for
 
 
-def test_an_arm_is_read_from_the_keys_of_a_variant() -> None:
-    variant = parse_variant("new=swiglu@python=.venv/bin/python@d_ff=64@env=A:1;B:x:y@env=C_D:@source=../old")
-    assert variant.arm == Arm(python=".venv/bin/python", source="../old", env=(("A", "1"), ("B", "x:y"), ("C_D", "")))
-    assert (variant.label, variant.spec_keys) == ("new", {"d_ff": 64})
-    assert parse_variant("pkg.mod:Mlp@source=3@drop=0.1").arm.source == "3"
-    assert parse_variant("pkg.mod:Mlp@source=old@drop=0.1").arguments == (("drop", 0.1),)
-    assert parse_variant("swiglu").arm == OWN
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -82,13 +73,6 @@ def test_an_arms_own_code_comes_before_the_users_path(tmp_path: Path, monkeypatc
 
 def plan_of(variants: str, **options: object) -> Plan:
     return plan_compare(CompareRequest(variants=variants, match="none", workers=3, rounds=2, **options))
-
-
-def test_the_control_has_a_process_of_its_own_where_the_others_have() -> None:
-    assert plan_of("relu,gelu", control=True).arms == (OWN,)
-    plan = plan_of("relu,gelu@env=A:1", control=True)
-    assert plan.arms == (OWN, Arm(env=(("A", "1"),)), Arm(name=CONTROL))
-    assert plan.case(CONTROL).ffn == plan.case("relu").ffn
 
 
 class Launched(FakeLaunch):

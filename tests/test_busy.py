@@ -14,7 +14,7 @@ from exam.machine import ENVIRONMENT
 from test_stats import plan_of, run_of
 
 from ffnbench.compare.table import compare_table
-from ffnbench.gate.decision import Policy, Status, exit_code, latency_findings, past_of
+from ffnbench.gate.decision import Policy, Status, latency_findings, past_of
 from ffnbench.gate.looks import report_of
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.report.csv_columns import case_records
@@ -123,38 +123,12 @@ def reference_with_half_of_its_rounds(c: float = 1.0, c_waits: bool = True) -> R
     return with_figures(priced(replace(report_of(done), environment=ENVIRONMENT)))
 
 
-def test_a_reference_that_nothing_can_be_compared_with_has_no_figure() -> None:
-    """Not in table, rows or picture: half of its rounds were clean, and no other row has any."""
-    report = reference_with_half_of_its_rounds()
-    keys = ("latency_s", "ratio", "tokens_per_s", "flops_per_s", "ceiling_share")
-    for record in case_records(report):
-        assert record["verdict"] == "busy"
-        assert {record[key] for key in keys} == {None}
-    text = plain(compare_table(report), 120)
-    assert re.search(r"^a .* busy +-  busy *$", text, re.MULTILINE)
-    assert "1.72" not in text
-    assert "b: 0 of 6 rounds undisturbed" in text  # and a has three
-    figure = ratio_figure(report)
-    assert [axes.get_title(loc="left").partition("\n")[0] for axes in figure.axes[1:]] == ["params", "FLOPs"]
-    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels(minor=True)] == ["busy"] * 3
-
-
 def test_one_row_that_can_be_compared_keeps_the_reference() -> None:
     report = reference_with_half_of_its_rounds(c=1.1, c_waits=False)
     assert [record["verdict"] for record in case_records(report)] == ["reference", "busy", "unclear"]
     assert case_records(report)[0]["latency_s"] == pytest.approx(1.72e-3)
     (bars,) = [axes for axes in ratio_figure(report).axes if axes.get_title(loc="left").startswith("latency")]
     assert [bar.get_gid() for bar in bars.patches] == ["a", "c"]
-
-
-def test_a_few_quiet_rounds_may_decide_and_are_counted() -> None:
-    done = ten_rounds(ratio=1.10, disturbed=1.4, clean=4)
-    assert compared(done)["b"].verdict is Verdict.SLOWER
-    (note,) = [note.text for note in summarise(done)[2]]
-    assert note == "24 of 80 samples are left out: they waited for a CPU; b: 24 of 40 rounds disturbed"
-    record = case_records(priced(report_of(done)))[1]
-    assert (record["clean_rounds"], record["made_rounds"]) == (16, 40)
-    assert record["waited_share"] == pytest.approx((4 * QUIET + 6 * WAITS) / 10)
 
 
 def test_what_is_wide_on_a_quiet_machine_is_not_busy() -> None:
@@ -171,19 +145,6 @@ def test_a_busy_control_gives_no_slack_and_accuses_nobody() -> None:
     found = compared(done)
     assert (found["b"].verdict, found[CONTROL].verdict) == (Verdict.SLOWER, Verdict.BUSY)
     assert not [note for note in summarise(done)[2] if "trusted" in note.text]
-
-
-def test_a_check_beside_a_neighbour_is_unclear() -> None:
-    """Unchanged code that reads 1.3 in rounds that waited: no REGRESSED, and the reason says who is busy."""
-    before = replace(report_of(ten_rounds()), environment=ENVIRONMENT)
-    busy = replace(ten_rounds(clean=0), around=Around(others_cpus=1.0), environment=ENVIRONMENT)
-    (finding,) = latency_findings(past_of(before, Policy()), report_of(busy), Policy())
-    assert finding.status is Status.UNCLEAR
-    assert finding.reason.startswith("busy: other processes used 1.0 CPUs")
-    assert exit_code([finding], unclear_fails=False) == 0
-    assert exit_code([finding], unclear_fails=True) == 4
-    quiet = replace(report_of(ten_rounds(ratio=1.2)), environment=ENVIRONMENT)
-    assert [f.status for f in latency_findings(past_of(before, Policy()), quiet, Policy())] == [Status.REGRESSED]
 
 
 class Beside:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FACTS, FakeLaunch, csv_of, lost, measure, prepare, run
+from conftest import FACTS, FakeLaunch, lost, measure, prepare, run
 
 from ffnbench import jsonable
 from ffnbench.api.this_machine import environment
@@ -19,7 +19,6 @@ from ffnbench.following import SILENT
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.shown_report import as_shown, recompute
 from ffnbench.report.tables.text import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost
@@ -203,18 +202,6 @@ def report():
     return measure(prepare(CompareRequest(**{**ASKED, "variants": "swiglu,relu"})), machine())
 
 
-def test_a_saved_run_gives_the_same_shares(report, tmp_path: Path) -> None:
-    path = tmp_path / "run.json"
-    path.write_text(report_text(report))
-    again = load(path)
-    assert (again.roofs, again.shares) == (report.roofs, report.shares)
-    assert recompute(as_shown(again)).shares == report.shares
-    both = again.with_repeat(again)
-    assert len(both.runs) == 2
-    path.write_text(report_text(both))
-    assert load(path).runs[0].roofs == report.roofs
-
-
 @pytest.mark.parametrize("wrong", [{"name": "(nothing)"}, {"shape": [0]}, {"amount": 0}], ids=str)
 def test_a_file_whose_roofs_belong_to_nothing_is_refused(report, tmp_path: Path, wrong: dict) -> None:
     data = json.loads(report_text(report))
@@ -223,21 +210,6 @@ def test_a_file_whose_roofs_belong_to_nothing_is_refused(report, tmp_path: Path,
     path.write_text(json.dumps(data))
     with pytest.raises(FfnbenchError, match="not a whole ffnbench report"):
         load(path)
-
-
-def test_the_table_says_how_near_a_row_is(report) -> None:
-    header, first, *_ = csv_of(report).splitlines()
-    row = dict(zip(header.split(","), first.split(","), strict=True))
-    together = "flops_per_s,bytes_per_s,ceiling_share,ceiling_share_low,ceiling_share_high,bound_by,ceiling_path,"
-    assert together in header
-    assert float(row["flops_per_s"]) == pytest.approx(5e9)
-    assert float(row["bytes_per_s"]) == pytest.approx(BYTES / (2 * FLOPS / 1e10))
-    assert float(row["ceiling_share"]) == pytest.approx(0.5)
-    assert (row["bound_by"], row["ceiling_path"]) == ("products", "oneDNN")
-    text = " ".join(report.table.details)
-    assert (
-        "ceilings of this run: 10.0 GFLOP/s (oneDNN, 256 x 256 x 256), 20.0 GB/s (L2, weights + input + output)" in text
-    )
 
 
 # The machine

@@ -196,11 +196,6 @@ def test_a_size_under_the_name_of_another_class_is_refused(config: dict, says: s
     assert "none" not in caught.value.hint
 
 
-def test_what_repeats_a_size_or_switches_experts_off_is_no_other_size() -> None:
-    harmless = {"dim": 4096, "n_layers": 32, "num_experts": 0, "num_local_experts": 1, "n_routed_experts": None}
-    assert read_groups(LLAMA | harmless) == read_groups(LLAMA)
-
-
 def test_every_command_names_the_sizes_that_a_file_leaves_to_its_class(tmp_path, capsys) -> None:
     path = written(tmp_path, {"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 22})
     for words in (
@@ -261,14 +256,6 @@ def test_files_that_are_no_config(tmp_path, content: str | bytes, says: str | No
         return
     with pytest.raises(FfnbenchError, match=says):
         read_config(str(tmp_path))
-
-
-@pytest.mark.parametrize("name", ["x" * 5000, "~nobody-is-called-so/config.json", "~nobody-is-called-so", "loop"])
-def test_a_path_that_can_not_be_is_one_error(tmp_path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(FfnbenchError, match=r"cannot read|neither a preset nor a file"):
-        model_of(name)
 
 
 @pytest.mark.parametrize(

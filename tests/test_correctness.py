@@ -16,8 +16,7 @@ import torch
 import torch.nn.functional as F
 from conftest import FakeLaunch, KnownProber, measure, prepare
 
-from ffnbench.compare.table import compare_table
-from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.errors import Unsupported
 from ffnbench.ffn.modules import build_module, reference
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import FFNSpec, Gate
@@ -398,38 +397,6 @@ def test_each_case_is_checked_once_after_the_rounds_of_the_first_worker() -> Non
     assert [record["gradient_error"] for record in case_records(report)] == [None] * 3
 
 
-def test_errors_alone_are_found_without_a_sample() -> None:
-    launch = machine()
-    report = measured(launch, metrics="error")
-    assert {sample.metric for sample in report.samples} == {"error"}
-    assert not any(do == "sample" for _, do, _ in launch.log)
-    assert report.value("gelu", "error") == 3e-7
-
-
-@pytest.mark.parametrize("at", ["open", "check"])
-def test_a_row_that_is_wrong_is_a_red_cell_with_its_reason_and_no_figure(at: str) -> None:
-    report = measured(machine(("gelu",), at))
-    assert any(sample.case == "gelu" for sample in report.samples) == (at == "check")
-    table = compare_table(report)
-    row = {column.title: cell for column, cell in zip(table.columns, table.rows[1], strict=True)}
-    assert (row["verdict"].text, row["verdict"].style) == ("mismatch", "red")
-    assert (row["latency"].text, row["time vs relu"].text) == ("-", "-")
-    assert "gelu: said no" in table.summary
-    assert report.comparison("gelu") is None
-    assert report.comparison("swiglu").verdict is Verdict.SLOWER
-    record = case_records(report)[1]
-    assert record["failure"] == "mismatch: gelu said no"
-    assert not any(record[key] for key in ("latency_s", "ratio", "verdict", "tokens_per_s", "error"))
-
-
-def test_nothing_is_held_against_a_reference_that_is_wrong() -> None:
-    report = measured(machine(("relu",)))
-    for label in ("gelu", "swiglu"):
-        found = report.comparison(label)
-        assert (found.verdict, found.ratio) == (Verdict.UNCLEAR, None)
-        assert found.reason == "the reference relu computes something else than it should"
-
-
 # check
 
 
@@ -480,23 +447,6 @@ def test_a_side_that_is_wrong_has_no_time(call) -> None:
 # Older files
 
 
-def test_a_file_with_what_a_judge_found_loads_and_a_suspect_row_stays_without_figures(tmp_path: Path) -> None:
-    path = saved(tmp_path / "old.json", measured(machine()))
-
-    def older(data: dict[str, Any]) -> None:
-        data["judged"] = [
-            {"case": "relu", "against": "form", "name": "relu", "outputs": 150, "gradients": 0, "error": 3e-7}
-        ]
-        data["judging_s"] = 1.5
-        data["failures"] = [{"case": "gelu", "kind": "suspect", "message": "5 us a call is impossible"}]
-
-    gate_world.edited(path, older)
-    report = load(path)
-    assert [(f.case, f.kind) for f in report.failures] == [("gelu", FailureKind.MISMATCH)]
-    assert report.comparison("swiglu").verdict is Verdict.SLOWER
-    assert "judged" not in report_text(report)
-
-
 def test_a_journal_with_them_is_read(tmp_path: Path) -> None:
     from ffnbench import jsonable
     from ffnbench.report.files.journal import HEAD
@@ -512,10 +462,3 @@ def test_a_journal_with_them_is_read(tmp_path: Path) -> None:
     found = recompute(load(path))
     assert (found.comparison("gelu"), found.failure("gelu").kind) == (None, FailureKind.MISMATCH)
     assert found.comparison("swiglu").verdict is Verdict.SLOWER
-
-
-def test_a_kind_of_failure_that_never_was_is_refused(tmp_path: Path) -> None:
-    path = saved(tmp_path / "bad.json", measured(machine(("gelu",))))
-    gate_world.edited(path, lambda data: data["failures"][0].update(kind="doubtful"))
-    with pytest.raises(FfnbenchError, match="kind: expected one of oom"):
-        load(path)

@@ -6,7 +6,6 @@ import json
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -21,8 +20,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.result import DeviceSeen, Sample, Verdict
-from ffnbench.stats.rounds import is_clean
+from ffnbench.result import DeviceSeen, Verdict
 from ffnbench.stats.verdict import busy_text, device_clocks, device_others, summarise
 
 UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")
@@ -261,15 +259,6 @@ def test_what_fits_is_foretold_from_the_free_memory_of_the_device() -> None:
     assert "--dtype bfloat16" in caught.value.hint
     assert not any(job in ("plan", "open") for _, job, _ in launch.log)
     assert run(plan, launch=launched(gpu_free_bytes=None)).failures == ()  # not known: it is tried
-
-
-def test_a_round_under_heat_is_not_clean_and_one_at_the_power_limit_is() -> None:
-    sample = Sample(case="relu", metric="latency", worker=0, round=0, order=0, value=0.01, calls=1)
-    for reason in ("", None, "power cap"):
-        assert is_clean(replace(sample, throttled=reason))
-    for reason in ("hw thermal slowdown", "sw thermal slowdown, power cap", "power brake", "hw slowdown"):
-        assert not is_clean(replace(sample, throttled=reason))
-    assert not is_clean(replace(sample, throttled="power cap", waited=0.5))
 
 
 def test_heat_in_every_round_is_busy_and_says_of_what() -> None:

@@ -70,20 +70,6 @@ def test_wherever_a_config_can_be_named(cache: Path) -> None:
         assert run(arguments) == 0
 
 
-def test_one_snapshot_needs_no_ref(cache: Path) -> None:
-    model = keep(cache, NAME, "aaaa")
-    assert cached_config(NAME) == model / "snapshots" / "aaaa" / "config.json"
-    keep(cache, "org/two", "cccc", "dddd")
-    assert cached_config("org/two") is None  # nobody knows which of them is meant
-
-
-@pytest.mark.parametrize("main", ["../../../elsewhere", "/etc", "", "gone", "\0", "é"])
-def test_a_ref_that_is_no_commit_is_passed_over(cache: Path, main: str) -> None:
-    model = keep(cache, NAME, "aaaa", main=main)
-    keep(cache / "models--meta-llama--Llama-3.1-8B", "x", "elsewhere")
-    assert cached_config(NAME) == model / "snapshots" / "aaaa" / "config.json"
-
-
 def test_what_exists_wins_over_a_name(cache: Path) -> None:
     keep(cache, NAME, "aaaa")
     here = Path("meta-llama") / "Llama-3.1-8B"
@@ -120,14 +106,3 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, folder in zip((*VARIABLES, ""), expected, strict=True):
         assert str(cache_folder()) == folder
         monkeypatch.delenv(name, raising=False)
-
-
-def test_a_cache_that_is_no_folder_is_one_error(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "loop").symlink_to("loop")
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "loop"))
-    with pytest.raises(FfnbenchError):
-        model_of(ELSEWHERE)
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "file"))
-    with pytest.raises(FfnbenchError, match="is no file here"):
-        model_of(ELSEWHERE)

@@ -133,18 +133,6 @@ def test_several_runs_are_several_again(call, tmp_path: Path) -> None:
     assert sum(len(run.samples) for run in report.runs) > 400
 
 
-def test_a_later_run_names_what_is_left_and_keeps_none(call, tmp_path: Path) -> None:
-    killed_at(100, "-o", "a.json", "--workers", "5", "--rounds", "20", folder=tmp_path)
-    left = (tmp_path / "a.json.journal").read_bytes()
-    found: list = []
-    code, _, err = call(*COMPARE, "--quick", "-o", "a.json", launch=seen_while_measuring(found))
-    assert code == 0
-    assert "a.json.journal is of a run that was killed, or that runs now: ffnbench report" in err
-    assert [name for name, _, _ in found] == ["a.json.journal"]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "a.json.journal"]
-    assert (tmp_path / "a.json.journal").read_bytes() == left
-
-
 def test_a_planted_link_is_never_written_through(call, tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("mine")
     (tmp_path / "a.json.journal").symlink_to("victim")

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import FakeLaunch, measure, prepare
 from device_world import Context, Kernels, World, used
 from torch import Tensor, nn
 
@@ -184,15 +183,3 @@ def test_cold_on_the_cpu_evicts_before_each_call(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(meters, "perf_counter", read)
     meters.sample(subject, inputs)
     assert events == [2 * 2 * (1 << 20), "clock", "forward", "clock"] * 2
-
-
-def test_the_runner_keeps_what_an_accelerator_tells() -> None:
-    launch = FakeLaunch()
-    launch.told = lambda request: {"device_s": 0.004, "host_s": 0.006, "notes": ["so and so"]}
-    report = measure(prepare(CompareRequest(variants="relu", quick=True, metrics="latency")), launch=launch)
-    by_metric = {metric: [s for s in report.samples if s.metric == metric] for metric in ("device_s", "host_s")}
-    latencies = [s for s in report.samples if s.metric == "latency"]
-    for metric, value in (("device_s", 0.004), ("host_s", 0.006)):
-        assert [replace(s, metric="latency", value=0.01) for s in by_metric[metric]] == latencies
-        assert {s.value for s in by_metric[metric]} == {value}
-    assert [note.text for note in report.warnings].count("so and so") == len({s.case for s in latencies})

@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 from conftest import ROOT, FakeLaunch, measure, prepare
 from exam.machine import WORLDS, Machine
-from matplotlib.figure import Figure
 
-from ffnbench.compare.table import compare_table
 from ffnbench.gate.looks import report_of
 from ffnbench.plan import Plan
 from ffnbench.report.files.store import load
@@ -30,7 +28,6 @@ from ffnbench.stats.verdict import with_figures
 
 TOKENS = tuple(2**k for k in range(0, 13, 2))
 RISE, LEVEL = 0.05, 1.25  # swiglu takes 1.25 n^-0.05 of relu's time
-CROSSES = LEVEL ** (1 / RISE)  # where that is 1: at 86.7 tokens
 BENDS = 40  # tokens at which relu takes twice the time of none
 
 
@@ -157,19 +154,6 @@ def swept_plan(at: float, slope: float = 0.06) -> Plan:
     return replace(plan, cases=tuple(map(slowed, plan.cases)))
 
 
-def test_a_sweep_tells_where_variants_cross(report: Report) -> None:
-    crossings = crossings_of(report).places
-    assert [(c.variant, c.than, c.slower) for c in crossings] == [
-        ("swiglu", "relu", False), ("swiglu", "gelu", False),
-    ]  # fmt: skip
-    assert crossings[0].at.low < CROSSES < crossings[0].at.high < 2 * CROSSES
-    assert crossings[1].at.low < (LEVEL / 1.06) ** (1 / RISE) < crossings[1].at.high
-    (line,) = sweep_line(report)
-    assert line.startswith("swiglu becomes faster than relu at seq_len ")
-    assert line in compare_table(report).summary
-    assert sweep_line(run(seq_len=(1, 64))) == []  # two points are no curve
-
-
 def test_what_is_found_is_told_for_how_many_of_the_other_values() -> None:
     (line,) = sweep_line(run("relu,swiglu", d_model=(64, 96, 128), dtype="float32,bfloat16"))
     assert line.endswith(", for 6 of 6 values of d_model and dtype")
@@ -227,36 +211,6 @@ def test_all_texts_are_inside_a_column_or_a_page(shape: str) -> None:
         place = text.get_window_extent()
         assert box.x0 - 2 <= place.x0 < place.x1 <= box.x1 + 2, text.get_text()
         assert box.y0 - 2 <= place.y0 < place.y1 <= box.y1 + 2, text.get_text()
-
-
-def lines_of(figure: Figure) -> dict[str, Any]:
-    """The line of each name in the legend, found by its colour and marker."""
-    look = {handle.get_label(): handle for handle in figure.legends[0].legend_handles}
-    return {
-        name: line for name, handle in look.items() for line in figure.axes[0].lines
-        if (line.get_color(), line.get_marker()) == (handle.get_color(), handle.get_marker())
-    }  # fmt: skip
-
-
-def test_what_failed_or_was_busy_is_a_gap_and_a_cross() -> None:
-    launch = machine({("open", "gelu@seq_len=16"): "oom"})
-    launch.told = lambda request: {"waited": 0.5} if request["label"] == "swiglu@seq_len=256" else {}
-    figure = sweep_figure(run(launch=launch))
-    lines = lines_of(figure)
-    assert figure.axes[0].get_xscale() == "log"
-    gaps = {name: [t for t, y in zip(TOKENS, lines[name].get_ydata(), strict=True) if math.isnan(y)]
-            for name in ("gelu", "swiglu")}  # fmt: skip
-    assert gaps == {"gelu": [16], "swiglu": [256]}
-    crosses = {(line.get_color(), *line.get_xdata()) for line in figure.axes[0].lines if line.get_marker() == "x"}
-    assert crosses == {(lines["gelu"].get_color(), 16), (lines["swiglu"].get_color(), 256)}
-    assert any("busy, out of memory" in text.get_text() for text in figure.legends[0].get_texts())
-
-
-def test_the_bar_of_a_crossing_is_its_interval(report: Report) -> None:
-    crossing = crossings_of(report).places[0]
-    bars = [line for line in sweep_figure(report).axes[0].lines if line.get_marker() == "|"]
-    assert list(bars[0].get_xdata()) == [crossing.at.low, crossing.at.value, crossing.at.high]
-    assert set(bars[0].get_ydata()) == {1.0}
 
 
 def test_each_cell_of_a_heat_map_has_its_ratio() -> None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch, measure, prepare
+from conftest import ROOT
 from exam.machine import ENVIRONMENT
 from test_busy import QUIET, WAITS, priced, ten_rounds, with_waits
 from test_roofline import drawn
@@ -23,14 +23,9 @@ from test_roofline import report_of as under_ceilings
 from test_stats import plan_of, run_of
 
 from ffnbench.gate.looks import report_of
-from ffnbench.report.pictures.drawn import Drawn
-from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.pictures.roofline import roofline_figure
 from ffnbench.report.shown_report import ShownReport, as_shown
-from ffnbench.report.tables.text import plain
-from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Report, Run
-from ffnbench.stats.curves import axes_of
 from ffnbench.stats.verdict import summarise, with_figures
 
 RUNS = sorted(ROOT.glob("results/**/*.json"))
@@ -175,38 +170,6 @@ def busy(*, alone: bool = False) -> ShownReport:
     return as_shown(with_figures(replace(priced(report_of(done)), environment=ENVIRONMENT)))
 
 
-TIMES = ("latency_s", "latency_low_s", "latency_high_s", "ratio", "ratio_low", "ratio_high", "tokens_per_s",
-         "flops_per_s", "bytes_per_s", "ceiling_share")  # fmt: skip
-
-
-@pytest.mark.parametrize("alone", [False, True])
-def test_a_disturbed_row_has_no_figure_anywhere_and_the_word(alone: bool) -> None:
-    report, label = busy(alone=alone), "a" if alone else "b"
-    frame = report.frame().set_index("label")
-    assert [key for key in TIMES if not frame[key].isna()[label]] == []
-    assert frame["verdict"][label] == "busy"
-    assert not [
-        one for one in report.measured if one.case == label and one.estimate.value == pytest.approx(18, rel=0.1)
-    ]
-    assert {s.value for s in report.samples if s.case == label} <= {18.0} or not alone  # raw they stay
-    for text in (plain(report.table, 200), plain(report.table, 60)):
-        (row,) = [line for line in text.splitlines() if re.match(rf"{label} ", line)]
-        assert "busy" in row
-        assert not re.search(r"\b1[78]\b|\b18\.\d", row)
-
-
-@pytest.mark.parametrize("alone", [False, True])
-def test_the_picture_of_a_disturbed_row_has_the_word_and_no_bar_of_its_time(alone: bool) -> None:
-    report, label = busy(alone=alone), "a" if alone else "b"
-    figure = ratio_figure(report)
-    first = figure.axes[0]
-    said = [tick.get_text() for tick in first.get_yticklabels(minor=True)]
-    assert said[-1] == "busy"
-    assert label not in [line.get_gid() for line in first.lines]
-    panels = {axes.get_title(loc="left").split("\n")[0]: axes for axes in figure.axes[1:]}
-    assert "latency" not in panels
-
-
 def with_busy(report: Report, label: str) -> Report:
     """The report where each sample of this row waited."""
     samples = tuple(replace(s, waited=WAITS if s.case == label else QUIET) for s in report.samples)
@@ -219,18 +182,3 @@ def test_under_ceilings_a_disturbed_row_has_neither_dot_nor_share_and_the_word()
     figure = roofline_figure(report)
     assert "swiglu" not in drawn(figure)
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["relu", "gelu", "swiglu (busy)"]
-
-
-def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time() -> None:
-    asked = BlockRequest(d_model=64, seq_len="16,32", threads=1, workers=3, rounds=6)
-    block = with_busy(measure(prepare(asked), launch=FakeLaunch()), "attention@16")
-    table = as_shown(block).table
-    rows = {row[0].text: [cell.text for cell in row] for row in table.rows}
-    shown = [(column.title, text) for column, text in zip(table.columns, rows["16"], strict=True)]
-    assert [text for title, text in shown if title == "attention"] == ["busy", "-"]
-    assert dict(shown)["FFN's share"] == "-"
-    assert "busy" not in rows["32"]
-    asked = CompareRequest(variants="relu,swiglu", d_model="64,96,128", threads=1, workers=3, rounds=6)
-    sweep = with_busy(measure(prepare(asked), launch=FakeLaunch()), "swiglu@d_model=64")
-    assert re.search(r"^ +64 .* busy *$", plain(as_shown(sweep).table, 80), re.MULTILINE)
-    assert [row.why for row in Drawn(sweep, axes_of(sweep.plan)[0]).rows] == ["busy", "", ""]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import resource
@@ -51,24 +50,6 @@ def call(on_fakes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 def latencies(report: Report) -> Counter[str]:
     return Counter(one.case for one in report.samples if one.metric == "latency")
-
-
-def test_a_cell_is_measured_by_workers_of_its_own(call) -> None:
-    launch = FakeLaunch()
-    assert call(*SWEEP, *HOW, "-o", "a.json", launch=launch)[0] == 0
-    found = load("a.json")
-    assert latencies(found) == dict.fromkeys(ROWS, 3 * 2)
-    points: dict[int, set[str]] = {}
-    for sample in found.samples:
-        if "@" in sample.case:
-            points.setdefault(sample.worker, set()).add(sample.case.partition("@")[2])
-    assert len(points) == 12 * 3
-    assert all(len(of_worker) == 1 for of_worker in points.values())
-    opened: dict[int, set[str]] = {}
-    for worker, do, label in launch.log:
-        if do == "open":
-            opened.setdefault(worker, set()).add(label)
-    assert all(len({label.partition("@")[2] for label in labels}) == 1 for labels in opened.values())
 
 
 def process(*arguments: str, folder: Path, kill_at: int = 0) -> int:
@@ -123,13 +104,6 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ten_kills_lose_and_double_no_cell(tmp_path: Path) -> None:
     killed_and_resumed(tmp_path, 10, seed=2)
-
-
-def test_a_kill_costs_the_cell_in_hand_alone(tmp_path: Path) -> None:
-    process(*SWEEP, *HOW, "-o", "a.json", folder=tmp_path, kill_at=5 * A_CELL + 20)
-    shown = load(tmp_path / "a.json.journal")
-    assert sum(count == 6 for count in latencies(shown).values()) >= 5 * 4
-    assert process(*SWEEP, *HOW, "-o", "a.json", "--resume", folder=tmp_path) == 7 * A_CELL
 
 
 def test_what_is_whole_is_not_measured_again(call) -> None:
@@ -233,27 +207,6 @@ def test_a_full_disk_costs_no_journal_that_is_there(call, tmp_path: Path, capsys
     assert Path("b.json.journal").read_bytes() == left
 
 
-def test_what_was_written_last_is_gone_on_with(call) -> None:
-    assert call(*FEW, "-o", "a.json", launch=copied(A_FEW + 9, "a.json.older"))[0] == 0
-    os.replace("a.json.older.journal", "a.json.journal")
-    os.utime("a.json.journal", (1, 1))
-    launch = FakeLaunch()
-    assert call(*FEW, "-o", "a.json", "--resume", launch=launch)[0] == 0
-    assert not [one for one in launch.log if one[1] == "sample"]
-    assert not Path("a.json.journal").exists()
-
-
-def test_a_cell_of_bytes_alone_is_whole_when_it_has_them(call) -> None:
-    def second(worker: object) -> None:
-        raise KeyboardInterrupt
-
-    bytes_alone = ["compare", "relu", "--d-model", "32", "--seq-len", "1,2", "--metrics", "memory", "-o", "a.json"]
-    trouble = {("memory", "relu@seq_len=2"): second}
-    assert call(*bytes_alone, launch=FakeLaunch(trouble=trouble))[0] == 130
-    assert call(*bytes_alone, "--resume")[0] == 0
-    assert {one.case for one in load("a.json").samples} == {"relu@seq_len=1", "relu@seq_len=2"}
-
-
 def test_a_row_that_does_not_fit_is_of_a_whole_cell(call, monkeypatch: pytest.MonkeyPatch) -> None:
     large = ["compare", "relu", "gelu@d_ff=4096", *FEW[3:], "--device", "cpu"]
     monkeypatch.setattr("ffnbench.api.sweeping.too_large", lambda cell, _: too_large(cell, 2**20))
@@ -262,15 +215,6 @@ def test_a_row_that_does_not_fit_is_of_a_whole_cell(call, monkeypatch: pytest.Mo
     launch = FakeLaunch()
     assert call(*large, "-o", "b.json", "--resume", launch=launch)[0] == 0
     assert {one[2] for one in launch.log if one[1] == "sample"} == {"relu@seq_len=2"}
-
-
-def test_a_budget_that_is_spent_is_not_spent_again() -> None:
-    def never(*_: object) -> ShownReport:
-        raise AssertionError
-
-    found = simulated("usual", 5, "a=relu,b=relu")
-    again = Sweep(prepared("a=relu,b=relu"), World(), UNFOLLOWED, never, found).measure()
-    assert with_figures(again).comparisons == found.comparisons
 
 
 def test_samples_are_looked_at_once_and_not_by_each_cell() -> None:

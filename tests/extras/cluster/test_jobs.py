@@ -146,13 +146,6 @@ def test_a_job_that_is_lost_is_a_row_and_measured_by_resume(call, submitted) -> 
     assert not Path("jobs.json.jobs").exists()
 
 
-def test_what_is_lost_is_measured_here_as_well(call, submitted) -> None:
-    submitted(lambda number: "dies" if number == 2 else "done")
-    assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")[0] == 3
-    assert call(*SWEEP, *HOW, "-o", "jobs.json", "--resume")[0] == 0
-    assert latencies(load("jobs.json")) == dict.fromkeys({case.label for case in load("jobs.json").plan.cases}, 6)
-
-
 @pytest.mark.parametrize("ends", [KeyboardInterrupt, MemoryError])  # by hand; at once, as by signal 9
 def test_the_same_command_takes_up_the_jobs_of_one_that_ended(call, submitted, ends) -> None:
     def becomes(number: int) -> str:

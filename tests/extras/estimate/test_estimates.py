@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from pathlib import Path
 from statistics import median
@@ -11,7 +10,7 @@ from statistics import median
 import estimates
 import numpy as np
 import pytest
-from conftest import ROOT, FakeLaunch, KnownProber
+from conftest import ROOT, KnownProber
 from estimates import FEWEST, figures_of, spread_of
 
 from ffnbench.cli.commands import FILES, described
@@ -142,28 +141,6 @@ def test_devices_share_weights_and_flops_and_a_ring_adds_their_outputs(rows) -> 
     assert experts["device_weight_bytes"] == 4 * (8 * 3 * 512 * 256 + 8 * 512)  # each has the router
 
 
-def test_every_block_of_all_columns_says_which_machine_a_row_is_of(on_machine, in_process, monkeypatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    on_machine(FakeLaunch(), KnownProber)
-    _, out, _ = in_process("estimate", "relu,swiglu", "--hardware", "h100,a100", "-v")
-    rows = [line.split() for line in out.splitlines() if line.startswith(("relu ", "swiglu "))]
-    assert len(rows) == 8  # two blocks of four
-    assert [row[1:3] for row in rows] == 2 * (2 * [["on", "h100"]] + 2 * [["on", "a100"]])
-    assert all(len(line) <= 80 for line in out.splitlines())
-
-
-def test_every_output_says_that_these_are_bounds(on_fakes) -> None:
-    line = "estimate relu,swiglu --hardware h100,a100 --tp 2"
-    for shown in ("table", "markdown"):
-        out = on_fakes(f"{line} -f {shown}")[1]
-        assert "not measurements" in out
-        assert "≥" in out
-        assert "bound ratio" in out
-    seconds = [key for key in next(csv.reader(io.StringIO(on_fakes(f"{line} -f csv")[1]))) if key.endswith("_s")]
-    assert seconds
-    assert all(key.endswith("at_least_s") for key in seconds)
-
-
 def test_what_is_not_known_is_told_in_its_row(rows, on_fakes) -> None:
     (row,) = rows("relu --hardware epyc-9654 --dtype float16")
     assert (row["bound_by"], row["unknown"], row["products_at_least_s"]) == (None, "peak of float16", None)
@@ -255,29 +232,6 @@ def test_the_script_draws_other_shapes_and_writes_its_summary(tmp_path: Path, mo
     assert (told["all"]["median"], told["memory"]["median"]) == (8.5, 6.5)
     assert "products" not in told  # four are too few
     assert told["dtypes"] == ["a", "b"]
-
-
-def test_how_near_such_bounds_have_been_stands_with_every_estimate(rows, on_fakes, monkeypatch) -> None:
-    memory, every = ({"shapes": n, "median": n / 10, "low": 1.0, "high": 5.0} for n in (20, 50))
-    near = {"machine": "2 CPUs", "measured": "2026-01-02", "mode": "forward", "dtypes": ["float32"], "all": every,
-            "memory": memory}  # fmt: skip
-    monkeypatch.setattr("ffnbench.extras.estimate.estimating.how_near", lambda: near)
-    line = "relu --d-model 4096 --seq-len 1,4096"
-    out = " ".join(on_fakes(f"estimate {line}")[1].split())
-    told = (
-        "on 2 CPUs, 2026-01-02, 50 forward shapes in float32 took 5.0x [1.0, 5.0] their bound (memory 2.0x [1.0, 5.0])"
-    )
-    assert told in out
-    assert "without TF32" in out
-    assert "not held" not in out
-    few, many = rows(line)
-    assert (few["bound_by"], few["elsewhere_measured_over_bound"], few["elsewhere_high"]) == ("memory", 2, 5)
-    assert (many["bound_by"], many["elsewhere_measured_over_bound"], many["elsewhere"]) == ("products", 5, "2 CPUs")
-    for others, named in (("--mode train", "float32 train"), ("--dtype float16", "float16 forward")):
-        out = " ".join(on_fakes(f"estimate relu {others}")[1].split())
-        assert f"{named}: not held against measured times" in out
-        assert "2 CPUs" not in out
-        assert {row["elsewhere_measured_over_bound"] for row in rows(f"relu {others}")} == {None}
 
 
 def test_the_list_tells_every_machine_with_its_source(on_fakes) -> None:

@@ -15,7 +15,6 @@ import pytest
 from conftest import ROOT, ffnbench
 from gate_world import machine, measured
 
-from ffnbench.extras.history import following
 from ffnbench.extras.history.steps import steps_of
 from ffnbench.extras.history.timeline import Timeline, change_since_first, timeline_of
 from ffnbench.extras.history.view import history_view
@@ -154,15 +153,6 @@ def test_what_is_exact_steps_without_statistics(first: Report) -> None:
     assert "params 32.8 k before, 1.00 k from 0303030 (2026-11-03), of 3 runs" in plain(history_view(found).table, 120)
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_table_fits_and_tells_the_commit(found: Timeline, width: int) -> None:
-    text = plain(history_view(found).table, width)
-    assert max(map(len, text.splitlines())) <= width
-    said = " ".join(text.split())
-    assert "slower against relu at 0909090 (2026-11-09), of 16 runs; at 0808080 (2026-11-08) not yet" in said
-    assert "% at 0909090" in said
-
-
 def test_a_reference_that_has_changed_is_told_where_ratios_fall(first: Report) -> None:
     found = timeline_of(days(first, 12, lambda day: {"relu": 1.1 if day > 6 else 1.0}))
     said = " ".join(plain(history_view(found).table, 120).split())
@@ -191,16 +181,6 @@ def test_a_folder_becomes_every_file_that_is_asked_for(first: Report, tmp_path: 
     assert (step["label"], step["created"][:10], step["git_commit"][:6]) == ("swiglu", "2026-11-09", "090909")
     assert "0909090" in outs[1].read_text()
     assert "slower against relu at 0909090" in outs[2].read_text()
-
-
-def test_a_baseline_with_several_runs_is_one_file_of_many(first: Report, tmp_path: Path) -> None:
-    whole, *others = days(first, 5)
-    for run in others:
-        whole = whole.with_repeat(run)
-    (tmp_path / "base.json").write_text(report_text(whole))
-    found = following.history([str(tmp_path / "base.json")], print)
-    assert found.runs == 5
-    assert {len(row.points) for row in found.rows} == {5}
 
 
 def test_a_history_waits_for_no_pipe(tmp_path: Path) -> None:
