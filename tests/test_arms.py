@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, prepare, run
+from conftest import FakeLaunch, FakeWorker, prepare, run
 
 from ffnbench import jsonable
 from ffnbench.device.environment import about_machine, about_torch
@@ -19,6 +19,7 @@ from ffnbench.planning.variant_text import parse_variant
 from ffnbench.report.tables.words import side_lines
 from ffnbench.request import CompareRequest
 from ffnbench.result import Side
+from ffnbench.run.prober import Prober
 from ffnbench.run.session import BOOT, interpreter_of, variables_of
 from ffnbench.run.worker_pool import start_for
 
@@ -191,3 +192,16 @@ def test_an_arm_that_is_not_there_is_found_before_measuring(variants: str, says:
         prepare(CompareRequest(variants=variants, quick=True))
     assert says in caught.value.message
     assert hint in caught.value.hint
+
+
+def test_the_processes_of_all_arms_end_with_the_prober() -> None:
+    started: list[FakeWorker] = []
+
+    def launch(arm: Arm) -> FakeWorker:
+        started.append(FakeWorker(FakeLaunch(), len(started)))
+        return started[-1]
+
+    with Prober(1.0, launch=launch) as prober:
+        prober.start()
+        prober.within(Arm(source="/elsewhere")).start()
+    assert [worker.closed for worker in started] == [True, True]

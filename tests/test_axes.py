@@ -7,15 +7,18 @@ from itertools import product
 
 import numpy
 import pytest
-from conftest import FakeLaunch, KnownProber
+from conftest import FakeLaunch, KnownProber, measure, prepare
 
 import ffnbench
 from ffnbench.activations.plan import plan_timing
 from ffnbench.block.plan import lengths_of, plan_block
+from ffnbench.block.rows import block_records
+from ffnbench.block.table import block_tables
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.lists import several
+from ffnbench.report.tables.text import plain
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
 
 
@@ -78,20 +81,6 @@ def test_each_flag_and_each_key_is_an_axis() -> None:
         assert [plan.name_of(case.label) for case in plan.groups[1].cases] == ["relu", "a", "gelu"]
 
 
-def test_a_part_that_is_no_variant_goes_on_with_the_list() -> None:
-    own = planned("mypkg.mlp:Own@hidden=3,5,relu,pkg.mlp:F@source=../a..b", d_model=64)  # a constructor's; a path
-    assert [group.cases[0].ffn.arguments for group in own.groups] == [(("hidden", 3),), (("hidden", 5),)]
-    assert [group.cases[2].arm.source for group in own.groups] == ["../a..b"] * 2
-    plan = planned("relu@dtype=float32,bfloat16,gelu@d_ff=64,swiglu", d_model=64)
-    assert points(plan) == [{"dtype": "float32"}, {"dtype": "bfloat16"}]
-    assert [[case.workload.dtype for case in group.cases] for group in plan.groups] == [
-        ["float32"] * 3, ["bfloat16", "float32", "float32"]
-    ]  # fmt: skip
-    one = planned("swiglu@d_ff=64..128,relu@d_ff=64..128", d_model=64)  # the same list is one axis
-    assert [[case.ffn.d_ff for case in group.cases] for group in one.groups] == [[64, 64], [128, 128]]
-    assert planned("swiglu@d_ff=1024", d_model=64).cases[0].point == ()
-
-
 def test_python_takes_arrays() -> None:
     report = ffnbench.cost(
         ["relu"], d_model=numpy.array([64, 96]), ratio=numpy.linspace(2, 3, 2), dtype=("fp32", "bf16")
@@ -120,6 +109,17 @@ def test_block_and_activations() -> None:
     combinations = product((1024, 2048), (1, 2), (0.5, 1, 2), ("forward", "backward"))
     keys = ("elements", "threads", "beta", "mode")
     assert seen == [(dict(zip(keys, one, strict=True)), ["relu", "swish", "gelu"]) for one in combinations]
+
+
+def test_blocks_of_a_sweep_are_shown_apart() -> None:
+    request = BlockRequest(d_model=64, dtype="float32,bf16", seq_len="8,16", threads=1, device="cpu", quick=True)
+    report = measure(prepare(request), launch=FakeLaunch())
+    text = plain(block_tables(report), 120)
+    headers = [line for line in text.splitlines() if line.startswith("d_model 64,")]
+    assert [line.split(", ")[1] for line in headers] == ["float32", "bfloat16"]
+    assert text.count("measured") == 2
+    rows = [(row["dtype"], row["seq_len"], row["threads"]) for row in block_records(report)]
+    assert rows == [("float32", 8, 1), ("float32", 16, 1), ("bfloat16", 8, 1), ("bfloat16", 16, 1)]
 
 
 # Bad input

@@ -18,7 +18,6 @@ from conftest import FakeLaunch, KnownProber, measure, prepare
 
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.modules import build_module, reference
-from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
@@ -345,20 +344,6 @@ def test_gradients_of_a_form_are_those_of_plain_products() -> None:
     found = torch.autograd.grad(reference(module, x), [x, *weights], flows)
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs)
-
-
-def test_experts_that_were_taken_can_be_said() -> None:
-    """Of two tokens, where each is sent to the other's expert."""
-    spec = FFNSpec(d_model=D, d_ff=H, activation="relu", moe=MoESpec(experts=2, top_k=1))
-    module: Any = build_module(spec, dtype=torch.float64)
-    with torch.no_grad():
-        module.router.weight.zero_()
-    x = torch.randn(1, 2, D, dtype=torch.float64)
-    one, other = (reference(module, x, torch.full((2, 1), expert)) for expert in (0, 1))
-    mixed = reference(module, x, torch.tensor([[0], [1]]))
-    assert torch.equal(mixed[0, 0], one[0, 0])
-    assert torch.equal(mixed[0, 1], other[0, 1])
-    assert not torch.allclose(one, other)
 
 
 # In a run, on the fake machine

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import csv_of
 from rich.cells import cell_len
 
 from ffnbench.api.saved import load
@@ -60,24 +57,6 @@ def test_a_disturbed_row_says_so_of_all_its_times(run: ShownReport) -> None:
     for metric in (LATENCY, DEVICE_TIME, HOST_TIME):
         known = {case.label: found.estimate(case.label, metric) is not None for case in run.plan.cases}
         assert known == {case.label: case.label != "big" for case in run.plan.cases}
-
-
-def test_the_file_holds_a_row_of_each_kind(run: ShownReport) -> None:
-    """device and host of the file, in microseconds: 16 and 30, 20 and 42, 31.6 and 31.0, 609 and 43."""
-    rows = {row["label"]: row for row in csv.DictReader(io.StringIO(csv_of(run)))}
-    assert [rows[case.label]["launch_bound"] for case in run.plan.cases] == ["true", "true", "", "false"]
-    assert {label: round(1e6 * float(row["device_s"])) for label, row in rows.items()} == {
-        "relu": 16, "swiglu": 20, "gelu@batch=4": 32, "big": 609,
-    }  # fmt: skip
-    for row in rows.values():
-        assert float(row["host_low_s"]) < float(row["host_s"]) < float(row["host_high_s"])
-        assert float(row["device_low_s"]) < float(row["device_s"]) < float(row["device_high_s"])
-        assert (row["latency_time"], row["cache"], row["matmul_precision"]) == ("wall", "hot", "high")
-        assert row["reduced_reductions"] == ""
-        flops = float(row["flops_timed"]) * int(row["batch"]) * int(row["seq_len"])
-        assert float(row["flops_per_s"]) == pytest.approx(flops / float(row["latency_s"]))  # of the latency shown
-    [line] = [line for line in compare_table(run).summary if "launch-bound" in line]
-    assert line.startswith("relu and swiglu: launch-bound")
 
 
 def test_kinds_that_nobody_has_run_are_told(run: ShownReport) -> None:

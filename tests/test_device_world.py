@@ -106,14 +106,6 @@ def value(report: ShownReport, label: str, metric: str = LATENCY) -> float:
     return found.value
 
 
-def test_a_host_that_stands_still_now_and_then_is_no_slower_device(measure: Measure) -> None:
-    """Every 97th launch takes half a millisecond more, as where another process takes the CPU."""
-    world = World(stall_s=500 * US)
-    report = measure(world, module("row", kernels=3, us=10), rounds=6)
-    assert value(report, "row", DEVICE_TIME) == pytest.approx(3 * (10 * US + world.gap_s), rel=0.01)
-    assert value(report, "row") > 40 * US  # which a caller waits for
-
-
 def test_training_is_forward_and_backward_together(measure: Measure) -> None:
     world = World()
     report = measure(world, module("row", kernels=2, us=50), mode="train")

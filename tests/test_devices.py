@@ -20,8 +20,8 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.result import DeviceSeen, Verdict
-from ffnbench.stats.verdict import busy_text, device_clocks, device_others, summarise
+from ffnbench.result import DeviceSeen
+from ffnbench.stats.verdict import device_clocks, device_others, summarise
 
 UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")
 A100 = {
@@ -259,21 +259,6 @@ def test_what_fits_is_foretold_from_the_free_memory_of_the_device() -> None:
     assert "--dtype bfloat16" in caught.value.hint
     assert not any(job in ("plan", "open") for _, job, _ in launch.log)
     assert run(plan, launch=launched(gpu_free_bytes=None)).failures == ()  # not known: it is tried
-
-
-def test_heat_in_every_round_is_busy_and_says_of_what() -> None:
-    launch = launched()
-    launch.told = lambda request: {"throttled": "sw thermal slowdown"}
-    launch.seconds = lambda label, worker, number: 0.01 * (1 + 0.2 * ((worker + number * 3 + len(label)) % 4))
-    done = run(on("cuda"), launch=launch)
-    gelu = {c.case: c for c in summarise(done)[1]}["gelu"]
-    assert (gelu.verdict, gelu.reason) == (
-        Verdict.BUSY, "0 of 18 rounds were undisturbed: the device's clocks were throttled",
-    )  # fmt: skip
-    assert busy_text(done) == (
-        "busy: the device's clocks were throttled (sw thermal slowdown), gelu: 0 of 18 rounds undisturbed; let it "
-        "cool down, or see `ffnbench env`"
-    )
 
 
 def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:

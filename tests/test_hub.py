@@ -10,7 +10,7 @@ import pytest
 
 from ffnbench.cli import run
 from ffnbench.errors import FfnbenchError
-from ffnbench.models.hub import cache_folder, cached_config, is_name
+from ffnbench.models.hub import cached_config, is_name
 from ffnbench.models.presets import config_path, model_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -96,13 +96,3 @@ def test_a_name_that_is_not_here_is_one_error() -> None:
         model_of(ELSEWHERE)
     assert "list presets" in caught.value.hint
     assert f"`hf download {ELSEWHERE} config.json`" in caught.value.hint
-
-
-def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/ada")
-    expected = ["/a", "/home/ada/c/hub", "/d/huggingface/hub", "/home/ada/.cache/huggingface/hub"]
-    for name, value in zip(VARIABLES, ("/a", "~/c", "/d"), strict=True):
-        monkeypatch.setenv(name, value)
-    for name, folder in zip((*VARIABLES, ""), expected, strict=True):
-        assert str(cache_folder()) == folder
-        monkeypatch.delenv(name, raising=False)

@@ -15,6 +15,7 @@ from ffnbench.activations.curves import curves_figure
 from ffnbench.activations.facts import Facts
 from ffnbench.activations.surfaces import gated_figure
 from ffnbench.errors import FfnbenchError
+from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.report.pictures.canvas import pens
 from ffnbench.result import Curve
 
@@ -60,6 +61,18 @@ def pair() -> Figure:
 
 def pieces(figure: Figure, colour: str, panel: int = 0) -> list:
     return [line for line in figure.axes[panel].lines if line.get_color() == colour and 1 < line.get_linewidth() < 3.5]
+
+
+def test_a_pen_is_its_names_own_and_twenty_can_be_told_apart_in_grey() -> None:
+    """Beside whatever stands before it; a name of the user's gives way to one of the table."""
+    table = [activation.name for activation in ACTIVATIONS]
+    of = dict(zip(table, pens(table), strict=True))
+    assert pens(["gelu", "relu"]) == [of["gelu"], of["relu"]]
+    assert pens(["mine.py:f", *table])[1:] == pens(table)
+    assert pens(["a", "b"])[0] == pens(["a"])[0]
+    for names in (table, [f"v{i}" for i in range(20)]):
+        assert len({(pen["marker"], pen["markerfacecolor"] == "white") for pen in pens(names)}) == 20
+    assert len({pen["color"] for pen in pens(table[:12])}) == 12
 
 
 def test_where_two_curves_are_one_line_both_are_seen(pair: Figure) -> None:

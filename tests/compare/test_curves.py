@@ -221,4 +221,7 @@ def test_each_cell_of_a_heat_map_has_its_ratio() -> None:
     texts = {text.get_position(): text.get_text() for text in axes.texts}
     ratio = found.comparison("swiglu@batch=3@seq_len=128").ratio.value
     assert float(texts[7, 2]) == pytest.approx(ratio, abs=0.006)
+    norm = axes.images[0].norm
+    assert norm(1.0) == pytest.approx(0.5)  # as fast is neither colour
+    assert 0 < norm(ratio) < 1
     assert texts[4, 1] == "×"

@@ -217,6 +217,15 @@ def test_a_row_that_does_not_fit_is_of_a_whole_cell(call, monkeypatch: pytest.Mo
     assert {one[2] for one in launch.log if one[1] == "sample"} == {"relu@seq_len=2"}
 
 
+def test_a_budget_that_is_spent_is_not_spent_again() -> None:
+    def never(*_: object) -> ShownReport:
+        raise AssertionError
+
+    found = simulated("usual", 5, "a=relu,b=relu")
+    again = Sweep(prepared("a=relu,b=relu"), World(), UNFOLLOWED, never, found).measure()
+    assert with_figures(again).comparisons == found.comparisons
+
+
 def test_samples_are_looked_at_once_and_not_by_each_cell() -> None:
     class Looked(tuple):
         times = 0

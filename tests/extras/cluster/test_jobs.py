@@ -236,17 +236,6 @@ def test_fields_are_json_or_text() -> None:
     }  # fmt: skip
 
 
-def test_a_sweep_that_ended_early_tells_how_many_groups_are_done(call, submitted) -> None:
-    def becomes(number: int) -> str:
-        if number == 4:
-            raise KeyboardInterrupt
-        return "done"
-
-    submitted(becomes)
-    code, out, _ = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")
-    assert (code, out.endswith("interrupted: 3 of 6 groups are done")) == (130, True), out
-
-
 def test_a_job_here_sees_the_gpus_of_who_submits_it(call, submitted, monkeypatch: pytest.MonkeyPatch) -> None:
     """Submitit's local executor hides them all from jobs that ask for none."""
     seen: set[str | None] = set()

@@ -96,12 +96,6 @@ def test_the_first_group_may_stand_in_a_file_of_its_own(on_fakes, nodes: Nodes) 
     assert all({failure.case for failure in one.failures} == set() for one in found)
 
 
-def test_the_control_stands_with_its_group(on_fakes, nodes: Nodes) -> None:
-    assert on_fakes(*SWEEP, *HOW, "--control", launch=nodes.launch)[0] == 0
-    assert on_fakes("report all.json -v")[0] == 0
-    assert on_fakes("report all.m2.json -v")[0] == 0
-
-
 @pytest.mark.skipif(not is_command("train"), reason="nothing trains")
 def test_what_is_learnt_on_several_kinds_is_one_report(on_fakes, nodes: Nodes) -> None:
     """A loss is the machine's in its last digits alone, and runs are paired by seed."""

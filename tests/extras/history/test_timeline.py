@@ -9,18 +9,19 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from conftest import ROOT, ffnbench
 from gate_world import machine, measured
 
-from ffnbench.extras.history.steps import steps_of
+from ffnbench.extras.history.steps import Shift, steps_of
 from ffnbench.extras.history.timeline import Timeline, change_since_first, timeline_of
 from ffnbench.extras.history.view import history_view
 from ffnbench.report.files.store import report_text
 from ffnbench.report.tables.text import plain
-from ffnbench.result import CaseCost, Report
+from ffnbench.result import CaseCost, Estimate, Report
 from ffnbench.stats.history import history_of
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.verdict import with_figures
@@ -153,13 +154,6 @@ def test_what_is_exact_steps_without_statistics(first: Report) -> None:
     assert "params 32.8 k before, 1.00 k from 0303030 (2026-11-03), of 3 runs" in plain(history_view(found).table, 120)
 
 
-def test_a_reference_that_has_changed_is_told_where_ratios_fall(first: Report) -> None:
-    found = timeline_of(days(first, 12, lambda day: {"relu": 1.1 if day > 6 else 1.0}))
-    said = " ".join(plain(history_view(found).table, 120).split())
-    assert "relu has become" in said
-    assert "faster against relu, itself changed there, at 0707070" in said
-
-
 def saved(folder: Path, runs: list[Report]) -> Path:
     folder.mkdir()
     for number, run in enumerate(runs):
@@ -227,3 +221,9 @@ def test_bad_input_is_one_line_and_a_hint(first: Report, tmp_path: Path, in_proc
     monkeypatch.setattr("ffnbench.extras.history.following.find_spec", lambda name: None)
     code, _, err = in_process("history", "two")
     assert (code, "ruptures" in err, "pip install 'ffnbench[history]'" in err) == (2, True, True)
+
+
+def test_what_has_grown_most_is_told_first() -> None:
+    steps = [tuple(Shift(at=1, change=Estimate(value=value)) for value in values) for values in ((0.9, 1.3), (1.1,))]
+    rows = tuple(SimpleNamespace(steps=of) for of in steps)
+    assert [step.change.value for _, step in Timeline(runs=2, rows=rows, alone=()).steps] == [1.3, 1.1, 0.9]

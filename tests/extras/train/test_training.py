@@ -210,15 +210,6 @@ def test_an_edited_checkpoint_begins_anew(text: str, tmp_path: Path, edit) -> No
     assert trainee.go(1e9)["loss"] == Trainee(case, None).go(1e9)["loss"]
 
 
-def test_a_checkpoint_that_is_cut_off_begins_anew(text: str, tmp_path: Path) -> None:
-    case, kept = runs(text)[0], tmp_path / "run.pt"
-    Trainee(case, kept).go(1e-9)
-    kept.write_bytes(kept.read_bytes()[:-1000])
-    trainee = Trainee(case, kept)
-    assert trainee.step == 0
-    assert trainee.go(1e9)["loss"] == Trainee(case, None).go(1e9)["loss"]
-
-
 def test_a_loss_that_is_not_finite_at_the_end_has_diverged(text: str) -> None:
     trainee = Trainee(runs(text)[0], None)
     while trainee.step < 6:
