@@ -18,7 +18,8 @@ from random import Random
 
 from exam.text import share, table
 
-from ffnbench.stats.curves import Axis, Place, turns, where
+from ffnbench.plan import Axis
+from ffnbench.stats.curves import Place, turns, where
 from ffnbench.stats.interval import Mean, Value, mean_of
 from ffnbench.stats.pairs import Pair
 from ffnbench.stats.verdict import verdicts

@@ -20,15 +20,33 @@ from ffnbench.streams import UNSEEN
 T = TypeVar("T")
 LATER = {"later": True}  # metadata of a field that came later: left out at its default, as files had it before
 STATED = {"stated": True}  # metadata of a field that every file has, whatever its default
+UNSAVED = {"unsaved": True}  # metadata of a field that stands in no file
 _hints = cache(get_type_hints)
+
+
+EXACT = {str, int, bool, type(None)}
+PLAIN = {*EXACT, float}
+
+
+@cache
+def saved_fields(kind: Any) -> tuple[Field[Any], ...]:
+    """The fields of a dataclass that stand in files."""
+    return tuple(one for one in fields(kind) if "unsaved" not in one.metadata)
+
+
+@cache
+def _left_out_at(kind: Any) -> list[tuple[str, Any]]:
+    """The names of the saved fields, each with the value at which it is left out; MISSING for none."""
+    return [(one.name, one.default if "later" in one.metadata else MISSING) for one in saved_fields(kind)]
 
 
 def encode(value: Any) -> Any:
     """A JSON-ready copy of a value made of dataclasses, enums, tuples, lists, dicts and scalars."""
+    if type(value) in PLAIN:
+        return value
     if is_dataclass(value) and not isinstance(value, type):
-        given = {f.name: getattr(value, f.name) for f in fields(value)}
-        left_out = {f.name for f in fields(value) if f.metadata.get("later") and given[f.name] == f.default}
-        return {name: encode(item) for name, item in given.items() if name not in left_out}
+        items = [(name, getattr(value, name), default) for name, default in _left_out_at(type(value))]
+        return {name: encode(item) for name, item, default in items if default is MISSING or item != default}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
@@ -45,6 +63,8 @@ def text_of(value: Any, indent: int | None = None) -> str:
 
 
 def _finite(value: Any) -> Any:
+    if type(value) in EXACT:
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -127,7 +147,7 @@ def _dataclass(kind: Any, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise ValueError(f"{where}: expected an object, found {data!r}")
     hints = _hints(kind)
-    wanted = {f.name for f in fields(kind)}
+    wanted = {one.name for one in saved_fields(kind)}
     if unknown := sorted(set(data) - wanted):
         raise ValueError(f"{where}: unknown field {unknown[0]!r}")
     for one in fields(kind):

@@ -19,7 +19,7 @@ class Metric:
 
     `group` is its name in --metrics, "" where nobody asks for it. `job` is what a worker is asked, "" for what follows
     from the closed forms alone. An exact metric is the same in every process and needs one; a timed one is sampled.
-    `column` is its heading in a table (report/tables/table.py) and how long that stays, "" where it has none.
+    `column` is its heading in a table (report/columns.py) and how long that stays, "" where it has none.
     `closed_form`: a field of Cost of that name predicts it, and tests hold the two equal.
     """
 

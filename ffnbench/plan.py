@@ -5,18 +5,20 @@ The types only; how a request becomes a Plan is planning/, the answer is result.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.features import kinds
 from ffnbench.ffn.attention import AttentionSpec, attention_cost
 from ffnbench.ffn.cost import Cost, activation_cost, cost
-from ffnbench.ffn.dtypes import DTYPES, tolerance
+from ffnbench.ffn.dtypes import DTYPES, item_bytes, tolerance
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
 from ffnbench.ffn.user_activation import OwnActivation
@@ -140,15 +142,14 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedKind:
-    """A kind of plan that a feature adds. `tables`, `rows` and `picture` are functions of a report, as
+    """A kind of plan that a feature adds. `frame` and `picture` are functions of a report, as
     `package.module:name`. `says` is what its reports say in place of times and counts. `case` is the type of its cases,
     `metrics` are what can be known of them beside METRICS.
     """
 
     case: type[Case]
     metrics: tuple[Metric, ...] = ()
-    tables: str
-    rows: str
+    frame: str
     picture: str
     says: str
 
@@ -392,6 +393,34 @@ def typed_as(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value).removesuffix(".0")
 
 
+LEAST_POINTS = 3  # of an axis that is drawn as a curve
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """An axis of numbers, smallest first; logarithmic where its steps are by factors rather than equal."""
+
+    name: str
+    values: tuple[float, ...]
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether the steps are more alike as factors than as differences."""
+        if self.values[0] <= 0 or len(self.values) < LEAST_POINTS:
+            return False
+        steps = [b - a for a, b in pairwise(self.values)]
+        factors = [math.log(b / a) for a, b in pairwise(self.values)]
+        return max(steps) * min(factors) > max(factors) * min(steps) * (1 + 1e-9)
+
+    def place(self, value: float) -> float:
+        """Where a value stands on its scale."""
+        return math.log(value) if self.logarithmic else value
+
+    def value(self, place: float) -> float:
+        """What stands at a place."""
+        return math.exp(place) if self.logarithmic else place
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """The cases that are compared with one reference, which is among them. `values` are where it is in a sweep: what
@@ -405,6 +434,10 @@ class Group:
     def name(self, label: str) -> str:
         """The label of a case without what all of the group have."""
         return label.removesuffix(group_suffix(self.values))
+
+    def variant_of(self, case: Case) -> str:
+        """What a case is called in each cell of a sweep."""
+        return case.variant if isinstance(case.ffn, ActivationSpec) else self.name(case.label)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -476,6 +509,17 @@ class Plan:
         )  # fmt: skip
 
     @cached_property
+    def axes(self) -> tuple[Axis, ...]:
+        """The axes of numbers with enough points for a curve, the one with most points first."""
+        found = []
+        for name in self.groups[0].values:
+            values = {group.values.get(name) for group in self.groups}
+            numbers = {v for v in values if isinstance(v, int | float) and not isinstance(v, bool)}
+            if len(numbers) == len(values) >= LEAST_POINTS:
+                found.append(Axis(name, tuple(sorted(numbers))))
+        return tuple(sorted(found, key=lambda axis: -len(axis.values)))
+
+    @cached_property
     def _names(self) -> dict[str, str]:
         return {case.label: group.name(case.label) for group in self.groups for case in group.cases}
 
@@ -514,6 +558,32 @@ def control_of(cases: Iterable[Case], reference: str) -> Case:
     case = next(case for case in found if case.label == reference)
     arm = case.arm if len({case.arm for case in found}) == 1 else replace(case.arm, name=CONTROL)
     return replace(case, label=CONTROL, residual=None, arm=arm)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """What one call can't do without: FLOPs of its matrix products (None: not known), bytes read and written once."""
+
+    flops: int | None
+    bytes: int
+
+
+def needed_by(case: Case, cost: Cost) -> Needed:
+    """What one call of a case needs, in the mode that is timed."""
+    work, flops = case.workload, _in_mode(case, cost.flops_forward, cost.flops_backward)
+    weights = cost.weight_bytes if cost.weight_bytes_touched is None else cost.weight_bytes_touched
+    return Needed(
+        flops=None if flops is None else work.tokens * flops,
+        bytes=weights + 2 * work.tokens * case.ffn.d_model * item_bytes(work.dtype),
+    )
+
+
+def _in_mode(case: Case, forward: int | None, backward: int | None) -> int | None:
+    parts = {Mode.FORWARD.value: (forward,), Mode.BACKWARD.value: (backward,)}.get(
+        case.workload.mode, (forward, backward)
+    )
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
 
 
 class Probe:

@@ -6,15 +6,17 @@ Base units (seconds, bytes); unknown is None. Nothing is decided here (stats/) a
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any, TypeVar
 
 from ffnbench.ffn.cost import Cost
-from ffnbench.jsonable import LATER, STATED, least
+from ffnbench.jsonable import LATER, STATED, UNSAVED, least
 from ffnbench.metrics import CLOSED_FORMS, LATENCY
-from ffnbench.plan import CONTROL, MatmulPrecision, Note, Plan, Protocol
+from ffnbench.plan import CONTROL, Axis, Case, MatmulPrecision, Needed, Note, Plan, Protocol
 
 SCHEMA = 2
 KEPT = 20  # runs of a baseline, beside the oldest
@@ -98,6 +100,11 @@ class Estimate:
     samples: int = 1
     disturbed: bool = field(default=False, metadata=LATER)
 
+    @property
+    def half_width(self) -> float | None:
+        """Half the interval, relative to the value; None without an interval."""
+        return math.sqrt(self.high / self.low) - 1 if self.low and self.high else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
@@ -149,6 +156,29 @@ class Roof:
     shape: tuple[int, ...] = ()
     level: str = ""
     matmul_precision: str = field(default=MatmulPrecision.HIGHEST.value, metadata=LATER)
+
+    @property
+    def read_bytes(self) -> int:
+        """The bytes of its buffer, which a call may read several times: its shape then says how often."""
+        return self.amount // self.shape[0] if self.shape else self.amount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """The fastest roof of a bound in a run, and the mean seconds of its call."""
+
+    roof: Roof
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """FLOPs, bytes or calls per second."""
+        return self.roof.amount / self.seconds
+
+    def least_s(self, needed: Needed) -> float | None:
+        """The least seconds that a call of these needs takes by this bound; None where it is not known."""
+        amount = {Bound.PRODUCTS: needed.flops, Bound.BYTES: needed.bytes, Bound.CALL: 1}[self.roof.bound]
+        return None if amount is None else self.seconds * amount / self.roof.amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -346,6 +376,77 @@ class Repeat(Measurement):
     protocol: Protocol
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """Where a variant becomes slower than one that stands before it in the plan, or where not `slower` faster, as the
+    axis grows. `within` are the values of the other axes.
+    """
+
+    within: Mapping[str, object]
+    variant: str
+    than: str
+    slower: bool
+    at: Estimate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossings:
+    """All crossings along an axis, in the order of the plan; `lines` are how often they were looked for, once for each
+    combination of the values of the other axes.
+    """
+
+    axis: Axis
+    lines: int
+    places: tuple[Crossing, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fastest:
+    """The answer for one network and workload: `first` holds the fastest, by label, and what can't be told from it.
+
+    `verdict` is FASTER for one that is the fastest, SAME for several that are the same, else UNCLEAR. `against` is the
+    row that `ratios`, of the first ones and in their order, are relative to.
+    """
+
+    cases: tuple[Case, ...]
+    first: tuple[str, ...]
+    verdict: Verdict
+    against: str
+    ratios: tuple[Estimate, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowing:
+    """What would decide the rows that could not be told: intervals of half width `precision`, of which `is_asked` says
+    whether that was asked for, by so many seconds; None where no run has so many. `is_likely`: whether these will do.
+    """
+
+    rows: int
+    precision: float
+    is_asked: bool
+    seconds: float | None
+    is_likely: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What stats/ finds of a report beyond estimates and comparisons. It stands in no file: samples give it again.
+
+    By label: `rounds`, clean ones and all; `launch_bound`; `ceilings`, of each bound the fastest; `over_runs`, the mean
+    of the ratio over several runs. `cells` are how many of a sweep
+    are done, of how many.
+    """
+
+    rounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    launch_bound: Mapping[str, bool | None] = field(default_factory=dict)
+    ceilings: Mapping[str, Mapping[Bound, Ceiling]] = field(default_factory=dict)
+    over_runs: Mapping[str, Estimate] = field(default_factory=dict)
+    crossings: Crossings | None = None
+    fastest: tuple[Fastest, ...] = ()
+    narrowing: Narrowing | None = None
+    cells: tuple[int, int] = (1, 1)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report(Run):
     """The whole answer, with the question and every sample: each figure can be computed again from it."""
@@ -359,6 +460,7 @@ class Report(Run):
     repeats: tuple[Repeat, ...] = field(default=(), repr=False, metadata=LATER)  # later runs, in order
     cut_short: bool = field(default=False, metadata=LATER)  # whether fewer repeats were made than asked for
     schema: int = field(default=SCHEMA, metadata=STATED)
+    figures: Figures = field(default=Figures(), compare=False, repr=False, metadata=UNSAVED)
 
     @cached_property
     def _of_cases(self) -> dict[str, dict[str, Any]]:
@@ -393,6 +495,10 @@ class Report(Run):
     def comparison(self, label: str) -> Comparison | None:
         """The comparison of a case's latency with the reference's, or None."""
         return self._of_cases["comparisons"].get(label)
+
+    def has_time(self, label: str) -> bool:
+        """Whether a case has a time that can be held against another one's: it did not fail, nothing disturbed it."""
+        return self.estimate(label, LATENCY) is not None and self.failure(label) is None
 
     def failure(self, label: str) -> Failure | None:
         """Why a case failed, or None."""
@@ -451,7 +557,7 @@ class Report(Run):
     def runs(self) -> tuple[Report, ...]:
         """This run and its repeats, each by itself and the oldest first; what is computed from samples is in none."""
         shared = [f.name for f in fields(Repeat) if f.name != "protocol"]
-        alone = replace(self, repeats=(), comparisons=(), measured=(), shares=(), warnings=())
+        alone = replace(self, repeats=(), comparisons=(), measured=(), shares=(), warnings=(), figures=Figures())
         repeats = (
             {name: getattr(one, name) for name in shared} | {"plan": replace(self.plan, protocol=one.protocol)}
             for one in self.repeats

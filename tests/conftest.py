@@ -25,8 +25,9 @@ from ffnbench.device.environment import about_machine
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import OWN, Arm, Backend, Case, Plan, Workload
-from ffnbench.report.csv_columns import case_records
-from ffnbench.report.records import csv_text
+from ffnbench.report.columns import case_records
+from ffnbench.report.frame import Frame
+from ffnbench.report.writers import csv_text
 from ffnbench.result import Agreement, Report, Run
 from ffnbench.run import runner, world
 from ffnbench.run.neighbours import machine_lock
@@ -311,6 +312,21 @@ def run(plan: Plan, launch: object = Session, **how: Any) -> Run:
     outside = {name: how.pop(name) for name in ("now", "describe", "watch") if how.get(name)}
     how.pop("now", None)
     return runner.run(plan, world.World(launch=launch, **outside), **how)
+
+
+def cells(frame: Frame) -> list[list[str]]:
+    """The texts of a frame, row by row."""
+    return [list(row) for row in zip(*(column.texts for column in frame.shown()), strict=True)]
+
+
+def below(title: str, frame: Frame) -> list[str]:
+    """The cells below a title."""
+    return next(list(column.texts) for column in frame.shown() if title in (column.title, column.name))
+
+
+def titles(frame: Frame) -> list[str]:
+    """What its columns are called."""
+    return [column.title for column in frame.columns]
 
 
 def csv_of(report: Report) -> str:

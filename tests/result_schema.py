@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import types
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field
 from enum import Enum
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -79,8 +79,8 @@ def _object(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
     hints = get_type_hints(kind)
     return {
         "type": "object",
-        "properties": {one.name: _property(one, hints[one.name], named) for one in fields(kind)},
-        "required": [one.name for one in fields(kind) if jsonable._needed(one)],
+        "properties": {one.name: _property(one, hints[one.name], named) for one in jsonable.saved_fields(kind)},
+        "required": [one.name for one in jsonable.saved_fields(kind) if jsonable._needed(one)],
         "additionalProperties": False,
     }
 

@@ -23,7 +23,7 @@ TORCH_FILES = {
     "device/accelerator.py", "worker/peak_memory.py", "worker/precision.py",
 }  # fmt: skip
 # where matplotlib and numpy are at home
-PICTURES = ("report/pictures/", "block/picture.py", "activations/curves.py", "activations/surfaces.py")
+PICTURES = ("report/pictures/", "block/picture.py", "activations/picture.py")
 QUESTIONS = ("compare", "block", "activations", "gate")  # rooms side by side, each from its plan to its command
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
@@ -122,6 +122,25 @@ def test_no_private_name_crosses_files() -> None:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ffnbench"):
                 private = [one.name for one in node.names if one.name.startswith("_") and one.name[:2] != "__"]
                 assert not private, f"{path} imports {private}"
+
+
+def test_writers_call_no_function_that_makes_figures() -> None:
+    """Figures stand in the report: what writes, draws or says one takes it from there. Types and constants are data."""
+    writers = [*PACKAGE.glob("report/*.py"), *PACKAGE.glob("report/pictures/*.py"), PACKAGE / "compare" / "table.py"]
+    writers += [PACKAGE / "gate" / f"{name}.py" for name in ("table", "side_by_side_table")]
+    for room in ("block", "activations", "extras/*"):
+        for name in ("table", "picture", "layers"):
+            writers += PACKAGE.glob(f"{room}/{name}.py")
+    assert len(writers) > 25
+    of_figures = (
+        "ffnbench.stats.",
+        "ffnbench.gate.decision.",
+        "ffnbench.gate.side_by_side.",
+        "ffnbench.gate.baseline.",
+    )
+    for path in writers:
+        called = [name for name in imports(path) if name.startswith(of_figures) and name.rpartition(".")[2].islower()]
+        assert not called or path.name == "shown_report.py", f"{path} calls {called}"
 
 
 def test_heavy_imports_stand_only_where_they_may() -> None:

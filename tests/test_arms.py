@@ -16,7 +16,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.variant_text import parse_variant
-from ffnbench.report.tables.words import side_lines
+from ffnbench.report.words import side_lines
 from ffnbench.request import CompareRequest
 from ffnbench.result import Side
 from ffnbench.run.prober import Prober

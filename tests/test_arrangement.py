@@ -6,7 +6,7 @@ import csv
 import io
 
 import pytest
-from conftest import FakeLaunch, measure, prepare
+from conftest import FakeLaunch, measure, prepare, titles
 
 from ffnbench import cost
 from ffnbench.errors import FfnbenchError
@@ -29,7 +29,7 @@ def labels(report: Report, **how: str) -> tuple[list[str], list[str]]:
     """Of the table and of the CSV."""
     view = report_view(report, Arrangement(**how))
     written = list(csv.DictReader(io.StringIO(view.stdout["csv"]())))
-    return [row[0].value for row in view.table.rows], [row["label"] for row in written]
+    return [row["label"] for row in view.table.rows], [row["label"] for row in written]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_rows_are_sorted_in_the_table_and_in_the_csv(report: Report, sort: str, 
 
 def test_only_the_columns_that_were_asked_for(report: Report) -> None:
     view = report_view(report, Arrangement(columns="params, time vs relu,latency_low_s,gflops"))
-    assert [column.title for column in view.table.columns] == [
+    assert titles(view.table) == [
         "variant",
         "params",
         "time vs relu",
@@ -60,9 +60,9 @@ def test_only_the_columns_that_were_asked_for(report: Report) -> None:
     ]
     assert view.stdout["csv"]().splitlines()[0] == "label,params,ratio,latency_low_s,flops_per_s"
     assert "| variant | params |" in view.stdout["markdown"]()
-    usual = [column.title for column in report_view(report).table.columns]
+    usual = titles(report_view(report).table)
     more = report_view(report, Arrangement(columns="+total")).table
-    assert [column.title for column in more.columns] == usual
+    assert titles(more) == usual
     assert next(column.priority for column in more.columns if column.title == "total") == 1
 
 
@@ -82,8 +82,15 @@ def test_tables_without_a_row_for_each_case_are_sorted_by_their_own_column() -> 
         prepare(request), launch=FakeLaunch(lambda label, w, n: 1e-3 * took[label.split()[0]] * (1 + w / 1e3))
     )
     view = report_view(timed, Arrangement(sort="-latency"))
-    assert [row[0].text for row in view.table.rows] == ["relu", "silu", "gelu"] * 2  # forward, backward
+    assert [row["activation"] for row in view.table.rows] == ["relu", "silu", "gelu"] * 2  # forward, backward
     block = prepare(BlockRequest(d_model=64, seq_len="64,512,128", threads=1)).priced()
     view = report_view(block, Arrangement(sort="-seq_len", columns="FFN,KV"))
-    assert [row[0].value for row in view.table.rows] == [512, 128, 64]
-    assert [column.title for column in view.table.columns] == ["seq_len", "FFN", "KV"]
+    assert [row["seq_len"] for row in view.table.rows] == [512, 128, 64]
+    assert titles(view.table) == ["seq_len", "FFN", "KV"]
+
+
+def test_a_column_that_the_table_lacks_is_written_as_everywhere(report: Report) -> None:
+    """Bytes have their unit, and a name of programs stays where no table has another."""
+    frame = report_view(report, Arrangement(columns="input_bytes,weight_bytes")).table
+    assert titles(frame) == ["variant", "input_bytes", "weights"]
+    assert [column.unit for column in frame.headings()] == ["", "", "KiB"]

@@ -13,12 +13,12 @@ import ffnbench
 from ffnbench.activations.plan import plan_timing
 from ffnbench.block.plan import lengths_of, plan_block
 from ffnbench.block.rows import block_records
-from ffnbench.block.table import block_tables
+from ffnbench.block.table import block_frame
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.lists import several
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
 
 
@@ -114,7 +114,7 @@ def test_block_and_activations() -> None:
 def test_blocks_of_a_sweep_are_shown_apart() -> None:
     request = BlockRequest(d_model=64, dtype="float32,bf16", seq_len="8,16", threads=1, device="cpu", quick=True)
     report = measure(prepare(request), launch=FakeLaunch())
-    text = plain(block_tables(report), 120)
+    text = plain(block_frame(report), 120)
     headers = [line for line in text.splitlines() if line.startswith("d_model 64,")]
     assert [line.split(", ")[1] for line in headers] == ["float32", "bfloat16"]
     assert text.count("measured") == 2

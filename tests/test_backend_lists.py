@@ -14,7 +14,7 @@ from conftest import FakeLaunch, FakeWorker, KnownProber, csv_of, measure, prepa
 from rich.cells import cell_len
 
 from ffnbench.block.plan import plan_block
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec
@@ -23,12 +23,12 @@ from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
 from ffnbench.plan import Backend, Plan, Workload, values_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import lacks
-from ffnbench.report.tables.listing import WHAT_IT_DOES
-from ffnbench.report.tables.text import plain
+from ffnbench.report.listing import WHAT_IT_DOES
+from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Report, Sample, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.figures import with_figures
 
 SWIGLU = FFNSpec(d_model=8, d_ff=16, activation="silu", gate=Gate.INNER)
 
@@ -140,9 +140,8 @@ def test_what_can_not_be_is_a_row_of_a_list_with_its_reason() -> None:
     assert "the reference 'relu@backend=packed'" in refusal(
         "swiglu,relu", backend="packed,eager", reference="relu@backend=packed"
     )
-    text = plain(
-        compare_table(prepare(CompareRequest(variants="relu", backend="eager,packed", threads=1), counts=True).priced())
-    )
+    counted = prepare(CompareRequest(variants="relu", backend="eager,packed", threads=1), counts=True).priced()
+    text = plain(compare_frame(counted))
     assert "only an inner gate" in " ".join(text.split())
 
 
@@ -194,7 +193,7 @@ def measured(variants: str = "swiglu", launch: FakeLaunch | None = None, **flags
 
 
 def words_of(report: Report, width: int = 80) -> str:
-    return " ".join(plain(compare_table(report), width).split())
+    return " ".join(plain(compare_frame(report), width).split())
 
 
 def test_each_row_tells_its_error_its_one_off_cost_and_its_bytes() -> None:
@@ -212,7 +211,7 @@ def test_each_row_tells_its_error_its_one_off_cost_and_its_bytes() -> None:
     assert float(compiled["compile_low_s"]) < float(compiled["compile_s"]) < float(compiled["compile_high_s"])
     total = int(onednn["total_bytes"]) - int(eager["total_bytes"])
     assert total == 18_874_368  # of the weights that oneDNN has packed beside its own
-    columns = [column.name for column in compare_table(report).columns]
+    columns = [column.name for column in compare_frame(report).headings()]
     assert {"one-off (s)", "error", "weights (MiB)"} <= set(columns)
     assert [text for text in (" 8e-7 ", " 36.0 ") if text not in words_of(report, 200)] == []
 

@@ -12,15 +12,16 @@ from conftest import run
 from exam.machine import ENVIRONMENT
 from test_stats import plan_of, run_of
 
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, latency_findings, past_of
 from ffnbench.gate.looks import report_of
 from ffnbench.plan import CONTROL, Plan
-from ffnbench.report.csv_columns import case_records
+from ffnbench.report.columns import case_records
 from ffnbench.report.pictures.ratios import ratio_figure
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.result import Around, Comparison, Report, Run, Verdict
-from ffnbench.stats.verdict import summarise, with_figures
+from ffnbench.stats.figures import with_figures
+from ffnbench.stats.verdict import summarise
 
 WAITS, QUIET = 0.5, 0.01
 
@@ -47,11 +48,14 @@ def ten_rounds(ratio: float = 1.0, disturbed: float = 1.3, clean: int = 10, work
 
 
 def test_rounds_in_which_the_threads_waited_do_not_count() -> None:
-    row = compared(ten_rounds(ratio=1.05, clean=6))["b"]
+    done = ten_rounds(ratio=1.05, clean=6)
+    row = compared(done)["b"]
     assert row.ratio is not None
     assert row.ratio.value == pytest.approx(1.05, rel=0.005)
     assert (row.verdict, row.ratio.samples) == (Verdict.SLOWER, 24)
     assert not row.ratio.disturbed
+    report = with_figures(priced(replace(report_of(done), environment=ENVIRONMENT)))
+    assert case_records(report)[1]["waited_share"] == pytest.approx((6 * QUIET + 4 * WAITS) / 10)
 
 
 def test_a_pair_falls_with_the_sample_of_its_reference() -> None:
@@ -97,7 +101,7 @@ def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
         if max(c.workload.threads for c in done.plan.cases) > 1
         else "busy: other processes used 1.0 CPUs, b: 0 of 40 rounds undisturbed; wait"
     )
-    text = plain(compare_table(priced(replace(report, measured=measured, warnings=notes))), 120)
+    text = plain(compare_frame(priced(replace(report, measured=measured, warnings=notes))), 120)
     assert re.search(r"^b .* busy +-  busy *$", text, re.MULTILINE)
     assert " 1.30 " not in text
     assert said in text

@@ -15,14 +15,14 @@ from ffnbench.device.ceilings import CacheLevel, caches, level_of, matrix_of, me
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.errors import FfnbenchError
 from ffnbench.following import SILENT
-from ffnbench.plan import NoProbe, cost_of
+from ffnbench.plan import NoProbe, cost_of, needed_by
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost
 from ffnbench.run.world import World
-from ffnbench.stats.ceilings import needed_by, read_bytes, shares_of
+from ffnbench.stats.ceilings import shares_of
 from ffnbench.worker import probe_jobs
 
 # swiglu at d_model 64, d_ff 172: three matrices of 64 x 172
@@ -267,9 +267,9 @@ def test_every_path_computes_what_it_says() -> None:
                 w = ceilings.operand(out * width, roof.dtype, "cpu", after=tokens * width).view(out, width).double()
                 expected = x @ w.t()
             else:
-                flat = ceilings.operand(read_bytes(roof) // 4, "float32", "cpu")
+                flat = ceilings.operand(roof.read_bytes // 4, "float32", "cpu")
                 assert bool((flat != 0).all())
-                matrix = flat.view(matrix_of(read_bytes(roof))).double()
+                matrix = flat.view(matrix_of(roof.read_bytes)).double()
                 if roof.path == "torch.sum of int64":
                     expected = flat.view(torch.int64).sum().double()
                 elif "sum" in roof.path:
@@ -304,7 +304,7 @@ def test_env_measures_and_shows(on_machine, disturbed: bool) -> None:
             pass
 
     table = environment(World(launch=Worker), SILENT, ceilings=True).table
-    shown = [{fact.text: value.text for fact, value in table.rows}]
+    shown = [{row["fact"]: row["value"] for row in table.rows}]
     texts = [plain(table, 200)]
     mark = " (disturbed)" if disturbed else ""
     assert f"10.0 torch.mm (256 x 256 x 256){mark}" in shown[0]["float32 GFLOP/s"].split(", ")

@@ -21,7 +21,7 @@ from ffnbench.ffn.modules import build_module, reference
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.csv_columns import case_records
+from ffnbench.report.columns import case_records
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest

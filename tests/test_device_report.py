@@ -10,13 +10,13 @@ import pytest
 from rich.cells import cell_len
 
 from ffnbench.api.saved import load
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, exact_findings, latency_findings, past_of
-from ffnbench.gate.side_by_side_table import side_by_side_view
+from ffnbench.gate.saved_runs import side_by_side_view
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
+from ffnbench.report.notes import untested_note
 from ffnbench.report.shown_report import ShownReport, recompute
-from ffnbench.report.tables.conditions import untested_note
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.verdict import is_launch_bound
 
@@ -35,7 +35,7 @@ def with_work(report: ShownReport, **changes: Any) -> ShownReport:
 
 
 def table_text(report: Report, width: int = 200) -> str:
-    return plain(compare_table(report), width)
+    return plain(compare_frame(report), width)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -20,15 +20,16 @@ from ffnbench.api import measuring
 from ffnbench.api.saved import report_of
 from ffnbench.cli import run
 from ffnbench.cli.commands import FILES, built, command_names, described, is_command
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.plan import METHOD
-from ffnbench.report.csv_columns import case_records
+from ffnbench.report.columns import case_records
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.shown_report import as_shown, recompute
-from ffnbench.report.tables.text import plain
-from ffnbench.report.tables.words import VERDICTS
+from ffnbench.report.terminal import plain
+from ffnbench.report.words import VERDICTS
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
+from ffnbench.stats.figures import with_figures
 
 OF_EXTRAS = {
     f"{path.name}.md" for path in (ROOT / "tests" / "extras").iterdir()
@@ -157,7 +158,7 @@ def test_every_output_of_a_run_that_is_shown_is_that_of_the_committed_run() -> N
     found = [one for path in DOCUMENTS for one in shown.findall(path.read_text(encoding="utf-8"))]
     assert found
     for name, expected in found:
-        table = plain(compare_table(load(ROOT / name)), 80)
+        table = plain(compare_frame(with_figures(load(ROOT / name))), 80)
         assert "\n".join(line.rstrip() for line in table.splitlines()).strip() == expected.strip(), name
 
 

@@ -17,10 +17,11 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.effort import MIN_WORKERS, protocol_of
-from ffnbench.report.tables.lines_below import to_do
+from ffnbench.report.sentences import to_do
 from ffnbench.request import CompareRequest, Effort
 from ffnbench.result import Report, Sample, Verdict
 from ffnbench.run import runner
+from ffnbench.stats.figures import with_figures
 from ffnbench.stats.rounds import Table
 from ffnbench.stats.stopping import FIRST_LOOK, MOST_WORKERS, Pace, Scatter, rounds_wanted, scatter, stop_rule
 from ffnbench.stats.verdict import summarise
@@ -139,7 +140,8 @@ def on(world: World, seed: int, *flags: str) -> Report:
     """What three rows, of which two differ by 1 and 3 %, show on a machine; with the flags of a hint."""
     given = dict(zip((flag.removeprefix("--") for flag in flags[::2]), flags[1::2], strict=True))
     rows = "a=relu,b=relu@slowdown=0.01,c=relu@slowdown=0.03"
-    return report_of(Machine(world, plan_of(variants=rows, match="none", **planning_of(given)), seed).run(runner.run))
+    done = Machine(world, plan_of(variants=rows, match="none", **planning_of(given)), seed).run(runner.run)
+    return with_figures(report_of(done))
 
 
 def planning_of(given: dict[str, str]) -> dict[str, float]:

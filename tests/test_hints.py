@@ -19,7 +19,14 @@ LINEAR = {
     "num_experts_per_tok": 2, "moe_intermediate_size": 64, "shared_expert_intermediate_size": 64,
     "layer_types": ["linear_attention"] * 2,
 }  # fmt: skip
-ANSWERS = ("stats/", "report/tables/", "gate/decision.py")
+ANSWERS = (
+    "stats/",
+    "report/sentences.py",
+    "report/notes.py",
+    "report/listing.py",
+    "gate/decision.py",
+    "gate/saved_runs.py",
+)
 PYTHON_ALONE = ("plan.py",)
 LLAMA = {
     "model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,

@@ -21,7 +21,7 @@ from ffnbench.ffn.moe import IMBALANCE, Dispatch, MoESpec, Routing, Scores, shar
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.tables.words import sizing_text
+from ffnbench.report.words import sizing_text
 from ffnbench.request import CompareRequest
 from ffnbench.worker import jobs
 from ffnbench.worker import subject as subjects

@@ -299,7 +299,7 @@ def test_a_report_saves_by_suffix_and_loads(report, on_machine, tmp_path: Path) 
     on_machine(prober=ProberHere)
     ffnbench.activations("relu").save(f"{tmp_path}/all/")
     names = {path.name for path in (tmp_path / "all").iterdir()}
-    assert names == {f"activations{suffix}" for suffix in (".json", ".csv", ".md", *suffixes())}
+    assert names == {f"activations{suffix}" for suffix in (".json", ".csv", ".md", ".tex", *suffixes())}
 
 
 def test_a_path_that_cannot_be_written_is_told(report, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,18 +12,19 @@ from conftest import FakeLaunch, lost, measure, prepare
 from rich.cells import cell_len
 
 from ffnbench import cost
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Note, NoteKind
-from ffnbench.report.csv_columns import case_records
+from ffnbench.report import listing
+from ffnbench.report.columns import case_records
 from ffnbench.report.files.outputs import Outputs
 from ffnbench.report.formats import SUFFIXES
-from ffnbench.report.tables import listing
-from ffnbench.report.tables.lines_below import verdict_lines
-from ffnbench.report.tables.table import EXTRA
-from ffnbench.report.tables.text import plain
+from ffnbench.report.sentences import verdict_lines
+from ffnbench.report.terminal import plain
+from ffnbench.report.writers import latex
 from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Estimate, Report, Verdict
+from ffnbench.stats.figures import figures_of, with_figures
 
 GOLDEN = Path(__file__).parent / "golden"
 TIMES = {"relu": 0.025, "gelu": 0.0251, "swiglu": 0.028, "glu": 0.0245}
@@ -35,7 +37,7 @@ def seconds(label: str, worker: int, number: int) -> float:
 
 
 def report_of(**options: object) -> Report:
-    return replace(measure(prepare(asked(**options)), launch=FakeLaunch(seconds)), wall_s=20.0)
+    return with_figures(replace(measure(prepare(asked(**options)), launch=FakeLaunch(seconds)), wall_s=20.0))
 
 
 def hash_of(label: str, worker: int) -> int:
@@ -56,15 +58,15 @@ def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) ->
     if name == "failures":
         trouble = {("open", "gelu"): "oom", ("sample", "swiglu"): lost("timeout", "no answer within 300 s")}
         wanted = CompareRequest(variants="relu,gelu,swiglu,glu@dtype=bf16", d_model=768, threads=2, workers=5)
-        report = replace(measure(prepare(wanted), launch=FakeLaunch(seconds, trouble)), wall_s=20.0)
-        table = compare_table(report)
+        report = with_figures(replace(measure(prepare(wanted), launch=FakeLaunch(seconds, trouble)), wall_s=20.0))
+        table = compare_frame(report)
     elif name == "cost":
-        table = compare_table(cost("relu,gelu,swiglu,silu@gate=output", d_model=512, mode="train"))
+        table = compare_frame(cost("relu,gelu,swiglu,silu@gate=output", d_model=512, mode="train"))
     elif name == "experts":
         moe = "swiglu@moe=8x2"
-        table = compare_table(report_of(variants=f"swiglu,{moe},grouped={moe}@experts=grouped", routing="skewed"))
+        table = compare_frame(report_of(variants=f"swiglu,{moe},grouped={moe}@experts=grouped", routing="skewed"))
     else:
-        table = compare_table(report_of(mode="forward" if name == "compare" else name))
+        table = compare_frame(report_of(mode="forward" if name == "compare" else name))
     text = plain(table, width)
     lines = [line.rstrip() for line in text.splitlines()]
     assert max(cell_len(line) for line in lines) <= width
@@ -84,7 +86,7 @@ def test_the_columns_do_not_depend_on_what_was_measured() -> None:
     reports = [report_of(), measure(prepare(asked()), launch=FakeLaunch(noisy))]
     assert reports[0].comparison("swiglu").verdict is not reports[1].comparison("swiglu").verdict
     for width in (60, 80, 100, 120, 160, 200):
-        tables = [plain(compare_table(report), width) for report in reports]
+        tables = [plain(compare_frame(report), width) for report in reports]
         rules = [next(i for i, line in enumerate(text.splitlines()) if "─" in line) for text in tables]
         titles = [text.splitlines()[rule - 2].split() for text, rule in zip(tables, rules, strict=True)]
         assert titles[0] == titles[1]
@@ -93,17 +95,16 @@ def test_the_columns_do_not_depend_on_what_was_measured() -> None:
 def test_the_flops_shown_are_those_of_the_half_that_is_timed() -> None:
     """9.44 MFLOPs a token forward, by hand 4 * 768 * 3072; backward twice that; a training step three times."""
     for mode, flops in (("forward", "9.44"), ("backward", "18.9"), ("train", "28.3")):
-        table = compare_table(report_of(variants="relu,swiglu", mode=mode))
-        shown = [i for i, column in enumerate(table.columns) if column.title == "FLOPs" and column.priority < EXTRA]
-        assert [table.rows[0][i].text for i in shown] == [flops]
-    both = compare_table(report_of(variants="relu,b=relu@mode=backward"))
-    at = [column.title for column in both.columns].index("FLOPs")
-    assert [row[at].value for row in both.rows] == [4 * 768 * 3072, 8 * 768 * 3072]
+        table = compare_frame(report_of(variants="relu,swiglu", mode=mode))
+        shown = [column for column in table.shown(every=False) if column.title == "FLOPs"]
+        assert [column.texts[0] for column in shown] == [flops]
+    both = compare_frame(report_of(variants="relu,b=relu@mode=backward"))
+    assert [row["flops_timed"] for row in both.rows] == [4 * 768 * 3072, 8 * 768 * 3072]
 
 
 def test_a_long_label_is_folded_and_the_numbers_stay() -> None:
     label = "a_very_long_label_that_somebody_chose_for_good_reasons"
-    text = plain(compare_table(report_of(variants=f"relu,{label}=gelu")), 60)
+    text = plain(compare_frame(report_of(variants=f"relu,{label}=gelu")), 60)
     assert "reference" in text
     assert "1.200 [1.199, 1.201]  slower" in text
     assert all(cell_len(line.rstrip()) <= 60 for line in text.splitlines())
@@ -168,7 +169,8 @@ def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
         Note(text=text, kind=kind)
         for text, kind in (("moves", NoteKind.MOVES), ("busy: x", NoteKind.BUSY), ("all", NoteKind.GENERAL))
     )
-    full = compare_table(replace(report, wall_s=20.0, interrupted=True, warnings=(*report.warnings, *notes)))
+    late = replace(report, wall_s=20.0, interrupted=True, warnings=(*report.warnings, *notes))
+    full = compare_frame(replace(late, figures=figures_of(late)))
     assert len(full.summary) == 4  # of five: what the control says is left out
     assert any("no answer within 300 s" in line for line in full.summary)
     assert any(line.startswith("interrupted in process") for line in full.summary)
@@ -201,3 +203,23 @@ def test_lists_fit_and_are_complete(what: str) -> None:
     for format_ in ("json", "csv", "markdown"):
         written = listing.listing_view(what).stdout[format_]()
         assert all(name in written for name in names)
+
+
+def test_latex_is_a_table_of_booktabs_that_tex_sets_as_it_is() -> None:
+    text = latex(compare_frame(report_of(variants="relu,swiglu@bias=true")))
+    lines = text.splitlines()
+    assert lines[0].startswith("% d_model 768, 512 tokens")
+    begin, end = (
+        lines.index(next(x for x in lines if x.startswith("\\begin{tabular}{l"))),
+        lines.index("\\end{tabular}"),
+    )
+    assert [line for line in lines[begin:end] if line.startswith("\\") and "rule" in line] == [
+        "\\toprule", "\\midrule", "\\bottomrule",
+    ]  # fmt: skip
+    rows = [line for line in lines[begin:end] if line.endswith(" \\\\")]
+    assert len(rows) == 4  # titles, units, two variants
+    assert {row.count(" & ") for row in rows} == {lines[begin].count("l") + lines[begin].count("r") - 3}
+    assert rows[3].startswith("swiglu@bias=true & ")
+    assert "d\\_ff" in rows[0]
+    assert "{[95\\%]}" in rows[1]
+    assert not re.search(r"(?<!\\)[%_#]", "".join(lines[begin:end]))

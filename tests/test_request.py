@@ -11,8 +11,8 @@ from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.ffn.user_activation import OwnActivation
 from ffnbench.plan import NoProbe, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.tables.groups import misses
-from ffnbench.report.tables.words import sizing_text
+from ffnbench.report.header import misses
+from ffnbench.report.words import sizing_text
 from ffnbench.request import CompareRequest
 
 

@@ -16,6 +16,7 @@ from ffnbench.metrics import LATENCY, ROOF
 from ffnbench.report.pictures.roofline import roofline, roofline_figure
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, Estimate, Report, Roof, Sample, Share
+from ffnbench.stats.figures import figures_of
 
 D, H = 768, 2048
 WEIGHTS = 3 * D * H
@@ -62,7 +63,8 @@ def report_of(
     shares = tuple(
         Share(case=label, bound=Bound.BYTES, roof=roof.name, share=Estimate(value=0.5)) for label, roof in met
     )
-    return replace(found, roofs=tuple(roof for roof, _ in roofs), samples=found.samples + calls, shares=shares)
+    found = replace(found, roofs=tuple(roof for roof, _ in roofs), samples=found.samples + calls, shares=shares)
+    return replace(found, figures=figures_of(found))
 
 
 def drawn(figure: Figure) -> dict[str, Line2D]:

@@ -24,7 +24,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Arm, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.csv_columns import case_records
+from ffnbench.report.columns import case_records
 from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost
 from ffnbench.run.prober import Prober

@@ -13,10 +13,10 @@ import pytest
 from conftest import FakeLaunch, measure, prepare
 
 from ffnbench.report.files.store import report_text
+from ffnbench.report.frame import Column, Frame
 from ffnbench.report.progress import TerminalProgress
-from ffnbench.report.tables.html import html_fragment
-from ffnbench.report.tables.table import Cell, Column, TextTable
-from ffnbench.report.tables.text import markdown, plain
+from ffnbench.report.terminal import plain
+from ffnbench.report.writers import html_fragment, latex, markdown
 from ffnbench.request import CompareRequest
 from ffnbench.result import Progress
 
@@ -92,11 +92,12 @@ def test_a_picture_takes_a_label_as_it_is(tmp_path: Path, call) -> None:
 def test_no_control_gets_into_a_table() -> None:
     """A title, a cell, a header, a summary and details with every one of them."""
     text = "".join(f"a{sign}" for sign in CONTROLS)
-    table = TextTable(
-        columns=(Column(title=text), Column(title="n")), rows=((Cell(text=text), Cell(text="1")),), header=(text,),
+    columns = Column(key="x", title=text), Column(key="n")
+    table = Frame(
+        columns=columns, rows=[{"x": text, "n": 1}], header=(text,), groups=((0, text),),
         details=(text,), summary=(text,),
     )  # fmt: skip
-    for shown in (plain(table), markdown(table), html_fragment(table)):
+    for shown in (plain(table), markdown(table), html_fragment(table), latex(table)):
         assert not set(CONTROLS) & set(shown.replace("\n", ""))
 
 

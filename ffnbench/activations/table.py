@@ -1,106 +1,114 @@
-"""The facts of activations and what their operations cost, as tables."""
+"""The facts of activations, and what their operations cost: rows, columns, sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, fields
 
 from ffnbench.activations.facts import Facts
 from ffnbench.activations.plan import REFERENCE
-from ffnbench.activations.rows import facts_records
-from ffnbench.ffn.activations import Activation
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.plan import Group, typed_as
+from ffnbench.report.columns import LATENCY_KEYS, RATIO_KEYS, case_rows, timed_columns
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.tables.details import details
-from ffnbench.report.tables.groups import placed
-from ffnbench.report.tables.lines_below import answer
-from ffnbench.report.tables.table import EXTRA, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields, timed_fields
-from ffnbench.report.tables.words import FLOPS_OF_ONE, device_text
+from ffnbench.report.frame import EXTRA, UNKNOWN, Column, Frame, Row
+from ffnbench.report.header import placed
+from ffnbench.report.notes import case_notes, details
+from ffnbench.report.sentences import answer
+from ffnbench.report.words import FLOPS_OF_ONE, device_text
 from ffnbench.result import Report
 from ffnbench.units import counted
 
 MOST_PLACES = 4  # of jumps and kinks, in the table
 ONLY_BUILT_IN = "facts are known of built-in names, each at its own beta; `plot-activations` draws all"
 NOISE = 1e-300  # what is smaller is zero
+KEYS = (*(field.name for field in fields(Facts) if field.name != "dead"), "smooth")
+TIMED = (
+    "activation", "mode", "dtype", "elements", *LATENCY_KEYS, *RATIO_KEYS, "verdict", "workers", "failure", "rounds",
+    "notes",
+)  # fmt: skip
+DETAILS = (
+    "range: [ ] includes the bound, ( ) does not",
+    FLOPS_OF_ONE,
+    "kinks and jumps are looked for within [-40, 40]",
+)
+
+
+# Facts
+
+
+def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> list[Row]:
+    """One record an activation, numbers in full precision, None for what is not finite, not reached or
+    not known.
+
+    Flat but for the places of jumps, kinks and bends, which are lists.
+    """
+    records = []
+    for label, spec in chosen.items():
+        row, known = spec.row, facts.get(label)
+        records.append(
+            {"activation": label, "formula": row.formula or None, "derivative": row.derivative}
+            | {name: getattr(known, name, None) for name in KEYS}
+            | {"flops": row.flops, "flops_backward": row.flops_backward}
+            | asdict(row.names)
+            | {"aliases": ", ".join(row.aliases), "source": row.source or None}
+            | {"torch_differs": row.torch_differs or None}
+        )
+    return records
 
 
 def facts_view(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> View:
     """The answer of `activations`."""
-    return view_of(facts_table(chosen, facts), lambda: facts_records(chosen, facts))
+    frame = facts_frame(chosen, facts)
+    return view_of(frame)
 
 
-def facts_table(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> TextTable:
+def facts_frame(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> Frame:
     """One row an activation."""
-    header = ("Facts of f, found in float64 by autograd; shares and moments are for x ~ N(0, 1)",)
-    differs = [f"{label}: {spec.row.torch_differs}" for label, spec in chosen.items() if spec.row.torch_differs]
-    rows = [(label, spec.row, facts.get(label)) for label, spec in chosen.items()]
+    rows = facts_records(chosen, facts)
+    differs = [f"{row['activation']}: {row['torch_differs']}" for row in rows if row["torch_differs"]]
     unknown = ", ".join(label for label in chosen if label not in facts)
-    summary = [f"{unknown}: {ONLY_BUILT_IN}"] if unknown else []
-    return table_of_fields(_FACTS, rows, header=header, summary=summary, details=(*_DETAILS, *differs))
+    return Frame(
+        columns=FACTS,
+        rows=rows,
+        header=["Facts of f, found in float64 by autograd; shares and moments are for x ~ N(0, 1)"],
+        summary=[f"{unknown}: {ONLY_BUILT_IN}"] if unknown else [],
+        details=[*DETAILS, *differs],
+    )
 
 
-def _declared(
-    title: str, of: Callable[[Activation], str], priority: int, unit: str = "", *, left: bool = False,
-    flexible: bool = False,
-) -> Field:  # fmt: skip
-    """A column of what the table, or the user, says of an activation."""
-    column = Column(title=title, unit=unit, priority=priority, left=left, flexible=flexible)
-    return column, lambda row: Cell(text=of(row[1]))
+def _minimum(row: Row) -> str | None:
+    value = row["minimum"]
+    if value is None:
+        return None
+    return _plain(value) if value == round(value) else _ten_digits(value)
 
 
-def _fact(title: str, of: Callable[[Facts], str], priority: int, unit: str = "", *, left: bool = False) -> Field:
-    """A column of what is known of an activation."""
-    column = Column(title=title, unit=unit, priority=priority, left=left)
-    return column, lambda row: Cell(text=UNKNOWN if row[2] is None else of(row[2]))
+def _place(row: Row) -> str | None:
+    """Where the minimum is: at a point, or on an interval."""
+    if row["minimum"] is None:
+        return None
+    start, end = row["minimum_at"], row["minimum_until"]
+    if not row["minimum_flat"]:
+        return _ten_digits(start or 0.0)
+    if start is None:
+        return "all x" if end is None else f"x <= {end:g}"
+    return f"x >= {start:g}" if end is None else f"[{start:g}, {end:g}]"
 
 
-def _named(title: str, of: Callable[[Activation], str | None]) -> Field:
-    return _declared(title, lambda row: of(row) or UNKNOWN, EXTRA, left=True, flexible=True)
+def _range(row: Row) -> str:
+    low = "[" if row["low_reached"] else "("
+    high = "]" if row["high_reached"] else ")"
+    return f"{low}{_bound(row['low'], '-inf')}, {_bound(row['high'], 'inf')}{high}"
 
 
-def _minimum(f: Facts) -> str:
-    if f.minimum is None:
-        return UNKNOWN
-    return _plain(f.minimum) if f.minimum == round(f.minimum) else _ten_digits(f.minimum)
+def _slopes(row: Row) -> str:
+    return f"{_bound(row['slope_low'], '-inf')} to {_bound(row['slope_high'], 'inf')}"
 
 
-def _ten_digits(value: float) -> str:
-    return f"{value:.10f}" if value == 0 or 0.001 <= abs(value) < 1e6 else f"{value:.9e}"
-
-
-def _place(f: Facts) -> str:
-    if f.minimum is None:
-        return UNKNOWN
-    if not f.minimum_flat:
-        return _ten_digits(f.minimum_at or 0.0)
-    match f.minimum_at, f.minimum_until:
-        case None, None:
-            return "all x"
-        case None, end:
-            return f"x <= {end:g}"
-        case start, None:
-            return f"x >= {start:g}"
-        case start, end:
-            return f"[{start:g}, {end:g}]"
-
-
-def _interval(f: Facts) -> str:
-    low, high = "[" if f.low_reached else "(", "]" if f.high_reached else ")"
-    return f"{low}{_bound(f.low, '-inf')}, {_bound(f.high, 'inf')}{high}"
-
-
-def _bound(value: float | None, infinite: str) -> str:
-    return infinite if value is None else _plain(value)
-
-
-def _smoothness(f: Facts) -> str:
-    said = [
-        f"{what} at {_places(places)}"
-        for what, places in (("f jumps", f.jumps), ("kink", f.kinks), ("f'' jumps", f.bends))
-        if places
-    ]
-    return ", ".join(said) or "yes"
+def _smoothness(row: Row) -> str:
+    words = {"jumps": "f jumps", "kinks": "kink", "bends": "f'' jumps"}
+    return ", ".join(f"{word} at {_places(row[key])}" for key, word in words.items() if row[key]) or "yes"
 
 
 def _places(places: tuple[float, ...]) -> str:
@@ -108,6 +116,14 @@ def _places(places: tuple[float, ...]) -> str:
     shown = sorted(sorted(places, key=abs)[:MOST_PLACES])
     more = f" and {len(places) - MOST_PLACES} more" if len(places) > MOST_PLACES else ""
     return ", ".join(f"{x:g}" for x in shown) + more
+
+
+def _bound(value: float | None, infinite: str) -> str:
+    return infinite if value is None else _plain(value)
+
+
+def _ten_digits(value: float) -> str:
+    return f"{value:.10f}" if value == 0 or 0.001 <= abs(value) < 1e6 else f"{value:.9e}"
 
 
 def _plain(value: float) -> str:
@@ -121,56 +137,78 @@ def _plain(value: float) -> str:
 
 
 def _share(value: float) -> str:
-    return "0" if value < 1e-12 else f"{100 * value:.2f}" if value >= 5e-5 else "<0.01"
+    if value < 1e-12:
+        return "0"
+    return f"{100 * value:.2f}" if value >= 5e-5 else "<0.01"
 
 
-def _count(value: int | None) -> str:
-    return UNKNOWN if value is None else str(value)
+def _known(text: Callable[[Row], str]) -> Callable[[Row], str]:
+    """The text of a row whose facts are known."""
+    return lambda row: UNKNOWN if row["monotonic"] is None else text(row)
 
 
-_FACTS: list[Field] = [
-    (Column(title="activation", left=True), lambda row: Cell(text=row[0])),
-    _declared("formula", lambda row: row.formula or UNKNOWN, 1, left=True, flexible=True),
-    _fact("minimum", lambda f: _minimum(f), 1),
-    _fact("at x", lambda f: _place(f), 1),
-    _fact("range", lambda f: _interval(f), 2, left=True),
-    _fact("monotonic", lambda f: f.monotonic, 4, left=True),
-    _fact("smooth", lambda f: _smoothness(f), 3, left=True),
-    _fact("range of f'", lambda f: f"{_bound(f.slope_low, '-inf')} to {_bound(f.slope_high, 'inf')}", 5, left=True),
-    _fact("f' = 0", lambda f: _share(f.zero_gradient), 5, "%"),
-    _fact("|f'|<.01", lambda f: _share(f.saturated), 6, "%"),
-    _fact("mean", lambda f: _plain(f.mean), 7, "f(x)"),
-    _fact("2nd moment", lambda f: _plain(f.second_moment), 7, "f(x)²"),
-    _declared("FLOPs", lambda row: _count(row.flops), 8, "fwd"),
-    _declared("FLOPs", lambda row: _count(row.flops_backward), 8, "bwd"),
-    _named("torch", lambda row: row.names.torch),
-    _named("HF", lambda row: row.names.hf),
-    _named("timm", lambda row: row.names.timm),
-    _named("TE", lambda row: row.names.te),
-    _named("source", lambda row: row.source),
-]
-_DETAILS = (
-    "range: [ ] includes the bound, ( ) does not",
-    FLOPS_OF_ONE,
-    "kinks and jumps are looked for within [-40, 40]",
+def _named(key: str, title: str = "") -> Column:
+    """What others call an activation."""
+    return Column(key=key, title=title, write=lambda name: name or UNKNOWN, priority=EXTRA, left=True, flexible=True)
+
+
+# fmt: off
+FACTS = (
+    Column(key="activation", left=True),
+    Column(key="formula", priority=1, left=True, flexible=True),
+    Column(key="minimum", priority=1, text=_minimum),
+    Column(key="minimum_at", title="at x", priority=1, text=lambda row: _place(row) or UNKNOWN),
+    Column(key="range", priority=2, left=True, text=_known(_range)),
+    Column(key="monotonic", priority=4, left=True),
+    Column(key="smooth", priority=3, left=True, text=_known(_smoothness)),
+    Column(key="slopes", title="range of f'", priority=5, left=True, text=_known(_slopes)),
+    Column(key="zero_gradient", title="f' = 0", unit="%", priority=5, write=_share),
+    Column(key="saturated", title="|f'|<.01", unit="%", priority=6, write=_share),
+    Column(key="mean", unit="f(x)", priority=7, write=_plain),
+    Column(key="second_moment", title="2nd moment", unit="f(x)²", priority=7, write=_plain),
+    Column(key="flops", title="FLOPs", unit="fwd", priority=8, write=str),
+    Column(key="flops_backward", title="FLOPs", unit="bwd", priority=8, write=str),
+    _named("torch"),
+    _named("hf", "HF"),
+    _named("timm"),
+    _named("te", "TE"),
+    _named("source"),
 )
+# fmt: on
 
 
-def timing_table(report: Report) -> TextTable:
+# Operations
+
+
+def timing_rows(report: Report) -> list[Row]:
+    """One row for each activation, size, dtype and direction."""
+    rows = []
+    for case, row in zip(report.plan.shown, case_rows(report), strict=True):
+        assert isinstance(case.ffn, ActivationSpec)
+        notes = "; ".join(case_notes(report, case.label)) or None
+        rows.append(row | {"activation": case.variant, "elements": case.ffn.elements, "notes": notes})
+    return rows
+
+
+def timing_records(report: Report) -> list[Row]:
+    """The rows as they are saved; seconds in full precision."""
+    return [{key: row[key] for key in TIMED} for row in timing_rows(report)]
+
+
+def timing_frame(report: Report) -> Frame:
     """Seconds of each operation, the ratio to relu's and the verdict, group by group."""
     groups = report.plan.groups
-    rows = [case for group in groups for case in group.cases]
-    table = table_of_fields(
-        [
-            (Column(title="activation", left=True), lambda case: Cell(text=case.variant, value=case.label)),
-            *timed_fields(report, lambda case: case.label, REFERENCE),
-        ],
-        rows,
-        header=[f"the operation itself, {device_text(rows[0].workload)}"],
+    by_label = {row["label"]: row for row in timing_rows(report)}
+    return Frame(
+        columns=(FACTS[0], *timed_columns(report, REFERENCE)),
+        rows=[by_label[case.label] for group in groups for case in group.cases],
+        saved=list(by_label.values()),
+        header=[f"the operation itself, {device_text(groups[0].cases[0].workload)}"],
         summary=answer(report, groups[:1]),
         details=details(report),
+        groups=placed((_heading(group), len(group.cases)) for group in groups),
+        exported=TIMED,
     )
-    return replace(table, headings=placed((_heading(group), len(group.cases)) for group in groups))
 
 
 def _heading(group: Group) -> str:

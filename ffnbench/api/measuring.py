@@ -23,9 +23,9 @@ from ffnbench.run.runner import run
 from ffnbench.run.schedule import Schedule
 from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.run.world import World
+from ffnbench.stats.figures import with_figures
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import StopRule
-from ffnbench.stats.verdict import with_figures
 
 Measure = Callable[[Prepared, World, Following], ShownReport]
 Elsewhere = Callable[[Prepared, World, Destination, Measure], ShownReport]

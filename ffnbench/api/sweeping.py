@@ -26,7 +26,7 @@ from ffnbench.stats.cells import (
     undecided,
     whole,
 )
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.figures import with_figures
 from ffnbench.units import counted
 
 Visit = Callable[[Plan, Following], ShownReport]  # one run of a cell

@@ -13,22 +13,22 @@ from ffnbench.errors import Unfinished
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.following import ProgressListener
 from ffnbench.report.formats import View
-from ffnbench.report.records import Record
-from ffnbench.report.tables.ceilings import DISTURBED, machine_records
-from ffnbench.report.tables.listing import (
+from ffnbench.report.frame import Row
+from ffnbench.report.listing import (
+    DISTURBED,
     backends_view,
     device_records,
     environment_records,
+    machine_records,
     records_view,
     timer_records,
     workers_record,
 )
-from ffnbench.result import Roof
+from ffnbench.result import Ceiling, Roof
 from ffnbench.run.session import WorkerLost
 from ffnbench.run.what_fits import TRY_CUDA, listed, room_for_ceilings, why_not_seen
 from ffnbench.run.worker_pool import Worker
 from ffnbench.run.world import COUNT_TIMEOUT_S, World, device_facts
-from ffnbench.stats.ceilings import Ceiling
 from ffnbench.stats.rounds import CPUS_TAKEN
 
 CEILINGS_S = 4.5  # of looking for those of the machine; with what comes before and after it five
@@ -84,7 +84,7 @@ def backends(world: World) -> View:
     return backends_view(found["backends"], device, found.get("bfloat16", {}))
 
 
-def _ceilings_here(worker: Worker, world: World, progress: ProgressListener) -> tuple[list[Record], list[str]]:
+def _ceilings_here(worker: Worker, world: World, progress: ProgressListener) -> tuple[list[Row], list[str]]:
     """What this machine can do: the fastest roofs of each path; and what disturbed them."""
     asked = roofs_of_machine(usable_cpus(), DTYPES.names(), caches(), room_for_ceilings((), usable_memory()))
     request = {"do": "ceilings", "roofs": [jsonable.encode(roof) for roof in asked], "seconds": CEILINGS_S}

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 # first, as it loads matplotlib away from the current folder
-from ffnbench.report.pictures.canvas import BLACK, COLOURS, DPI, drawing, ended, literal, shortened
+from ffnbench.report.pictures.canvas import BLACK, COLOURS, DPI, drawing, ended, literal, shortened, write_numbers
 
 # isort: split
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
-from ffnbench.block.plan import Length, lengths_of
+from ffnbench.block.plan import lengths_of
 from ffnbench.block.rows import (
+    MEAN,
     PRODUCTS,
+    block_rows,
     blocks_of,
     crossing,
-    ffn_share,
     in_all_layers,
     kinds_of,
-    ratio_to_ffn,
     sees,
     spec_of,
 )
 from ffnbench.ffn.attention import projection_flops
 from ffnbench.plan import typed_as
-from ffnbench.report.tables.words import sizing_text, verdict_text
+from ffnbench.report.frame import Row, keys_of
+from ffnbench.report.words import sizing_text, verdict_word
 from ffnbench.result import Report
 from ffnbench.units import SI, scale
 
@@ -64,7 +66,8 @@ def _draw(panels: Any, report: Report) -> str:
     for axes in panels:
         _frame(axes, x, overtaken)
     _counts(panels[0], x, of_ffn, passes * projection_flops(spec), attention, mean)
-    _shares(panels[1], report, lengths, x, None if of_ffn is None else of_ffn / (of_ffn + attention), mean)
+    rows = [row for row in block_rows(report) if row["sees"] != MEAN]
+    _shares(panels[1], rows, x, None if of_ffn is None else of_ffn / (of_ffn + attention), mean)
     if where := ", ".join(f"{name} {typed_as(value)}" for name, value in ffn.point if name != "seq_len"):
         panels[0].set_title(f"{panels[0].get_title()}: {where}")
     kind = f"{spec.name} attention, {spec.heads} heads" + ", causal" * spec.causal
@@ -75,7 +78,7 @@ def _draw(panels: Any, report: Report) -> str:
 def _frame(axes: Axes, x: np.ndarray, crossing: int) -> None:
     axes.set_xscale("log", base=2)
     axes.set(xlim=(x[0], x[-1]), xlabel="tokens in the sequence")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n:,.0f}" if n >= 1 else f"{n:g}"))
+    write_numbers(axes.xaxis, lambda n: f"{n:,.0f}" if n >= 1 else f"{n:g}")
     if crossing > 1:
         label = f"attention overtakes at {crossing:,}"
         axes.axvline(crossing, color=BLACK, alpha=0.6, linewidth=1, linestyle=":", label=label)
@@ -91,24 +94,25 @@ def _counts(axes: Axes, x: np.ndarray, ffn: float | None, projections: float, at
     if ffn is not None:
         axes.axhline(ffn / size, color=FFN, label="FFN")
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    write_numbers(axes.yaxis)
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set(title=f"{unit}FLOPs of a token".strip())
     axes.legend(loc="best")
 
 
-def _shares(
-    axes: Axes, report: Report, lengths: list[Length], x: np.ndarray, of_flops: np.ndarray | None, mean: str
-) -> None:
+def _shares(axes: Axes, rows: Sequence[Row], x: np.ndarray, of_flops: np.ndarray | None, mean: str) -> None:
     drawn: list[Any] = []
     if of_flops is not None:
         drawn += axes.plot(x, of_flops, color=FFN, label="of FLOPs" + mean)
-    found = [(n.seq_len, ffn_share(ratio_to_ffn(report, n.attention.label))) for n in lengths]
-    for length, (at, share) in zip(lengths, found, strict=True):
-        if share is None or share.low is None:
-            why, _ = verdict_text(report, length.attention.label)
-            axes.annotate(why, (at, 0.97), rotation=90, ha="center", va="top", fontsize="small")
-    if dots := [(n, s.value, s.low, s.high) for n, s in found if s and s.low is not None and s.high is not None]:
+    dots = []
+    for row in rows:
+        value, low, high = (row[key] for key in keys_of("ffn_share_latency"))
+        if low is None:
+            why = verdict_word({"verdict": row["attention_verdict"], "failure": row["attention_failure"]}) or ""
+            axes.annotate(why, (row["seq_len"], 0.97), rotation=90, ha="center", va="top", fontsize="small")
+        else:
+            dots.append((row["seq_len"], value, low, high))
+    if dots:
         at, value, low, high = (np.array(column) for column in zip(*dots, strict=True))
         bars = np.array([value - low, high - value])
         drawn.append(axes.errorbar(at, value, yerr=bars, fmt="o", capsize=3, color=BLACK, label="of the latency"))

@@ -23,14 +23,15 @@ from ffnbench.ffn.attention import (
 )
 from ffnbench.metrics import PEAK
 from ffnbench.plan import Case, Mode
-from ffnbench.report.csv_columns import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_records
-from ffnbench.report.records import Record
-from ffnbench.report.tables.words import sizing_text
+from ffnbench.report.columns import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_rows
+from ffnbench.report.frame import Row, in_row
+from ffnbench.report.words import sizing_text
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.cells import restricted
+from ffnbench.stats.figures import figures_of
 
 PRODUCTS = {Mode.FORWARD.value: 1, Mode.TRAIN.value: 3, Mode.BACKWARD.value: 2}  # backward: two products for each
-PARTS = ("label", *LATENCY_KEYS, PEAK, *RATIO_KEYS, *CONDITION_KEYS, *DEVICE_KEYS)  # of the rows of its cases
+WORDS = ("verdict", "failure")  # of a part, that are not saved
 MEAN = "mean"  # of all layers, in place of what a token sees
 
 
@@ -71,15 +72,24 @@ def _tokens(length: Length) -> int:
 def blocks_of(report: Report) -> list[Report]:
     """A report of each block of a sweep: its cells at several lengths, and what was found of these."""
     plans = parts_of(report.plan)
-    return [report] if len(plans) == 1 else [restricted(report, plan) for plan in plans]
+    if len(plans) == 1:
+        return [report]
+    parts = [restricted(report, plan) for plan in plans]
+    return [replace(part, figures=figures_of(part)) for part in parts]
 
 
-def block_records(report: Report) -> list[Record]:
-    """One flat record a length and window, everything in base units, unknown as None: what csv holds.
+def block_records(report: Report) -> list[Row]:
+    """The rows as they are saved."""
+    unsaved = tuple(f"_{key}" for key in WORDS)
+    return [{key: value for key, value in row.items() if not key.endswith(unsaved)} for row in block_rows(report)]
+
+
+def block_rows(report: Report) -> list[Row]:
+    """One flat row a length and window, everything in base units, unknown as None; with why a part has no time.
 
     Where layers differ in their windows, the mean of them all comes after those of each length.
     """
-    rows, found = {row["label"]: row for row in case_records(report, PARTS)}, []
+    rows, found = {row["label"]: row for row in case_rows(report)}, []
     by_length = (list(of) for one in parts_of(report.plan) for _, of in groupby(lengths_of(one), key=_tokens))
     for lengths in by_length:
         counted = [_counted(report, length) for length in lengths]
@@ -91,7 +101,7 @@ def block_records(report: Report) -> list[Record]:
     return found
 
 
-def _mean(rows: list[Record]) -> Record:
+def _mean(rows: list[Row]) -> Row:
     """What is counted of one length, on average over all layers."""
     layers = sum(row["layers"] for row in rows)
     keys = ("flops_attention", "flops_scores", "flops_values", "flops_softmax", "kv_bytes")
@@ -104,7 +114,7 @@ def _share(of_ffn: int | None, of_attention: int) -> float | None:
     return None if of_ffn is None else of_ffn / (of_ffn + of_attention)
 
 
-def _counted(report: Report, length: Length) -> Record:
+def _counted(report: Report, length: Length) -> Row:
     spec, work = spec_of(length), length.ffn.workload
     ffn, attention = report.cost(length.ffn.label), report.cost(length.attention.label)
     passes = PRODUCTS[work.mode]
@@ -146,10 +156,10 @@ def _counted(report: Report, length: Length) -> Record:
     }
 
 
-def _measured(report: Report, length: Length, rows: dict[str, Record]) -> Record:
+def _measured(report: Report, length: Length, rows: dict[str, Row]) -> Row:
     """What was measured of one length and window: columns of the rows of its parts, and the FFN's share."""
 
-    def part(name: str, case: Case | None, keys: Iterable[str]) -> Record:
+    def part(name: str, case: Case | None, keys: Iterable[str]) -> Row:
         return {f"{name}_{key}": rows[case.label][key] if case else None for key in keys}
 
     beside = ((ATTENTION, length.attention), (TEXTBOOK, length.textbook))
@@ -157,11 +167,10 @@ def _measured(report: Report, length: Length, rows: dict[str, Record]) -> Record
     for name, case in beside:
         found |= part(name, case, (*LATENCY_KEYS, PEAK, *RATIO_KEYS))
     share = ffn_share(ratio_to_ffn(report, length.attention.label))
-    for end, name in (("", "value"), ("_low", "low"), ("_high", "high")):
-        found[f"ffn_share_latency{end}"] = getattr(share, name, None)
+    found |= in_row("ffn_share_latency", share)
     found |= {key: rows[length.ffn.label][key] for key in CONDITION_KEYS}
     for name, case in ((FFN, length.ffn), *beside):
-        found |= part(name, case, DEVICE_KEYS)
+        found |= part(name, case, (*DEVICE_KEYS, *WORDS))
     return found | {"threads": length.ffn.workload.threads}
 
 

@@ -111,7 +111,7 @@ def _are_variants(text: str) -> bool:
 def _command_meant(name: str, words: Sequence[str]) -> str:
     """What to type in place of a first word that is no command."""
     from ffnbench.models.presets import PRESETS
-    from ffnbench.report.tables.listing import LISTINGS
+    from ffnbench.report.listing import LISTINGS
 
     behind, typed = words[1:], shlex.join(words)
     if name in ALSO and behind and os.path.isfile(behind[0]):

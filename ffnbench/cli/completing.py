@@ -30,7 +30,7 @@ def names_of(field: str) -> Iterable[str]:
     from ffnbench.models.presets import PRESETS
     from ffnbench.planning.workload import DEVICES
     from ffnbench.python.arguments import CHOICES
-    from ffnbench.report.tables.listing import LISTINGS
+    from ffnbench.report.listing import LISTINGS
 
     models, curves = PRESETS.names(), ACTIVATIONS.names()
     forms = [*curves, *GATED.names(), *models]

@@ -29,7 +29,7 @@ class Topic:
 )
 def list_(topic: Topic, output: Shown) -> int:
     """Show the names there are to choose from."""
-    from ffnbench.report.tables.listing import BACKENDS, listing_view
+    from ffnbench.report.listing import BACKENDS, listing_view
 
     with destination_of(output, "list") as destination:
         if topic.what == BACKENDS:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ffnbench.ffn.dtypes import item_bytes
-from ffnbench.plan import Backend, Case, MatmulPrecision
+from ffnbench.plan import Backend, Case, MatmulPrecision, needed_by
 from ffnbench.result import Bound, CaseCost, Roof
-from ffnbench.stats.ceilings import ALIKE, MEMORY, needed_by, read_bytes
+from ffnbench.stats.ceilings import ALIKE, MEMORY, read_bytes
 
 CPUS = Path("/sys/devices/system/cpu")
 MM, ONEDNN = "torch.mm", "oneDNN"

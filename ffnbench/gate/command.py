@@ -19,7 +19,7 @@ def check(request: CheckRequest, updating: Updating, output: CheckOutput) -> int
     """Measure a baseline's own plan again and say what has regressed: exit 1, and nothing else exits 1."""
     from ffnbench.gate import checking
     from ffnbench.gate.destination import CheckDestination
-    from ffnbench.gate.table import check_view
+    from ffnbench.gate.shown import check_view
     from ffnbench.run.world import this_machine
 
     if updating.update and updating.append:
@@ -52,7 +52,7 @@ def ab(request: SidesRequest, output: CheckOutput) -> int:
     """
     from ffnbench.gate import checking
     from ffnbench.gate.destination import CheckDestination
-    from ffnbench.gate.table import check_view
+    from ffnbench.gate.shown import check_view
     from ffnbench.run.world import this_machine
 
     with CheckDestination(output) as destination:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import json
+from dataclasses import dataclass, fields, replace
 
+from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
 from ffnbench.gate.decision import Checked, Status, exit_code
-from ffnbench.gate.table import check_view, finding_records
-from ffnbench.report.answers import Shows
-from ffnbench.report.formats import View
-from ffnbench.report.records import Record, origin_record
+from ffnbench.gate.table import finding_records, findings_frame, junit, workflow_commands
+from ffnbench.gate.updating import longer_baseline, new_baseline
+from ffnbench.jsonable import text_of
+from ffnbench.report.answers import Shows, origin_record
+from ffnbench.report.files.store import made_anew, report_text
+from ffnbench.report.formats import NOT_ALL, View, view_of
+from ffnbench.report.frame import Row
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -22,7 +27,7 @@ class ShownCheck(Shows, Checked):
         return "check"
 
     @property
-    def _origin(self) -> Record:
+    def _origin(self) -> Row:
         return origin_record(self.now)
 
     @property
@@ -40,7 +45,7 @@ class ShownCheck(Shows, Checked):
         """The findings with all that writes them."""
         return check_view(self)
 
-    def rows(self) -> list[Record]:
+    def rows(self) -> list[Row]:
         """One flat record a metric of a case."""
         return finding_records(self.findings)
 
@@ -51,3 +56,30 @@ GRAVEST = (Status.REGRESSED, Status.MISSING, Status.UNCLEAR, Status.INCOMPARABLE
 def as_shown_check(found: Checked) -> ShownCheck:
     """What a check found, able to show itself."""
     return ShownCheck(**{field.name: getattr(found, field.name) for field in fields(Checked)})
+
+
+def check_view(checked: Checked) -> View:
+    """The answer of a check: its findings, the reports that they follow from, and a new baseline."""
+    view = view_of(findings_frame(checked))
+    findings = checked.findings
+    view = replace(
+        view,
+        stdout={**view.stdout, "github": lambda: workflow_commands(findings)},
+        files={**view.files, ".json": lambda: _whole(checked), ".xml": lambda: junit(findings)},
+        baseline=lambda: new_baseline(checked),
+        longer=lambda: longer_baseline(checked),
+        code=exit_code(list(findings), unclear_fails=False),
+        code_if_unclear_fails=exit_code(list(findings), unclear_fails=True),
+    )
+    if checked.now.stopped:
+        hint = made_anew(checked.saved, checked.now) if checked.saved else NOT_ALL
+        return view.ending(view.code, Unfinished(checked.now.stopped, hint))
+    if checked.interrupted:
+        return replace(view, code=EXIT_INTERRUPTED, code_if_unclear_fails=None)
+    return view
+
+
+def _whole(checked: Checked) -> str:
+    """The findings with the run that they follow from."""
+    now = json.loads(report_text(checked.now))
+    return text_of({"findings": finding_records(checked.findings), "now": now}, 1)

@@ -7,14 +7,13 @@ single run nobody does, and the interval is over its processes alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean
 
 from ffnbench.metrics import LATENCY, PEAK
-from ffnbench.plan import Case
+from ffnbench.plan import Case, needed_by
 from ffnbench.result import Estimate, Report, Verdict
-from ffnbench.stats.ceilings import needed_by
 from ffnbench.stats.history import change_between, history_of, row_of
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.rounds import table_of
@@ -45,6 +44,36 @@ class RunChange:
         if self.change.low is None or self.change.high is None:
             return self.metric not in TIMED and self.change.value != 1
         return not self.change.low <= 1 <= self.change.high
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunsCompared:
+    """The labels that all runs have; for each later run what has changed since the first, and what is not the same
+    about a row: (name, then, now); the geometric means of each metric over rows that are the same everywhere.
+    """
+
+    common: Sequence[str]
+    changes: Sequence[Sequence[RunChange]]
+    differing: Sequence[Mapping[str, Sequence[tuple[str, str, str]]]]
+    means: Mapping[str, Sequence[RunChange]]
+
+    def of(self, metric: str) -> list[list[RunChange]]:
+        """The changes of a metric, a list of all rows for each later run."""
+        return [[change for change in changes if change.metric == metric] for changes in self.changes]
+
+
+def compare_runs(runs: Sequence[Report]) -> RunsCompared:
+    """The first run against all others."""
+    first, *others = runs
+    common = common_rows(runs)
+    changes = [changes_between(first, run, common) for run in others]
+    differing = [{label: apart(first.plan.case(label), run.plan.case(label)) for label in common} for run in others]
+    same = {label for label in common if not any(of_run[label] for of_run in differing)}
+    means = {
+        metric: mean_changes([[c for c in of_run if c.metric == metric and c.label in same] for of_run in changes])
+        for metric in COMPARED
+    }
+    return RunsCompared(common=common, changes=changes, differing=differing, means=means)
 
 
 def common_rows(runs: Sequence[Report]) -> list[str]:
@@ -110,10 +139,29 @@ def mean_in(report: Report, label: str, metric: str) -> Mean | None:
     return known[0] if known else None
 
 
-def geometric_mean(values: Iterable[float]) -> float | None:
-    """None of nothing, and where a value is not above zero."""
-    found = list(values)
-    return math.exp(fmean(map(math.log, found))) if found and min(found) > 0 else None
+def mean_changes(changes: Sequence[Sequence[RunChange]]) -> list[RunChange]:
+    """The geometric means over the rows that all runs know, one a later run; none of a single row. `changes` are those
+    of one metric, a list of the same rows for each later run.
+    """
+    everywhere = [rows for rows in zip(*changes, strict=True) if all(c.change and c.old and c.new for c in rows)]
+    if len(everywhere) < 2:
+        return []
+    return [
+        RunChange(
+            label="geometric mean",
+            metric=rows[0].metric,
+            old=_geometric_mean(row.old for row in rows),
+            new=_geometric_mean(row.new for row in rows),
+            change=_geometric_mean(row.change for row in rows),
+        )
+        for rows in zip(*everywhere, strict=True)
+    ]
+
+
+def _geometric_mean(estimates: Iterable[Estimate | None]) -> Estimate | None:
+    """None where a value is not above zero."""
+    values = [estimate.value for estimate in estimates if estimate]
+    return Estimate(value=math.exp(fmean(map(math.log, values)))) if min(values) > 0 else None
 
 
 def apart(old: Case, new: Case) -> list[tuple[str, str, str]]:

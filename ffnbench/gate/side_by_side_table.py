@@ -6,28 +6,15 @@ A table for each metric that is timed or has changed; nothing is decided for any
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ffnbench.errors import FfnbenchError
-from ffnbench.gate.side_by_side import (
-    COMPARED,
-    FLOPS,
-    PARAMS,
-    RATIO,
-    RunChange,
-    apart,
-    changes_between,
-    common_rows,
-    geometric_mean,
-)
+from ffnbench.gate.side_by_side import COMPARED, FLOPS, PARAMS, RATIO, RunChange, RunsCompared
 from ffnbench.metrics import LATENCY, PEAK
-from ffnbench.report.formats import View, view_of
-from ffnbench.report.records import Record
-from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable, estimated
-from ffnbench.report.tables.words import (
+from ffnbench.report.frame import UNKNOWN, Column, Frame, Row, in_row
+from ffnbench.report.words import (
+    BUSY,
     CERTAIN,
-    VERDICTS,
     change_text,
     interval_text,
     labelled,
@@ -35,34 +22,27 @@ from ffnbench.report.tables.words import (
     seconds_text,
     side_lines,
 )
-from ffnbench.result import Estimate, Report, Side, Verdict
-from ffnbench.units import IEC, SI, TIME, counted, digits, scale, signed_percent
+from ffnbench.result import Estimate, Report, Side
+from ffnbench.units import IEC, SI, TIME, counted, digits
 
 NAMES = {LATENCY: "latency", RATIO: "ratio", PARAMS: "params", FLOPS: "FLOPs", PEAK: "peak"}
 UNITS = {LATENCY: TIME, FLOPS: SI, PEAK: IEC}
 PER = {FLOPS: "/tok"}
+WRITERS: dict[str, Callable[[Estimate], str]] = {
+    LATENCY: seconds_text,
+    RATIO: lambda ratio: interval_text(ratio).partition(" ")[0],
+    PARAMS: lambda count: f"{count.value:,.0f}",
+    FLOPS: lambda count: digits(count.value),
+    PEAK: lambda count: digits(count.value),
+}
 TIMED = (LATENCY, RATIO)
 MOST_APART = 3  # differences of a row that are told
 LONGEST_NAME = 24
 
 
-def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
-    """The first run beside all others; raises FfnbenchError where they have no row in common."""
-    names = names_of(paths)
-    if len(kinds := {run.plan.kind for run in runs}) > 1:
-        raise FfnbenchError(
-            f"these are runs of different commands: {listed(sorted(kinds))}", "give runs of one command"
-        )
-    common = common_rows(runs)
-    if not common:
-        has = (f"{run.plan.shown[0].label} ({name})" for name, run in zip(names, runs, strict=True))
-        raise FfnbenchError(
-            f"these runs have no row in common: {', '.join(has)}", f"one alone: `ffnbench report {paths[0]}`"
-        )
-    changes = [changes_between(runs[0], run, common) for run in runs[1:]]
-    beside = _Beside(names=names, runs=runs, common=common, changes=changes)
-    table = beside.table()
-    return view_of(table, beside.records, reports=runs, title=f"report: {', '.join(names)}", every=False)
+def side_by_side_frame(names: Sequence[str], runs: Sequence[Report], compared: RunsCompared) -> Frame:
+    """A frame for each metric that is timed, or exact and another one now."""
+    return SideBySide(names=names, runs=runs, compared=compared).frame()
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
@@ -75,67 +55,77 @@ def names_of(paths: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Beside:
+class SideBySide:
     """Runs with their names, the rows that all have, and for each later run what has changed since the first."""
 
     names: Sequence[str]
     runs: Sequence[Report]
-    common: Sequence[str]
-    changes: Sequence[Sequence[RunChange]]
+    compared: RunsCompared
 
-    def records(self) -> list[Record]:
+    def records(self) -> list[Row]:
         """One flat record a row, metric and later run, everything in base units."""
         return [
-            {"label": c.label, "metric": c.metric, "old_run": self.names[0], "new_run": name}
-            | {
-                f"{what}{end}": getattr(estimate, part, None)
-                for what, estimate in (("old", c.old), ("new", c.new), ("change", c.change))
-                for end, part in (("", "value"), ("_low", "low"), ("_high", "high"))
-            }
-            | {"clear": c.clear, "differs": "; ".join(_told(self.runs[0], run, c.label)) or None}
-            for name, run, found in zip(self.names[1:], self.runs[1:], self.changes, strict=True)
-            for c in found
+            {"label": change.label, "metric": change.metric, "old_run": self.names[0], "new_run": name}
+            | in_row("old", change.old)
+            | in_row("new", change.new)
+            | in_row("change", change.change)
+            | {"clear": change.clear, "differs": "; ".join(_differs(differing[change.label])) or None}
+            for name, changes, differing in zip(
+                self.names[1:], self.compared.changes, self.compared.differing, strict=True
+            )
+            for change in changes
         ]
 
-    def table(self) -> TextTable:
-        """A table for each metric that is timed, or exact and another one now."""
-        every = [change for found in self.changes for change in found]
-        shown = [
-            metric for metric in COMPARED
-            if any(c.metric == metric and (c.old or c.new if metric in TIMED else c.clear) for c in every)
-        ]  # fmt: skip
-        tables = [self._table(metric) for metric in shown or [PARAMS]]
-        tables[0] = replace(tables[0], header=tuple(self._header()))
-        last = replace(tables[-1], summary=tuple(self._unlike()))
-        return replace(last, above=tuple(tables[:-1]))
+    def frame(self) -> Frame:
+        """A frame for each metric that is timed, or exact and another one now."""
+        shown = [metric for metric in COMPARED if any(self._is_shown(c) for c in self._of(metric))]
+        frames = [self._frame(metric) for metric in shown or [PARAMS]]
+        frames[0] = replace(frames[0], header=list(self._header()))
+        return replace(frames[-1], summary=list(self._unlike()), above=tuple(frames[:-1]), saved=self.records())
 
-    def _differences(self, label: str) -> list[str]:
-        return [text for run in self.runs[1:] for text in _told(self.runs[0], run, label)]
+    def _of(self, metric: str) -> list[RunChange]:
+        return [change for changes in self.compared.of(metric) for change in changes]
 
-    def _table(self, metric: str) -> TextTable:
-        rows = [[c for c in found if c.metric == metric] for found in self.changes]
-        known = [e.value for found in rows for c in found for e in (c.old, c.new) if e]
-        unit, size = scale(known, UNITS[metric]) if metric in UNITS else ("", 1.0)
-        unit += PER.get(metric, "")
-        columns = [Column(title=self._title(metric), left=True), Column(title=self.names[0], unit=unit, priority=2)]
-        for name in self.names[1:]:
-            change = Column(title="change", unit=CERTAIN * (metric in TIMED), priority=1)
-            columns += [Column(title=name, unit=unit, priority=2), change]
-        made = []
-        for label, *changes in zip(self.common, *rows, strict=True):
-            if any(c.old or c.new for c in changes):
-                cells = [Cell(text=label), _value(changes[0].old, metric, size)]
-                made.append([*cells, *(cell for c in changes for cell in (_value(c.new, metric, size), _change(c)))])
-        same = [i for i, label in enumerate(self.common) if not self._differences(label)]
-        made += _geometric([[later[i] for i in same] for later in rows], metric, size)
-        return TextTable(columns=tuple(columns), rows=tuple(map(tuple, made)))
+    @staticmethod
+    def _is_shown(change: RunChange) -> bool:
+        return bool(change.old or change.new) if change.metric in TIMED else change.clear
+
+    def _frame(self, metric: str) -> Frame:
+        """A row a label, a column a run, and a change beside each later one."""
+        by_run, means = self.compared.of(metric), self.compared.means[metric]
+        rows = [_row(changes) for changes in zip(*by_run, strict=True) if any(c.old or c.new for c in changes)]
+        return Frame(
+            columns=tuple(self._columns(metric)),
+            rows=[*rows, _row(means)] if means else rows,
+            scaled_as=rows,
+        )
+
+    def _columns(self, metric: str) -> Iterator[Column]:
+        keys = tuple(f"run{number}" for number in range(len(self.runs)))
+        timed = metric in TIMED
+        yield Column(key="label", title=self._title(metric), left=True)
+        for number, name in enumerate(self.names):
+            yield Column(
+                key=f"run{number}", title=name, units=UNITS.get(metric), unit=PER.get(metric, ""), priority=2,
+                interval=WRITERS[metric], scaled_with=keys,
+            )  # fmt: skip
+            if number:
+                yield Column(
+                    key=f"change{number}", title="change", unit=CERTAIN if timed else "", priority=1,
+                    text=_change_text(number), style=_change_style(number),
+                )  # fmt: skip
 
     def _title(self, metric: str) -> str:
         """`time vs relu` where that is what all ratios are to."""
-        references = {run.plan.name_of(run.plan.reference_of(label)) for run in self.runs for label in self.common}
+        references = {
+            run.plan.name_of(run.plan.reference_of(label)) for run in self.runs for label in self.compared.common
+        }
         if metric != RATIO:
             return NAMES[metric]
         return f"time vs {references.pop() if len(references) == 1 else 'reference'}"
+
+    def _differences(self, label: str) -> list[str]:
+        return [text for of_run in self.compared.differing for text in _differs(of_run[label])]
 
     def _header(self) -> Iterator[str]:
         made = [
@@ -146,7 +136,7 @@ class _Beside:
 
     def _unlike(self) -> Iterator[str]:
         """Which rows are not the same rows or are missing, what else differs, and what the intervals do not know."""
-        yield from labelled((label, text) for label in self.common for text in self._differences(label))
+        yield from labelled((label, text) for label in self.compared.common for text in self._differences(label))
         lacking: dict[str, list[str]] = {}
         for label in dict.fromkeys(case.label for run in self.runs for case in run.plan.shown):
             has = [any(case.label == label for case in run.plan.shown) for run in self.runs]
@@ -173,45 +163,44 @@ class _Beside:
         ]
 
 
-def _geometric(rows: Sequence[Sequence[RunChange]], metric: str, size: float) -> list[list[Cell]]:
-    """The geometric mean over these rows where all runs know them; none of a single row."""
-    both = [i for i in range(len(rows[0])) if all(later[i].change and later[i].old and later[i].new for later in rows)]
-    if len(both) < 2:
-        return []
-    old = geometric_mean(rows[0][i].old.value for i in both)  # type: ignore[union-attr]
-    cells = [Cell(text="geometric mean"), Cell(text=_plain(old, metric, size))]
-    for later in rows:
-        now = geometric_mean(later[i].new.value for i in both)  # type: ignore[union-attr]
-        change = geometric_mean(later[i].change.value for i in both)  # type: ignore[union-attr]
-        text = UNKNOWN if change is None else signed_percent(change - 1)
-        cells += [Cell(text=_plain(now, metric, size)), Cell(text=text, value=change)]
-    return [cells]
+def _row(changes: Sequence[RunChange]) -> Row:
+    """A label in all runs."""
+    row: Row = {"label": changes[0].label, **in_row("run0", changes[0].old)}
+    for number, change in enumerate(changes, start=1):
+        row |= in_row(f"run{number}", change.new) | in_row(f"change{number}", change.change) | {number: change}
+    return row
 
 
-def _plain(value: float | None, metric: str, size: float) -> str:
-    if value is None:
-        return UNKNOWN
-    return f"{value:,.0f}" if metric == PARAMS else digits(value / size)
-
-
-def _value(of: Estimate | None, metric: str, size: float) -> Cell:
-    if metric == LATENCY:
-        return estimated(of, lambda found: seconds_text(found, size))
-    if metric == RATIO:
-        return estimated(of, lambda found: interval_text(found).partition(" ")[0])
-    return estimated(of, lambda found: _plain(found.value, metric, size))
-
-
-def _change(change: RunChange) -> Cell:
+def _change_text(number: int) -> Callable[[Row], str]:
     """`+12% [+10%, +14%]`; `-0.3% [-1.1%, +0.5%] ~` where no change can be told; `0%` for what is exactly the same."""
-    found = change.change
-    if change.busy:
-        return Cell(text=VERDICTS[Verdict.BUSY], style="yellow")
-    if found is None:
-        return Cell(text=UNKNOWN)
-    timed = change.metric in TIMED
-    style = "" if not timed else "yellow" if not change.clear else "red" if found.value > 1 else "green"
-    return Cell(text=change_text(found) + " ~" * (timed and not change.clear), value=found.value, style=style)
+
+    def text(row: Row) -> str:
+        change: RunChange = row[number]
+        if change.busy:
+            return BUSY
+        if change.change is None:
+            return UNKNOWN
+        return f"{change_text(change.change)} ~" if _is_unclear(change) else change_text(change.change)
+
+    return text
+
+
+def _change_style(number: int) -> Callable[[Row], str]:
+    def style(row: Row) -> str:
+        change: RunChange = row[number]
+        if change.busy or _is_unclear(change):
+            return "yellow"
+        if change.change is None or change.change.low is None or change.metric not in TIMED:
+            return ""
+        return "red" if change.change.value > 1 else "green"
+
+    return style
+
+
+def _is_unclear(change: RunChange) -> bool:
+    """Whether a change is timed, and can't be told."""
+    ends = change.change is not None and change.change.low is not None
+    return ends and change.metric in TIMED and not change.clear
 
 
 def _facts(run: Report) -> dict[str, str]:
@@ -230,8 +219,10 @@ def _facts(run: Report) -> dict[str, str]:
     return {name: str(value) for name, value in found.items()}
 
 
-def _told(old: Report, new: Report, label: str) -> list[str]:
+def _differs(differences: Sequence[tuple[str, str, str]]) -> list[str]:
     """What is not the same about a row: `d_ff 2048 then, 3072 now`."""
-    found = [f"{name} {was} then, {now} now" for name, was, now in apart(old.plan.case(label), new.plan.case(label))]
-    more = [f"and {len(found) - MOST_APART} more"] if len(found) > MOST_APART else []
-    return ["not the same row: " + ", ".join([*found[:MOST_APART], *more])] if found else []
+    if not differences:
+        return []
+    texts = [f"{name} {was} then, {now} now" for name, was, now in differences]
+    more = [f"and {len(texts) - MOST_APART} more"] if len(texts) > MOST_APART else []
+    return ["not the same row: " + ", ".join([*texts[:MOST_APART], *more])]

@@ -2,27 +2,67 @@
 
 from __future__ import annotations
 
-import json
 import shlex
+import xml.etree.ElementTree as xml
+from collections.abc import Sequence
 from dataclasses import replace
 
-from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
-from ffnbench.gate.baseline import is_timed, too_few
-from ffnbench.gate.decision import OUTPUT, TIMED, Checked, Finding, Status, exit_code, kind
-from ffnbench.gate.exports import described, junit, workflow_commands
+from ffnbench.gate.decision import OUTPUT, TIMED, Checked, Finding, Status
 from ffnbench.gate.trust import code_of, trust_flags
-from ffnbench.jsonable import text_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import NoteKind
-from ffnbench.report.files.store import made_anew, report_text
-from ffnbench.report.formats import NOT_ALL, Longer, View, view_of
-from ffnbench.report.records import Record
-from ffnbench.report.tables.details import effort, notes_of_run
-from ffnbench.report.tables.lines_below import general_line, machine_line
-from ffnbench.report.tables.table import OF_NUMBER, OF_RATIO, UNKNOWN, Cell, Column, Field, TextTable, table_of_fields
-from ffnbench.report.tables.words import CERTAIN, change_text, listed, side_lines
-from ffnbench.stats.rounds import table_of
+from ffnbench.report.frame import OF_NUMBER, OF_RATIO, UNKNOWN, Column, Frame, Row, estimate_in
+from ffnbench.report.notes import effort, notes_of_run
+from ffnbench.report.sentences import general_line, machine_line
+from ffnbench.report.words import CERTAIN, change_text, listed, side_lines
+from ffnbench.streams import visible
 from ffnbench.units import counted, percent, signed_percent
+
+FAILS = {Status.REGRESSED, Status.MISSING}
+WARNS = {Status.UNCLEAR, Status.INCOMPARABLE}
+
+
+def described(finding: Finding) -> str:
+    """One finding in one line of words."""
+    change = finding.change
+    text = f"{finding.case} {finding.metric}: {finding.status.word}"
+    if change and change.low and change.high:
+        value, low, high = (signed_percent(v - 1) for v in (change.value, change.low, change.high))
+        text += f", {value} [{low}, {high}] at a tolerance of {percent(finding.tolerance)}"
+    elif finding.before is not None and finding.now is not None and finding.before != finding.now:
+        text += f", {finding.before:,.0f} then, {finding.now:,.0f} now"
+    return visible(text + (f" ({finding.reason})" if finding.reason else ""))
+
+
+def workflow_commands(findings: Sequence[Finding]) -> str:
+    """GitHub's workflow commands: an error for what fails, a warning for what can't be told."""
+    lines = []
+    for finding in findings:
+        level = "error" if finding.status in FAILS else "warning" if finding.status in WARNS else ""
+        if level:
+            text = described(finding).replace("%", "%25")
+            lines.append(f"::{level} title=ffnbench {finding.status.word}::{text}")
+    return "".join(line + "\n" for line in lines)
+
+
+def junit(findings: Sequence[Finding]) -> str:
+    """JUnit XML: a test case a row; what can't be told is skipped, with its reason."""
+    failed = sum(f.status in FAILS for f in findings)
+    unclear = sum(f.status in WARNS for f in findings)
+    suite = xml.Element(
+        "testsuite", name="ffnbench check", tests=str(len(findings)), failures=str(failed), skipped=str(unclear)
+    )
+    for finding in findings:
+        case = xml.SubElement(suite, "testcase", classname=visible(f"ffnbench.{finding.case}"), name=finding.metric)
+        if finding.status in FAILS:
+            xml.SubElement(case, "failure", type=finding.status.value, message=described(finding))
+        elif finding.status in WARNS:
+            xml.SubElement(case, "skipped", message=described(finding))
+        else:
+            xml.SubElement(case, "system-out").text = described(finding)
+    xml.indent(suite)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suite, encoding="unicode") + "\n"
+
 
 STYLES = {
     Status.REGRESSED: "bold red", Status.MISSING: "bold red", Status.UNCLEAR: "bold yellow",
@@ -36,7 +76,7 @@ LOUD = {
 PASSED = (Status.OK, Status.IMPROVED)
 
 
-def finding_records(findings: tuple[Finding, ...]) -> list[Record]:
+def finding_records(findings: tuple[Finding, ...]) -> list[Row]:
     """One flat record a row, numbers in full precision."""
     return [
         {
@@ -48,107 +88,18 @@ def finding_records(findings: tuple[Finding, ...]) -> list[Record]:
     ]  # fmt: skip
 
 
-def check_view(checked: Checked) -> View:
-    """The answer of a check: its findings, the reports that they follow from, and a new baseline."""
-    table = findings_table(checked)
-    view = view_of(table, lambda: finding_records(checked.findings))
-    findings = checked.findings
-    view = replace(
-        view,
-        stdout={**view.stdout, "github": lambda: workflow_commands(findings)},
-        files={**view.files, ".json": lambda: _whole(checked), ".xml": lambda: junit(findings)},
-        baseline=lambda: _new_baseline(checked),
-        longer=lambda: _longer(checked),
-        code=exit_code(list(findings), unclear_fails=False),
-        code_if_unclear_fails=exit_code(list(findings), unclear_fails=True),
-    )
-    if checked.now.stopped:
-        hint = made_anew(checked.saved, checked.now) if checked.saved else NOT_ALL
-        return view.ending(view.code, Unfinished(checked.now.stopped, hint))
-    if checked.interrupted:
-        return replace(view, code=EXIT_INTERRUPTED, code_if_unclear_fails=None)
-    return view
-
-
-def _whole(checked: Checked) -> str:
-    """The findings with the run that they follow from."""
-    now = json.loads(report_text(checked.now))
-    return text_of({"findings": finding_records(checked.findings), "now": now}, 1)
-
-
-def _new_baseline(checked: Checked) -> str:
-    """What was measured now; raises Unfinished where that is not all of it."""
-    now, before, lacking = checked.now, checked.before, _lacking(checked)
-    few = too_few(now)
-    if now.interrupted or lacking or few or (is_timed(before) and not now.samples):
-        what = f": nothing was measured for {', '.join(sorted(lacking))}" if lacking else f": it {few}" * bool(few)
-        raise Unfinished(f"the baseline was not updated{what}", made_anew(checked.against, before))
-    return report_text(now)
-
-
-def _longer(checked: Checked) -> Longer:
-    """The baseline with this run; not only the good ones are added, for that would make the scatter look small."""
-    now, path = checked.now, repr(checked.against)
-    regressed = [f"{f.case} {f.metric}" for f in checked.findings if f.status is Status.REGRESSED]
-    statuses, busy = {f.status for f in checked.findings}, table_of(now).disturbed()
-    undecided = [f.case for f in checked.findings if f.status is Status.UNCLEAR and f.case in busy]
-    missing = [f.case for f in checked.findings if f.status is Status.MISSING]
-    lacking = sorted(_lacking(checked))
-    if checked.interrupted or now.stopped:
-        why = "it is incomplete"
-    elif regressed:
-        why = f"{', '.join(regressed)} regressed"
-    elif kind(now.environment) != kind(checked.before.environment) or Status.INCOMPARABLE in statuses:
-        why = "it ran on another kind of machine, or the baseline was measured with another method"
-    elif missing:
-        why = f"nothing was measured for {', '.join(dict.fromkeys(missing))}"
-    elif undecided or lacking:
-        why = f"the machine was busy: {', '.join(undecided or lacking)}"
-    elif few := too_few(now):
-        why = f"it {few}"
-    else:
-        longer = checked.before
-        for run in now.runs:
-            longer = longer.with_repeat(run)
-        return Longer(f"added to {path}: {len(longer.runs)} runs", report_text(longer))
-    return Longer(f"this run was not added to {path}: {why}")
-
-
-def _lacking(checked: Checked) -> set[str]:
-    """The cases that a new baseline would not have, or only beside other work."""
-    missing = {f.case for f in checked.findings if f.status in (Status.MISSING, Status.INCOMPARABLE)}
-    return missing | set(table_of(checked.now).without_quiet())
-
-
-def findings_table(checked: Checked) -> TextTable:
+def findings_frame(checked: Checked) -> Frame:
     """Every row that is not an equal exact metric; those are counted below."""
-    findings, now = checked.findings, checked.now
-    quiet = [f for f in findings if f.status is Status.OK and f.metric not in (LATENCY, OUTPUT) and f.change is None]
-    shown = sorted((f for f in findings if f not in quiet), key=lambda f: list(Status).index(f.status))
-
-    def limit(f: Finding) -> Cell:
-        if f.metric in TIMED:
-            return Cell(text=f"+{percent(f.tolerance)}")
-        if f.metric == OUTPUT:
-            return Cell(text=_value(f, f.tolerance))
-        return Cell(text=f"+{percent(f.tolerance)}" if f.tolerance else "equal")
-
-    fields: list[Field] = [
-        (Column(title="case", left=True), lambda f: Cell(text=f.case)),
-        (Column(title="metric", left=True), lambda f: Cell(text=f.metric)),
-        (Column(title="status", left=True), lambda f: Cell(text=f.status.word, style=STYLES.get(f.status, ""))),
-        (
-            Column(title="change", unit=CERTAIN * any(f.change for f in findings), takes=OF_RATIO),
-            lambda f: Cell(text=_change(f)),
-        ),
-        (Column(title="limit", priority=1), limit),
-        (Column(title="before", priority=2, takes=OF_NUMBER), lambda f: Cell(text=_value(f, f.before))),
-        (Column(title="now", priority=2, takes=OF_NUMBER), lambda f: Cell(text=_value(f, f.now))),
-    ]
-    reasons = {finding.reason for finding in findings}
-    return table_of_fields(
-        fields,
-        shown,
+    now, rows = checked.now, finding_records(checked.findings)
+    quiet = [row for row in rows if is_quiet(row)]
+    order = [status.value for status in Status]
+    shown = sorted((row for row in rows if not is_quiet(row)), key=lambda row: order.index(row["status"]))
+    reasons = {row["reason"] for row in rows}
+    has_intervals = any(row["change_low"] is not None for row in rows)
+    return Frame(
+        columns=(*COLUMNS[:3], replace(COLUMNS[3], unit=CERTAIN if has_intervals else ""), *COLUMNS[4:]),
+        rows=shown,
+        saved=rows,
         header=[_title(checked)],
         summary=_summary(checked, len(quiet)),
         details=[
@@ -157,6 +108,52 @@ def findings_table(checked: Checked) -> TextTable:
             *(text for text in notes_of_run(now) if text not in reasons),
         ],
     )
+
+
+def is_quiet(row: Row) -> bool:
+    """Whether it is an exact metric that is equal."""
+    return row["status"] == Status.OK.value and row["metric"] not in (*TIMED, OUTPUT) and row["change_low"] is None
+
+
+def _change(row: Row) -> str:
+    change = estimate_in(row, "change")
+    if change is None:
+        return UNKNOWN
+    if change.low is not None:
+        return change_text(change)
+    return signed_percent(change.value - 1)
+
+
+def _limit(row: Row) -> str:
+    if row["metric"] == OUTPUT:
+        return _value(row["metric"], row["tolerance"])
+    if row["metric"] not in TIMED and not row["tolerance"]:
+        return "equal"
+    return f"+{percent(row['tolerance'])}"
+
+
+def _value(metric: str, value: float | None) -> str:
+    if value is None or metric in TIMED:  # a time's change says it, in the unit of its limit
+        return UNKNOWN
+    if metric == OUTPUT:
+        return f"{value:.1e}" if value else "0"
+    return f"{value:,.0f}"
+
+
+COLUMNS = (
+    Column(key="case", left=True),
+    Column(key="metric", left=True),
+    Column(
+        key="status",
+        left=True,
+        write=lambda value: Status(value).word,
+        style=lambda row: STYLES.get(Status(row["status"]), ""),
+    ),
+    Column(key="change", text=_change, takes=OF_RATIO),
+    Column(key="tolerance", title="limit", priority=1, text=_limit),
+    Column(key="before", priority=2, takes=OF_NUMBER, text=lambda row: _value(row["metric"], row["before"])),
+    Column(key="now", priority=2, takes=OF_NUMBER, text=lambda row: _value(row["metric"], row["now"])),
+)
 
 
 def _title(checked: Checked) -> str:
@@ -202,19 +199,3 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     known = {finding.reason for finding in findings}
     general = [line for line in general_line(now) if line not in known]
     return list(filter(None, [*lines, "; ".join(told), *general, *ended]))
-
-
-def _change(finding: Finding) -> str:
-    if finding.change is not None:
-        return change_text(finding.change)
-    if finding.ratio is None:
-        return UNKNOWN
-    return "0%" if finding.ratio == 1 else signed_percent(finding.ratio - 1)
-
-
-def _value(finding: Finding, value: float | None) -> str:
-    if value is None or finding.metric in TIMED:  # a time's change says it, in the unit of its limit
-        return UNKNOWN
-    if finding.metric == OUTPUT:
-        return f"{value:.1e}" if value else "0"
-    return f"{value:,.0f}"

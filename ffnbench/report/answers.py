@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import sys
@@ -16,15 +17,34 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ffnbench.errors import WrongArgument
 from ffnbench.report.files.outputs import Outputs
 from ffnbench.report.formats import View, Write, bytes_of
-from ffnbench.report.records import Record
-from ffnbench.report.tables.html import html_fragment
-from ffnbench.report.tables.table import TextTable
-from ffnbench.report.tables.text import Terminal, plain, renderable, show
+from ffnbench.report.frame import Frame, Row
+from ffnbench.report.terminal import Terminal, plain, renderable, show
+from ffnbench.report.writers import html_fragment
+from ffnbench.result import Report
 
 if TYPE_CHECKING:
     import pandas as pd
 
 CALLED = ("frame", "rows", "save", "show")
+
+
+def origin_record(report: Report) -> Row:
+    """When, where and by what a report was made; of one that was not measured machine, cpu, torch and git are None.
+
+    `created` is in ISO 8601; `machine` is the fingerprint of all that latency depends on; `git` is the commit of the
+    folder; `run` is the same for the same run alone; `version` is ffnbench's.
+    """
+    here = report.environment
+    made = [report.created, *(f"{s.case} {s.metric} {s.value:.9g}" for s in report.samples)]
+    return {
+        "created": report.created,
+        "machine": here and here.fingerprint,
+        "cpu": here and here.cpu,
+        "torch": here and here.torch,
+        "git": here and here.git_commit and here.git_commit + "-dirty" * bool(here.git_dirty),
+        "run": hashlib.sha256("\n".join(made).encode()).hexdigest()[:12],
+        "version": report.version,
+    }
 
 
 class Shows:
@@ -40,7 +60,7 @@ class Shows:
         return "answer"
 
     @property
-    def _origin(self) -> Record:
+    def _origin(self) -> Row:
         """What every row of its frame has, so that frames of several can be told apart."""
         return {}
 
@@ -49,7 +69,7 @@ class Shows:
         return [*(name for name in super().__dir__() if name.startswith("_")), *CALLED, *self.READ]
 
     @property
-    def table(self) -> TextTable:
+    def table(self) -> Frame:
         """The answer as a table."""
         return self.view().table
 
@@ -57,7 +77,7 @@ class Shows:
         """The answer with all that writes it; raises FfnbenchError where there is nothing to write."""
         raise NotImplementedError
 
-    def rows(self) -> list[Record]:
+    def rows(self) -> list[Row]:
         """One flat record a row, in the order and with the names of the CSV."""
         raise NotImplementedError
 
@@ -111,9 +131,9 @@ class Answer(Shows):
         """The answer with all that writes it."""
         return self.shown
 
-    def rows(self) -> list[Record]:
+    def rows(self) -> list[Row]:
         """One flat record a row."""
-        return list(self.shown.records())
+        return self.shown.records()
 
     @property
     def _stem(self) -> str:

@@ -16,16 +16,16 @@ def out_flag(suffixes: str, *, default: tuple[str, ...] = ()) -> Any:
     return flag(default, told, OUTPUT, "PATH", short="-o", also=("--output",))
 
 
-ALSO_FOR_GITHUB = "On stdout: table, markdown, csv, json or github."
+ALSO_FOR_GITHUB = "On stdout: table, markdown, latex, csv, json or github."
 PICTURES = ", ".join((*suffixes(), ".png", ".svg", ".pdf"))  # and the files of features
-WITH_PICTURES = f".csv, .json, .md, {PICTURES}; roofline.png: under ceilings"
+WITH_PICTURES = f".csv, .json, .md, .tex, {PICTURES}; roofline.png: under ceilings"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
     """What stands on stdout. `said` is what a reader should know of how it was asked for."""
 
-    format: str = flag("table", "On stdout: table, markdown, csv or json.", OUTPUT, "NAME", short="-f")
+    format: str = flag("table", "On stdout: table, markdown, latex, csv or json.", OUTPUT, "NAME", short="-f")
     json: bool = flag(False, "Short for --format json.", OUTPUT)
     verbose: bool = flag(False, "Show every column and all details below.", OUTPUT, short="-v", also=("--wide",))
     said: tuple[str, ...] = ()
@@ -54,7 +54,7 @@ class Written:
 class Kept(Shown):
     """How an answer is shown and written where nothing is measured."""
 
-    out: tuple[str, ...] = out_flag(".csv, .json, .md")
+    out: tuple[str, ...] = out_flag(".csv, .json, .md, .tex")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ class MeasuredOutput(Arranged, Output):
 class FactsOutput(MeasuredOutput):
     """How facts of activations are shown and written, and with --time what was measured."""
 
-    out: tuple[str, ...] = out_flag(f".csv, .json, .md; with --time also {PICTURES}")
+    out: tuple[str, ...] = out_flag(f".csv, .json, .md, .tex; with --time also {PICTURES}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ class CheckOutput(Output):
     """How a check is shown and written, and what follows from it."""
 
     format: str = flag("table", ALSO_FOR_GITHUB, OUTPUT, "NAME", short="-f")
-    out: tuple[str, ...] = out_flag(".xml, .md, .json, .csv")
+    out: tuple[str, ...] = out_flag(".xml, .md, .tex, .json, .csv")
     on_unclear: str = flag("pass", "Exit 0 (pass) or 4 (fail) where the run can't tell.", LIMITS, "pass|fail")
 
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.features import Feature, suffixes
 from ffnbench.report.arrangement import Arrangement
-from ffnbench.report.records import Record, csv_text, json_text
-from ffnbench.report.tables.table import TextTable
-from ffnbench.report.tables.text import markdown
+from ffnbench.report.frame import Frame, Row
+from ffnbench.report.writers import csv_text, json_text, latex, markdown
 from ffnbench.result import Report
 
-FORMATS = ("table", "markdown", "csv", "json")  # for stdout
-SUFFIXES = (".csv", ".json", ".md")
-CHECK_FORMATS, CHECK_SUFFIXES = (*FORMATS, "github"), (".xml", ".md", ".json", ".csv")
+FORMATS = ("table", "markdown", "latex", "csv", "json")  # for stdout
+SUFFIX_OF = {"csv": ".csv", "json": ".json", "markdown": ".md", "latex": ".tex"}
+SUFFIXES = tuple(SUFFIX_OF.values())
+CHECK_FORMATS, CHECK_SUFFIXES = (*FORMATS, "github"), (".xml", *SUFFIXES)
 PICTURES = (".png", ".svg", ".pdf")
 PICTURE_SUFFIXES = (*PICTURES, ".csv")  # of plot-activations: the csv holds the points
 NOT_ALL = "the table holds what was measured by then"
@@ -53,11 +53,10 @@ class View:
 
     `code` is the exit code that follows from it, `code_if_unclear_fails` where the user wants that; `problem` is raised
     once everything is shown and written. `rescue` is what is saved elsewhere if a file can't be written, so that no
-    measurement is lost. A check has a new `baseline`, and the old one with a further run. `records`
-    are its rows as data.
+    measurement is lost. A check has a new `baseline`, and the old one with a further run.
     """
 
-    table: TextTable
+    frame: Callable[[], Frame]
     stdout: Mapping[str, Callable[[], str]]
     files: Mapping[str, Write]
     code: int = 0
@@ -67,7 +66,15 @@ class View:
     baseline: Callable[[], str] | None = None
     longer: Callable[[], Longer] | None = None
     arranged: Callable[[Arrangement], View] | None = None  # the same with other columns, in another order
-    records: Callable[[], Sequence[Record]] = tuple
+
+    @property
+    def table(self) -> Frame:
+        """The frame of the answer."""
+        return self.frame()
+
+    def records(self) -> list[Row]:
+        """The rows for programs."""
+        return self.frame().records()
 
     def ending(self, code: int, problem: FfnbenchError | None = None) -> View:
         """This view with an exit code and a problem, however it is arranged."""
@@ -76,8 +83,7 @@ class View:
 
 
 def view_of(
-    table: TextTable,
-    records: Callable[[], Sequence[Record]],
+    frame: Frame | Callable[[], Frame],
     *,
     json: Callable[[], str] | None = None,
     pictures: Mapping[str, Callable[[str], bytes]] | None = None,
@@ -86,27 +92,28 @@ def view_of(
     every: bool = True,
     rescue: Callable[[], str] | None = None,
 ) -> View:
-    """A view of a table and its records. `json` where that is more than the records. `pictures` draw for a suffix,
+    """A view of a frame, or of what makes it. `json` where that is more than the records. `pictures` draw for a suffix,
     each into files with its own name in theirs; that of "" into all others. `reports` are what the answer is of, and
     `title` is its name: files of features tell them.
 
     `every` is whether markdown shows the columns and details that only -v does.
     """
+    made: Callable[[], Frame] = cache(frame) if callable(frame) else lambda: frame
     texts: dict[str, Callable[[], str]] = {
-        "csv": lambda: csv_text(records()),
-        "json": json or (lambda: json_text(records())),
-        "markdown": lambda: markdown(table, every=every),
+        "csv": lambda: csv_text(made().records()),
+        "json": json or (lambda: json_text(made().records())),
+        "markdown": lambda: markdown(made(), every=every),
+        "latex": lambda: latex(made()),
     }
-    files: dict[str, Write] = {".csv": texts["csv"], ".json": texts["json"], ".md": texts["markdown"]}
+    files: dict[str, Write] = {SUFFIX_OF[name]: write for name, write in texts.items()}
     for begin, draw in (pictures or {}).items():
-        files |= {begin + suffix: lambda draw=draw, suffix=suffix: draw(suffix) for suffix in PICTURES}  # type: ignore[misc]
-
+        files |= {begin + suffix: partial(draw, suffix) for suffix in PICTURES}
     for suffix, feature in suffixes().items():
-        files[suffix] = partial(_by_feature, feature, suffix, table, pictures or {}, reports, title)
-    return View(table=table, stdout=texts, files=files, rescue=rescue, records=records)
+        files[suffix] = partial(_by_feature, feature, suffix, made, pictures or {}, reports, title)
+    return View(frame=made, stdout=texts, files=files, rescue=rescue)
 
 
-def _by_feature(feature: Feature, suffix: str, *shown: object) -> str:
+def _by_feature(feature: Feature, suffix: str, frame: Callable[[], Frame], *shown: object) -> str:
     """What a feature writes into a file with its suffix."""
-    written: str = feature.file("files").WRITERS[suffix](*shown)
+    written: str = feature.file("files").WRITERS[suffix](frame(), *shown)
     return written

@@ -19,7 +19,7 @@ from ffnbench.report.files.outputs import Outputs, append
 from ffnbench.report.flags import Shown, Written
 from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write, bytes_of, is_roofline
 from ffnbench.report.progress import TerminalProgress
-from ffnbench.report.tables.text import Terminal, show
+from ffnbench.report.terminal import Terminal, show
 from ffnbench.report.views import refuse_unknown_columns
 from ffnbench.result import Report
 from ffnbench.streams import hush, say
@@ -100,7 +100,7 @@ class Destination:
         nothing of it need be measured yet.
         """
         if any(map(is_roofline, self._outputs.paths)):
-            from ffnbench.report.tables.ceilings import has_ceilings, no_ceilings
+            from ffnbench.report.notes import has_ceilings, no_ceilings
 
             measured = report.environment is not None
             if self._counts_only or not has_ceilings(report if measured else report.plan):

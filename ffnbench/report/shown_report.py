@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from ffnbench.plan import METHOD
-from ffnbench.report.answers import Shows, as_displayed, written_to
+from ffnbench.report.answers import Shows, as_displayed, origin_record, written_to
 from ffnbench.report.formats import PICTURES, View
-from ffnbench.report.records import origin_record
-from ffnbench.report.tables.table import TextTable
-from ffnbench.report.views import figure_of, picture_of, reading_of, report_view
-from ffnbench.result import Report
-from ffnbench.stats.verdict import with_figures
+from ffnbench.report.frame import Frame
+from ffnbench.report.views import figure_of, frame_of, picture_of, report_view
+from ffnbench.result import Figures, Report
+from ffnbench.stats.figures import figures_of, with_figures
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,9 +41,9 @@ class ShownReport(Shows, Report):
         return origin_record(self)
 
     @property
-    def table(self) -> TextTable:
+    def table(self) -> Frame:
         """The table that belongs to this report, by the kind of its plan."""
-        return reading_of(self).table(self)
+        return frame_of(self)
 
     def view(self) -> View:
         """The report with all that writes it; raises Interrupted where nothing was measured."""
@@ -52,7 +51,7 @@ class ShownReport(Shows, Report):
 
     def rows(self) -> list[dict[str, Any]]:
         """One flat record a row, in the order and with the names of the CSV contract."""
-        return reading_of(self).records(self)
+        return frame_of(self).records()
 
     @overload
     def plot(self, path: None = None, *, roofline: bool = False) -> Figure: ...
@@ -75,7 +74,9 @@ class ShownReport(Shows, Report):
 
 
 def as_shown(found: Report) -> ShownReport:
-    """A report that can show itself."""
+    """A report that can show itself, with its figures: a file has none."""
+    if found.samples and found.figures == Figures():
+        found = replace(found, figures=figures_of(found))
     return ShownReport(**{field.name: getattr(found, field.name) for field in fields(Report)})
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ffnbench.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
+from ffnbench.errors import EXIT_INTERRUPTED, FfnbenchError, Interrupted, Unfinished
 from ffnbench.features import function_of
 from ffnbench.plan import Kind, added_kind
 from ffnbench.report.arrangement import Arrangement, arranged, key_of
 from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import NOT_ALL, ROOFLINE, View, view_of
-from ffnbench.report.records import Record
-from ffnbench.report.tables.table import TextTable
+from ffnbench.report.frame import Frame
 from ffnbench.result import Environment, Report
-from ffnbench.stats.curves import axes_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,56 +24,35 @@ SOMEWHERE = Environment(
 AS_IT_COMES = Arrangement()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """How the reports of a kind read: functions, each as `file:name`, loaded where they are called. A file is
-    one of report/, or a feature's by its whole name.
-    """
-
-    tables: str
-    rows: str
-    picture: str
-
-    def table(self, report: Report) -> TextTable:
-        """The table or tables for people."""
-        found: TextTable = function_of(self.tables)(report)
-        return found
-
-    def records(self, report: Report) -> list[Record]:
-        """The rows for programs."""
-        found: list[Record] = function_of(self.rows)(report)
-        return found
-
-
-RATIOS, OF_ROOFLINE = "report.pictures.ratios:ratio_figure", "report.pictures.roofline:roofline_figure"
-OF_SWEEP = "report.pictures.sweeps:sweep_figure"
-OF_CASES = Reading(tables="compare.table:compare_table", rows="report.csv_columns:case_records", picture=RATIOS)
+RATIOS = "report.pictures.ratios:ratio_figure"
+ROOFS, SWEEP = "report.pictures.roofline:roofline_figure", "report.pictures.sweeps:sweep_figure"
+# the frame and the picture of a report, each as `file:name`, loaded where it is called: questions stand above this room
 VIEWS = {
-    Kind.COMPARE: OF_CASES,
-    Kind.SIDES: OF_CASES,
-    Kind.BLOCK: Reading(
-        tables="block.table:block_tables",
-        rows="block.rows:block_records",
-        picture="block.picture:block_figure",
-    ),
-    Kind.ACTIVATIONS: Reading(
-        tables="activations.table:timing_table", rows="activations.rows:timing_records", picture=RATIOS
-    ),
+    Kind.COMPARE: ("compare.table:compare_frame", RATIOS),
+    Kind.SIDES: ("compare.table:compare_frame", RATIOS),
+    Kind.BLOCK: ("block.table:block_frame", "block.picture:block_figure"),
+    Kind.ACTIVATIONS: ("activations.table:timing_frame", RATIOS),
 }
 
 
-def reading_of(report: Report) -> Reading:
-    """How this report reads, by the kind of its plan."""
+def _functions_of(report: Report) -> tuple[str, str]:
+    """What makes the frame and the picture of this report, by the kind of its plan."""
     if added := added_kind(report.plan.kind):
-        return Reading(tables=added.tables, rows=added.rows, picture=added.picture)
+        return added.frame, added.picture
     return VIEWS[Kind(report.plan.kind)]
+
+
+def frame_of(report: Report) -> Frame:
+    """The frame of this report."""
+    frame: Frame = function_of(_functions_of(report)[0])(report)
+    return frame
 
 
 def figure_of(report: Report, *, roofline: bool = False) -> Figure:
     """The picture of this report; raises FfnbenchError where there is nothing to draw. matplotlib is loaded for it."""
-    picture = OF_ROOFLINE if roofline else reading_of(report).picture
-    if picture == RATIOS and report.comparisons and axes_of(report.plan):
-        picture = OF_SWEEP
+    picture = ROOFS if roofline else _functions_of(report)[1]
+    if picture == RATIOS and report.comparisons and report.plan.axes:
+        picture = SWEEP
     figure: Figure = function_of(picture)(report)
     return figure
 
@@ -90,32 +67,38 @@ def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
 
 def refuse_unknown_columns(report: Report, how: Arrangement) -> None:
     """Raise FfnbenchError for a column that no answer to this plan has; nothing need be measured yet."""
-    reading = reading_of(report)
     as_measured = replace(report, environment=report.environment or SOMEWHERE)  # with the headings that it will have
-    table, records = reading.table(as_measured), reading.records(report)
-    for name in how.names:
-        key_of(name, table, records)
+    frame = frame_of(as_measured)
+    for name in filter(None, (how.sorted_by, *how.chosen)):
+        key_of(name, frame)
+
+
+def arranged_frame(report: Report, how: Arrangement) -> Frame:
+    """The frame as it was asked for; raises FfnbenchError for a sort by what is not known."""
+    frame = frame_of(report)
+    if how.sort and report.environment is None:
+        key = key_of(how.sorted_by, frame)
+        if all(row.get(key) is None for part in frame.parts for row in part.rows):
+            message = f"--sort {how.sort}: nothing here has that, as it is counted and not measured"
+            hint = "`ffnbench compare` measures; `ffnbench cost --sort params` sorts by a count"
+            raise FfnbenchError(message, hint)
+    return arranged(frame, how) if how else frame
 
 
 def report_view(report: Report, how: Arrangement = AS_IT_COMES) -> View:
     """A report as the end of a command; raises Interrupted where there is nothing to show."""
     if report.interrupted and not report.samples:
         raise Interrupted("interrupted before anything was measured")
-    reading = reading_of(report)
-    table, records = (
-        (reading.table(report), None)
-        if not how
-        else arranged(reading.table(report), reading.records(report), how, counted=not report.environment)
-    )
     view = view_of(
-        table,
-        lambda: reading.records(report) if records is None else records,
+        partial(arranged_frame, report, how),
         json=lambda: report_text(report),
         pictures={"": partial(picture_of, report), ROOFLINE: partial(picture_of, report, roofline=True)},
         reports=[report],
         every=False,
         rescue=(lambda: report_text(report)) if report.samples else None,
     )
+    if how:
+        _ = view.table  # what is wrong with it is told before anything is written
     view = replace(view, arranged=lambda how: report_view(report, how))
     if report.interrupted or report.cut_short:
         return view.ending(EXIT_INTERRUPTED)

@@ -13,10 +13,10 @@ from typing import Any
 from ffnbench import jsonable
 from ffnbench.device.ceilings import roofs_for
 from ffnbench.metrics import CEILINGS, ROOF
-from ffnbench.result import CaseCost, Roof, Sample
+from ffnbench.result import CaseCost, Ceiling, Roof, Sample
 from ffnbench.run.log import Found
 from ffnbench.run.what_fits import room_for_ceilings
-from ffnbench.stats.ceilings import Ceiling, may_bind
+from ffnbench.stats.ceilings import may_bind
 from ffnbench.worker.channel import Message
 
 SHARE = 0.05  # of a run's time, for all that is about ceilings

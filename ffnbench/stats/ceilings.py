@@ -12,69 +12,23 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.metrics import ROOF
-from ffnbench.plan import Case, MatmulPrecision, Mode
-from ffnbench.result import Bound, CaseCost, Roof, Run, Share
+from ffnbench.plan import Case, MatmulPrecision, Needed, needed_by
+from ffnbench.result import Bound, CaseCost, Ceiling, Roof, Run, Share
 from ffnbench.stats.rounds import paired, table_of
 
 ALIKE = 0.05  # sizes that differ by no more share one roof
 MEMORY = "memory"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needed:
-    """What one call can't do without: FLOPs of its matrix products (None: not known), bytes read and written once."""
-
-    flops: int | None
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ceiling:
-    """The fastest roof of a bound in a run, and the mean seconds of its call."""
-
-    roof: Roof
-    seconds: float
-
-    @property
-    def rate(self) -> float:
-        """FLOPs, bytes or calls per second."""
-        return self.roof.amount / self.seconds
-
-    def least_s(self, needed: Needed) -> float | None:
-        """The least seconds that a call of these needs takes by this bound; None where it is not known."""
-        amount = {Bound.PRODUCTS: needed.flops, Bound.BYTES: needed.bytes, Bound.CALL: 1}[self.roof.bound]
-        return None if amount is None else self.seconds * amount / self.roof.amount
-
-
-def needed_by(case: Case, cost: Cost) -> Needed:
-    """What one call of a case needs, in the mode that is timed."""
-    work, flops = case.workload, _in_mode(case, cost.flops_forward, cost.flops_backward)
-    weights = cost.weight_bytes if cost.weight_bytes_touched is None else cost.weight_bytes_touched
-    return Needed(
-        flops=None if flops is None else work.tokens * flops,
-        bytes=weights + 2 * work.tokens * case.ffn.d_model * item_bytes(work.dtype),
-    )
-
-
-def _in_mode(case: Case, forward: int | None, backward: int | None) -> int | None:
-    parts = {Mode.FORWARD.value: (forward,), Mode.BACKWARD.value: (backward,)}.get(
-        case.workload.mode, (forward, backward)
-    )
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
-
-
 _EXACT = [one.value for one in (MatmulPrecision.MEDIUM, MatmulPrecision.HIGH, MatmulPrecision.HIGHEST)]
 
 
 def read_bytes(roof: Roof) -> int:
-    """The bytes of its buffer, which a call may read several times: its shape then says how often."""
-    return roof.amount // roof.shape[0] if roof.shape else roof.amount
+    """The bytes of its buffer."""
+    return roof.read_bytes
 
 
 def fits(roof: Roof, case: Case, needed: Needed) -> bool:
@@ -91,7 +45,7 @@ def fits(roof: Roof, case: Case, needed: Needed) -> bool:
     if roof.bound is Bound.PRODUCTS:
         finer = _EXACT.index(roof.matmul_precision) >= _EXACT.index(work.matmul_precision)
         return item_bytes(roof.dtype) >= item_bytes(work.dtype) and (work.dtype != "float32" or finer)
-    size = read_bytes(roof)
+    size = roof.read_bytes
     return abs(size - needed.bytes) <= 2 * ALIKE * needed.bytes or (roof.level == MEMORY and size <= needed.bytes)
 
 
@@ -138,7 +92,7 @@ def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> dict[str, dict[Bound, Ce
 
 def _nearest(ceilings: list[Ceiling], needed: Needed) -> list[Ceiling]:
     """Of the bytes only those that are nearest to the case's own."""
-    apart = {c.roof.name: abs(math.log(read_bytes(c.roof) / needed.bytes))
+    apart = {c.roof.name: abs(math.log(c.roof.read_bytes / needed.bytes))
              for c in ceilings if c.roof.bound is Bound.BYTES}  # fmt: skip
     least = min(apart.values(), default=0.0)
     return [c for c in ceilings if apart.get(c.roof.name, 0.0) <= least + ALIKE]

@@ -8,46 +8,19 @@ between two points of the axis, as far as their neighbours show it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise
 
-from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.plan import Case, Group, Plan
-from ffnbench.result import Estimate, Report
+from ffnbench.plan import LEAST_POINTS, Axis, Group
+from ffnbench.result import Crossing, Crossings, Estimate, Report
 from ffnbench.stats.interval import CONFIDENCE, Mean, Part, student, whole
-from ffnbench.stats.pairs import Pair, Pairs, is_told, pairs_of
+from ffnbench.stats.pairs import Pair, Pairs, pairs_of
 from ffnbench.stats.verdict import control_slack
 
-FEWEST = 3  # points of an axis that is drawn as a curve
 WIDTH = "d_ff"  # an axis along which times go up and down with what divides the width
 FINE = 100  # steps of the search between two points of the axis
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """An axis of numbers, smallest first; logarithmic where its steps are by factors rather than equal."""
-
-    name: str
-    values: tuple[float, ...]
-
-    @property
-    def logarithmic(self) -> bool:
-        """Whether the steps are more alike as factors than as differences."""
-        if self.values[0] <= 0 or len(self.values) < FEWEST:
-            return False
-        steps = [b - a for a, b in pairwise(self.values)]
-        factors = [math.log(b / a) for a, b in pairwise(self.values)]
-        return max(steps) * min(factors) > max(factors) * min(steps) * (1 + 1e-9)
-
-    def place(self, value: float) -> float:
-        """Where a value stands on its scale."""
-        return math.log(value) if self.logarithmic else value
-
-    def value(self, place: float) -> float:
-        """What stands at a place."""
-        return math.exp(place) if self.logarithmic else place
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,51 +32,11 @@ class Place:
     side: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crossing:
-    """Where a variant becomes slower than one that stands before it in the plan, or where not `slower` faster, as the
-    axis grows. `within` are the values of the other axes.
-    """
-
-    within: Mapping[str, object]
-    variant: str
-    than: str
-    slower: bool
-    at: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crossings:
-    """All crossings along an axis, in the order of the plan; `lines` are how often they were looked for, once for each
-    combination of the values of the other axes.
-    """
-
-    axis: Axis
-    lines: int
-    places: tuple[Crossing, ...] = ()
-
-
-def variant_of(group: Group, case: Case) -> str:
-    """What a case is called in each cell of a sweep."""
-    return case.variant if isinstance(case.ffn, ActivationSpec) else group.name(case.label)
-
-
-def axes_of(plan: Plan) -> tuple[Axis, ...]:
-    """The axes of numbers with enough points for a curve, the one with most points first."""
-    found = []
-    for name in plan.groups[0].values:
-        values = {group.values.get(name) for group in plan.groups}
-        numbers = {v for v in values if isinstance(v, int | float) and not isinstance(v, bool)}
-        if len(numbers) == len(values) >= FEWEST:
-            found.append(Axis(name, tuple(sorted(numbers))))
-    return tuple(sorted(found, key=lambda axis: -len(axis.values)))
-
-
 def crossings_of(report: Report) -> Crossings | None:
     """The crossings that the times of a sweep support, along the axis with most points; None for a plan without an
     axis.
     """
-    axes = axes_of(report.plan)
+    axes = report.plan.axes
     if not report.comparisons or not axes:
         return None
     lines = list(_lines(report, axes[0]))
@@ -136,14 +69,14 @@ class _Line:
 
     @cached_property
     def variants(self) -> list[str]:
-        return list(dict.fromkeys(variant_of(group, case) for group in self.groups for case in group.cases))
+        return list(dict.fromkeys(group.variant_of(case) for group in self.groups for case in group.cases))
 
     def labels(self, variant: str) -> dict[float, str]:
         """The label of a variant at each value of the axis at which its time is known."""
         return {
             float(group.values[self.axis.name]): case.label
             for group in self.groups for case in group.cases
-            if variant_of(group, case) == variant and is_told(self.report, case.label)
+            if group.variant_of(case) == variant and self.report.has_time(case.label)
         }  # fmt: skip
 
     def against(self, one: str, other: str) -> dict[float, Pair]:
@@ -198,7 +131,7 @@ def where(places: Sequence[Place], first: int, last: int, slack: float = 0.0) ->
             zeros.append(left.at + (right.at - left.at) * left.mean.mean / apart)
     looks = sorted([*looks, *zeros, places[last].at])
     held = [n for n, at in enumerate(looks) if at in zeros or _held(places, first, last, at, slack)]
-    if len(places) < FEWEST:
+    if len(places) < LEAST_POINTS:
         held = [0, len(looks) - 1]
     return zeros[len(zeros) // 2], looks[max(0, held[0] - 1)], looks[min(len(looks) - 1, held[-1] + 1)]
 

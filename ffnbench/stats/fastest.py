@@ -10,28 +10,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ffnbench.plan import Backend, Case, Plan
-from ffnbench.result import Estimate, Report, Verdict
-from ffnbench.stats.pairs import is_told
+from ffnbench.result import Estimate, Fastest, Report, Verdict
 from ffnbench.stats.rounds import Table, table_of
 from ffnbench.stats.verdict import control_slack, verdicts
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fastest:
-    """The answer for one network and workload: `first` holds the fastest, by label, and what can't be told from it.
-
-    `verdict` is FASTER for one that is the fastest, SAME for several that are the same, else UNCLEAR. `against` is the
-    row that `ratios`, of the first ones and in their order, are relative to.
-    """
-
-    cases: tuple[Case, ...]
-    first: tuple[str, ...]
-    verdict: Verdict
-    against: str
-    ratios: tuple[Estimate, ...]
 
 
 def groups_of(plan: Plan) -> list[tuple[Case, ...]]:
@@ -49,7 +33,7 @@ def fastest(report: Report) -> list[Fastest]:
     if not groups:
         return []
     table, slack = table_of(report), control_slack(report)
-    known = [[case for case in group if is_told(report, case.label)] for group in groups]
+    known = [[case for case in group if report.has_time(case.label)] for group in groups]
     return [_fastest(cases, table, slack) for cases in known if len(cases) > 1]
 
 

@@ -30,7 +30,6 @@ from ffnbench.result import (
     Sample,
     Verdict,
 )
-from ffnbench.stats.ceilings import shares_of
 from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, Row, Table, held_down, is_clean, table_of, waited_for
 from ffnbench.units import counted, percent
@@ -38,6 +37,7 @@ from ffnbench.units import counted, percent
 CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
 CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
 SAME_WITHIN = 0.02
+SAME = 1 - SAME_WITHIN, 1 + SAME_WITHIN
 ONE_WORKER = "measured in one process, which gives no interval"
 MOVES = 0.05  # of a device's clock
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
@@ -63,16 +63,18 @@ def holm(p_values: Mapping[K, float], alpha: float) -> set[K]:
     return found
 
 
-def decide(low: float, high: float) -> Verdict:
-    """The verdict on the interval of a ratio: within SAME_WITHIN of 1 the same, else its side of 1, else can't tell."""
-    if low >= 1 - SAME_WITHIN and high <= 1 + SAME_WITHIN:
+def decide(low: float, high: float, same: tuple[float, float] = SAME) -> Verdict:
+    """The verdict on the interval of a ratio: within `same` the same, else its side of 1, else can't tell."""
+    if low >= same[0] and high <= same[1]:
         return Verdict.SAME
     if low > 1:
         return Verdict.SLOWER
     return Verdict.FASTER if high < 1 else Verdict.UNCLEAR
 
 
-def verdicts(means: Mapping[K, Mean], slack: float, looks: int = 1) -> dict[K, tuple[Verdict, str]]:
+def verdicts(
+    means: Mapping[K, Mean], slack: float = 0.0, looks: int = 1, same: tuple[float, float] = SAME
+) -> dict[K, tuple[Verdict, str]]:
     """The verdicts on rows by the means of their logs; why, where one is UNCLEAR.
 
     The interval decides, widened by the `slack` (in logs) that the machine is off by; a difference has to hold by
@@ -85,7 +87,7 @@ def verdicts(means: Mapping[K, Mean], slack: float, looks: int = 1) -> dict[K, t
         if interval is None:
             found[row] = Verdict.UNCLEAR, ONE_WORKER
             continue
-        verdict, reason = decide(math.exp(interval[0] - slack), math.exp(interval[1] + slack)), ""
+        verdict, reason = decide(math.exp(interval[0] - slack), math.exp(interval[1] + slack), same), ""
         if slack and verdict is Verdict.UNCLEAR:
             off = percent(math.expm1(slack))
             reason = f"the reference differs from itself by up to {off}: the machine is too noisy now"
@@ -120,15 +122,6 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
     ]
     measured += _once(run, [label for label in labels if label not in busy])
     return tuple(measured), comparisons, tuple(_notes(run, measured, comparisons))
-
-
-def with_figures(report: R) -> R:
-    """With every figure, and every note that is made of samples, computed anew."""
-    measured, comparisons, notes = summarise(report)
-    told = (*(note for note in report.warnings if note.kind not in COMPUTED), *notes)
-    timed = {one.case for one in measured if one.metric == LATENCY}
-    shares = tuple(share for share in shares_of(report, report.costs) if share.case in timed)
-    return replace(report, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
 
 
 def _once(run: Run, labels: list[str]) -> list[Measured]:

@@ -16,14 +16,13 @@ from ffnbench.activations.describing import draw_activations
 from ffnbench.activations.facts import facts_of
 from ffnbench.activations.picture import titles
 from ffnbench.activations.plan import every_activation, select
-from ffnbench.activations.rows import facts_records
-from ffnbench.activations.table import facts_table, facts_view
+from ffnbench.activations.table import facts_frame, facts_records, facts_view
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.plan import Probe
 from ffnbench.report.flags import Written
 from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.report.output import Destination
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.request import PictureRequest
 from ffnbench.run.world import World
 
@@ -120,7 +119,7 @@ def test_facts_fit_and_say_what_they_are(folder: Path) -> None:
         assert prober.describe("mine.py:module") is None
         assert prober.describe("torch.nn.functional:silu") is not None
     facts = {label: known for label, spec in chosen.items() if (known := facts_of(spec.row, spec.beta))}
-    records, table = {row["activation"]: row for row in facts_records(chosen, facts)}, facts_table(chosen, facts)
+    records, table = {row["activation"]: row for row in facts_records(chosen, facts)}, facts_frame(chosen, facts)
     assert len(records) == 7
     assert set(every_activation().split(",")) == set(ACTIVATIONS.names())
     silu, hardswish, telu = (records[name] for name in ("silu", "hardswish", "telu"))

@@ -11,9 +11,8 @@ import pytest
 from matplotlib.figure import Figure
 from scipy.special import ndtr
 
-from ffnbench.activations.curves import curves_figure
 from ffnbench.activations.facts import Facts
-from ffnbench.activations.surfaces import gated_figure
+from ffnbench.activations.picture import curves_figure, gated_figure
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.report.pictures.canvas import pens

@@ -9,9 +9,8 @@ import pytest
 from conftest import FakeLaunch, ffnbench, measure, prepare
 from rich.cells import cell_len
 
-from ffnbench.activations.rows import timing_records
-from ffnbench.activations.table import timing_table
-from ffnbench.report.tables.text import plain
+from ffnbench.activations.table import timing_frame, timing_records
+from ffnbench.report.terminal import plain
 from ffnbench.request import TimingRequest
 from ffnbench.result import Report
 
@@ -29,10 +28,10 @@ def told(activations: str | None, launch: FakeLaunch, **flags) -> Report:
 
 def test_timing_compares_within_size_dtype_and_direction() -> None:
     report = told("gelu,silu", FakeLaunch(seconds), elements="1000,5000", dtype="float32,bf16", quick=True)
-    records, table = timing_records(report), timing_table(report)
+    records, table = timing_records(report), timing_frame(report)
     assert not report.interrupted
     assert len(records) == 2 * 2 * 2 * 3  # dtypes, sizes, directions; relu is added
-    assert len(table.headings) == 8
+    assert len(table.groups) == 8
     for record in records:
         expected = {"relu": 1.0, "gelu": 3.0, "silu": 1.0}[record["activation"]]
         assert record["ratio"] == pytest.approx(expected, rel=0.01)
@@ -71,6 +70,6 @@ def test_an_interrupted_run_shows_what_was_measured_and_says_so() -> None:
     launch = interrupted_at((2, 3), KeyboardInterrupt())
     report = told("gelu", launch, elements="10,20", workers=5, rounds=6)
     assert report.interrupted
-    table = timing_table(report)
+    table = timing_frame(report)
     assert any("3 fresh processes x 3-6 shuffled rounds" in line for line in table.details)
     assert "interrupted: 0 of 4 groups are done" in table.summary  # two sizes, forward and backward

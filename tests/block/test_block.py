@@ -62,6 +62,13 @@ def test_the_picture_crosses_where_attention_overtakes(capsys, tmp_path) -> None
     assert starts == [b"\x89PNG", b"<?xm", b"%PDF"]
 
 
+def test_bert_shows_both_comparisons(capsys) -> None:
+    shown = run(capsys, "--preset", "bert-base", "--cost-only", "-v")
+    for number in ("4,718,592", "1,769,472", "2,359,296", "4,722,432", "2,362,368", "1,771,776"):
+        assert number in shown
+    assert "2.00 times attention, 2.67 times q + k + v" in shown
+
+
 def mean_of(sums: list[tuple[int, int]], ffn: int, projections: int, per_pair: int) -> float:
     """The FFN's share where so many layers see so many pairs of a sequence of 32,768."""
     layers = sum(n for n, _ in sums)

@@ -14,17 +14,17 @@ from conftest import ROOT, FakeLaunch, measure, prepare
 from exam.machine import WORLDS, Machine
 
 from ffnbench.gate.looks import report_of
-from ffnbench.plan import Plan
+from ffnbench.plan import Axis, Plan
 from ffnbench.report.files.store import load
 from ffnbench.report.pictures.sweeps import sweep_figure
-from ffnbench.report.tables.sweeps import sweep_line
+from ffnbench.report.sentences import sweep_line
 from ffnbench.report.views import figure_of
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 from ffnbench.run.runner import run as run_plan
-from ffnbench.stats.curves import Axis, Place, crossings_of, turns, where
+from ffnbench.stats.curves import Place, crossings_of, turns, where
+from ffnbench.stats.figures import with_figures
 from ffnbench.stats.interval import Mean
-from ffnbench.stats.verdict import with_figures
 
 TOKENS = tuple(2**k for k in range(0, 13, 2))
 RISE, LEVEL = 0.05, 1.25  # swiglu takes 1.25 n^-0.05 of relu's time

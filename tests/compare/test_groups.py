@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import FakeLaunch, KnownProber, measure, prepare
 
-from ffnbench.compare.table import compare_table
+from ffnbench.compare.table import compare_frame
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
@@ -23,7 +23,7 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.store import report_text
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.report.views import report_view
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
@@ -179,7 +179,7 @@ def test_a_sweep_is_a_row_a_point_where_that_fits() -> None:
     launch = machine()
     launch.trouble = {("open", "swiglu@dtype=bfloat16@seq_len=8"): "oom"}
     report = measured(launch, dtype=("float32", "bfloat16"), seq_len=(8, 16, 32))
-    table = compare_table(report)
+    table = compare_frame(report)
     wide, narrow, none = (plain(table, columns).splitlines() for columns in (80, 40, 28))
     start = wide.index("float32")
     body = [line.split() for line in wide[start : wide.index("", start + 5)]]
@@ -193,7 +193,7 @@ def test_a_sweep_is_a_row_a_point_where_that_fits() -> None:
     assert any(line.startswith("variant") for line in none)  # and then all is as -v has it
     assert "| 8 |" in report_view(report).stdout["markdown"]()
     by_axis = report_view(report, Arrangement(sort="-seq_len")).table
-    assert [text for _, text in by_axis.headings][:2] == ["float32, seq_len 32", "bfloat16, seq_len 32"]
+    assert [text for _, text in by_axis.groups][:2] == ["float32, seq_len 32", "bfloat16, seq_len 32"]
 
 
 @pytest.mark.parametrize("slow", ["swiglu@seq_len=32", "relu@seq_len=8"])

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, FakeLaunch, measure, prepare
+from conftest import cells as cells_of
 from exam.machine import ENVIRONMENT
 from test_busy import QUIET, WAITS, priced, ten_rounds, with_waits
 from test_roofline import drawn
@@ -23,14 +24,14 @@ from test_roofline import report_of as under_ceilings
 from test_stats import plan_of, run_of
 
 from ffnbench.gate.looks import report_of
-from ffnbench.report.pictures.drawn import Drawn
 from ffnbench.report.pictures.roofline import roofline_figure
+from ffnbench.report.pictures.sweeps import Drawn
 from ffnbench.report.shown_report import ShownReport, as_shown
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Report, Run
-from ffnbench.stats.curves import axes_of
-from ffnbench.stats.verdict import summarise, with_figures
+from ffnbench.stats.figures import with_figures
+from ffnbench.stats.verdict import summarise
 
 RUNS = sorted(ROOT.glob("results/**/*.json"))
 CLOSE = 0.0015
@@ -192,7 +193,7 @@ def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time()
     asked = BlockRequest(d_model=64, seq_len="16,32", threads=1, workers=3, rounds=6)
     block = with_busy(measure(prepare(asked), launch=FakeLaunch()), "attention@16")
     table = as_shown(block).table
-    rows = {row[0].text: [cell.text for cell in row] for row in table.rows}
+    rows = {row[0]: row for row in cells_of(table)}
     shown = [(column.title, text) for column, text in zip(table.columns, rows["16"], strict=True)]
     assert [text for title, text in shown if title == "attention"] == ["busy", "-"]
     assert dict(shown)["FFN's share"] == "-"
@@ -200,4 +201,4 @@ def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time()
     asked = CompareRequest(variants="relu,swiglu", d_model="64,96,128", threads=1, workers=3, rounds=6)
     sweep = with_busy(measure(prepare(asked), launch=FakeLaunch()), "swiglu@d_model=64")
     assert re.search(r"^ +64 .* busy *$", plain(as_shown(sweep).table, 80), re.MULTILINE)
-    assert [row.why for row in Drawn(sweep, axes_of(sweep.plan)[0]).rows] == ["busy", "", ""]
+    assert [row.why for row in Drawn(sweep, sweep.plan.axes[0]).rows] == ["busy", "", ""]

@@ -34,7 +34,7 @@ from ffnbench.run import runner
 from ffnbench.run.what_fits import too_large
 from ffnbench.run.world import World
 from ffnbench.stats.cells import cells_of, joined, undecided, whole
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.figures import with_figures
 
 FORMS, WIDTHS, TOKENS = ("relu", "gelu", "swiglu", "geglu"), (32, 64, 96), (1, 2, 4, 8)
 SWEEP = ["compare", *FORMS, "--d-model", "32,64,96", "--seq-len", "1,2,4,8", "--threads", "1"]  # 12 cells, 48 rows

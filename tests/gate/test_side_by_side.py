@@ -8,16 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from conftest import ROOT, FakeLaunch, measure, prepare
+from conftest import ROOT, FakeLaunch, cells, measure, prepare
 
 from ffnbench.api.saved import load
 from ffnbench.errors import FfnbenchError
+from ffnbench.gate.saved_runs import side_by_side_view
 from ffnbench.gate.side_by_side import changes_between
-from ffnbench.gate.side_by_side_table import side_by_side_view
-from ffnbench.report.tables.text import plain
+from ffnbench.report.arrangement import Arrangement
+from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.figures import with_figures
 
 Seconds = Callable[[str, int, int], float]
 
@@ -29,6 +30,10 @@ def run(seconds: Seconds, variants: str = "relu,gelu,swiglu", **more: object) ->
 
 def steady(label: str, worker: int, number: int) -> float:
     return {"relu": 1e-3, "gelu": 2e-3}.get(label, 3e-3) * (1 + 0.002 * math.sin(3 * worker + len(label)))
+
+
+def slower_swiglu(label: str, worker: int, number: int) -> float:
+    return steady(label, worker, number) * (1.25 if label == "swiglu" else 1)
 
 
 def text_of(*runs: Report, width: int = 120) -> str:
@@ -72,12 +77,12 @@ def test_a_busy_row_has_no_ratio_and_no_place_in_the_mean() -> None:
     new = with_figures(replace(new, samples=tuple(taken)))
     ratio = side_by_side_view(["old.json", "new.json"], [run(steady), new]).table
     (latency,) = ratio.above
-    gelu, swiglu = ratio.rows  # and no mean of one
-    assert [cell.text for cell in gelu[2:]] == ["-", "busy"]
-    assert swiglu[2].value == pytest.approx(3, rel=0.01)
-    *_, gelu, _, mean = latency.rows
-    assert gelu[-1].text == "busy"
-    assert mean[1].text == "1.73"  # of 1 and 3 ms
+    gelu, swiglu = cells(ratio)  # and no mean of one
+    assert gelu[2:] == ["-", "busy"]
+    assert float(swiglu[2]) == pytest.approx(3, rel=0.01)
+    *_, gelu, _, mean = cells(latency)
+    assert gelu[-1] == "busy"
+    assert mean[1] == "1.73"  # of 1 and 3 ms
 
 
 def test_what_only_counts_has_no_machine() -> None:
@@ -108,3 +113,12 @@ def test_the_interval_is_welchs_of_the_processes() -> None:
     expected = ttest_ind(new, old, equal_var=False).confidence_interval(0.95)
     assert math.log(change.low) == pytest.approx(expected.low, rel=0.02)
     assert math.log(change.high) == pytest.approx(expected.high, rel=0.02)
+
+
+def test_runs_side_by_side_are_sorted_and_a_column_that_nobody_has_is_told() -> None:
+    runs = [run(steady), run(slower_swiglu)]
+    view = side_by_side_view(["old.json", "new.json"], runs).arranged(Arrangement(sort="-change"))
+    assert cells(view.table.above[0])[0][0] == "swiglu"  # which alone became slower
+    with pytest.raises(FfnbenchError, match="no column is called 'chnage'") as caught:
+        side_by_side_view(["old.json", "new.json"], runs).arranged(Arrangement(sort="chnage"))
+    assert "did you mean 'change'" in caught.value.hint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -12,8 +13,10 @@ from ffnbench import jsonable
 from ffnbench.extras.bisect.commits import Commit
 from ffnbench.extras.bisect.posterior import Posterior, ProbeResult, posterior_of, result_of
 from ffnbench.files import content_of
+from ffnbench.result import Estimate
 
 FILE = Path("ffnbench", "bisect.jsonl")
+FOUND, NONE, OPEN = "found", "none", "open"
 MOST = 1e6  # times as slow as the good commit
 
 
@@ -32,6 +35,12 @@ class CommitProbe:
     differs: str = ""
     passing: bool = False
     known: bool = False
+
+    @property
+    def change(self) -> Estimate:
+        """Its time over the good one's."""
+        low, high = self.low or math.nan, self.high or math.nan
+        return Estimate(value=math.sqrt(low * high), low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +64,26 @@ class Bisected:
             result_of(number, one.low, one.high) for number, one in of if one.low and one.high
         ]
         return posterior_of(len(place), results, {number for number, one in of if one.skipped and not one.passing})
+
+    @property
+    def state(self) -> str:
+        """Whether the first slow commit is known, or that there is none; else that it is open."""
+        if self.posterior.without_step(self.limit):
+            return NONE
+        return FOUND if self.posterior.found() else OPEN
+
+    @property
+    def suspects(self) -> tuple[Commit, ...]:
+        """The commits that may be the first slow one: one, or those that are left."""
+        if self.state == NONE:
+            return ()
+        commits = self.posterior.found() or self.posterior.left
+        return self.commits[commits.start - 1 : commits.stop - 1]
+
+    @property
+    def by_commit(self) -> list[tuple[Commit, CommitProbe]]:
+        """Every probe, in the order of the commits."""
+        return [(commit, one) for commit in self.commits for one in self.probed if one.commit == commit.name]
 
     @property
     def done(self) -> bool:

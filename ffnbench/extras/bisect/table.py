@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
 from ffnbench.extras.bisect.commits import Commit
-from ffnbench.extras.bisect.probes import Bisected, CommitProbe
+from ffnbench.extras.bisect.probes import FOUND, NONE, OPEN, Bisected, CommitProbe
 from ffnbench.jsonable import text_of
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.records import Record, table_of
-from ffnbench.report.tables.table import TextTable
-from ffnbench.report.tables.words import CERTAIN, change_text
-from ffnbench.result import Estimate
+from ffnbench.report.frame import Frame, Row, frame_of
+from ffnbench.report.words import CERTAIN, change_text
 from ffnbench.units import counted, percent
 
 UNLIKELY = 0.01  # what is left out
-FOUND, NONE, OPEN = "found", "none", "open"
-ProbeOfCommit = tuple[Commit, CommitProbe]
 
 
 def bisect_view(found: Bisected) -> View:
     """The answer of `bisect`; where the commit is not found, that it could not finish is how it ends."""
-    view = view_of(_table(found), lambda: _records(found), json=lambda: text_of(_answer(found), 1) + "\n")
+    view = view_of(_table(found), json=lambda: text_of(_answer(found), 1) + "\n")
     if found.interrupted:
         return view.ending(EXIT_INTERRUPTED)
-    if _state(found) == OPEN:
+    if found.state == OPEN:
         hint = "the same command again goes on from here; a quiet machine, or a larger --d-model, tells more"
         return view.ending(0, Unfinished("the probes or the time are spent, and several commits are left", hint))
     return view
@@ -35,7 +30,7 @@ def bisect_view(found: Bisected) -> View:
 def probe_text(found: Bisected, commit: Commit, probed: CommitProbe) -> str:
     """What one probe has found, and how many commits are left."""
     posterior = found.posterior
-    told = f"skipped: {probed.skipped}" if probed.skipped else change_text(_change(probed))
+    told = f"skipped: {probed.skipped}" if probed.skipped else change_text(probed.change)
     left = f"{counted(len(posterior.left), 'commit')} of {len(found.commits)} left"
     no_step = posterior.probabilities[0]
     step = f"; no step: {percent(no_step)}" if no_step >= UNLIKELY else ""
@@ -43,45 +38,21 @@ def probe_text(found: Bisected, commit: Commit, probed: CommitProbe) -> str:
     return f"{commit.short} {told}{differs}; {left}{step}"
 
 
-def _state(found: Bisected) -> str:
-    if found.posterior.without_step(found.limit):
-        return NONE
-    return FOUND if found.posterior.found() else OPEN
-
-
-def _change(probed: CommitProbe) -> Estimate:
-    low, high = probed.low or math.nan, probed.high or math.nan
-    return Estimate(value=math.sqrt(low * high), low=low, high=high)
-
-
-def _suspects(found: Bisected) -> tuple[Commit, ...]:
-    """The commits that may be the first slow one: one, or those that are left."""
-    if _state(found) == NONE:
-        return ()
-    commits = found.posterior.found() or found.posterior.left
-    return found.commits[commits.start - 1 : commits.stop - 1]
-
-
-def _probes(found: Bisected) -> list[ProbeOfCommit]:
-    """Every probe, in the order of the commits."""
-    return [(commit, one) for commit in found.commits for one in found.probed if one.commit == commit.name]
-
-
-def _table(found: Bisected) -> TextTable:
-    rows: list[Record] = [
+def _table(found: Bisected) -> Frame:
+    rows: list[Row] = [
         {
-            "commit": commit.short, f"change {CERTAIN}": "skipped" if one.skipped else change_text(_change(one)),
+            "commit": commit.short, f"change {CERTAIN}": "skipped" if one.skipped else change_text(one.change),
             "subject": commit.subject, "note": one.skipped or one.differs,
         }
-        for commit, one in _probes(found)
+        for commit, one in found.by_commit
     ]  # fmt: skip
     header = f"{found.variant}, {counted(len(found.commits), 'commit')} after {found.good} up to {found.bad}"
-    table = table_of(rows, _says(found), prose=("subject", "note"))
-    return replace(table, header=(f"{header}; change against {found.good}",))
+    table = frame_of(rows, _says(found), prose=("subject", "note"))
+    return replace(table, saved=_records(found), header=(f"{header}; change against {found.good}",))
 
 
 def _says(found: Bisected) -> list[str]:
-    posterior, state, suspects = found.posterior, _state(found), _suspects(found)
+    posterior, state, suspects = found.posterior, found.state, found.suspects
     end = posterior.at_end()
     if state == NONE and end:
         change = f"{found.bad} is not slower than {found.good} by more than {percent(found.limit)}: {change_text(end)}"
@@ -108,7 +79,7 @@ def _says(found: Bisected) -> list[str]:
     return lines
 
 
-def _records(found: Bisected) -> list[Record]:
+def _records(found: Bisected) -> list[Row]:
     """One flat record a probe."""
     named = zip(found.commits, found.posterior.probabilities[1:], strict=True)
     probabilities = {commit.name: probability for commit, probability in named}
@@ -118,16 +89,16 @@ def _records(found: Bisected) -> list[Record]:
             "change_low": one.low, "change_high": one.high, "skipped": one.skipped, "differs": one.differs,
             "known": one.known, "first_slow": probabilities[commit.name],
         }
-        for commit, one in _probes(found)
+        for commit, one in found.by_commit
     ]  # fmt: skip
 
 
-def _answer(found: Bisected) -> Record:
+def _answer(found: Bisected) -> Row:
     """All of it: the commits that are left, and every probe."""
     posterior = found.posterior
-    change = posterior.step(posterior.likeliest[-1]) if _state(found) == FOUND else posterior.at_end()
+    change = posterior.step(posterior.likeliest[-1]) if found.state == FOUND else posterior.at_end()
     return {
-        "answer": _state(found), "commits": [commit.name for commit in _suspects(found)],
+        "answer": found.state, "commits": [commit.name for commit in found.suspects],
         "change": change and change.value, "change_low": change and change.low, "change_high": change and change.high,
         "sure": posterior.probability_of(posterior.likeliest), "no_step": posterior.probabilities[0],
         "probes": _records(found),

@@ -19,7 +19,7 @@ from ffnbench.report.files.store import load, report_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, Report
 from ffnbench.stats.cells import joined
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.figures import with_figures
 from ffnbench.streams import say
 from ffnbench.units import counted
 

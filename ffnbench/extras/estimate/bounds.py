@@ -8,15 +8,16 @@ added by an all-reduce: in a ring each sends 2 (N - 1) / N of their bytes, in ev
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.jsonable import least
-from ffnbench.plan import Case, MatmulPrecision, Mode, NoProbe, Workload, cost_of
+from ffnbench.plan import Case, MatmulPrecision, Mode, NoProbe, Workload, cost_of, needed_by
 from ffnbench.result import Bound
-from ffnbench.stats.ceilings import MEMORY, needed_by
+from ffnbench.stats.ceilings import MEMORY
 
 INSIDE = {MatmulPrecision.HIGH.value: "tf32", MatmulPrecision.MEDIUM.value: "bfloat16"}  # of float32's products
 ABOVE_ZERO = least(1e-9)
@@ -137,3 +138,11 @@ def _part(case: Case, devices: int) -> Case | None:
         )
     moe = spec.moe and replace(spec.moe, shared_d_ff=-(-spec.moe.shared_d_ff // devices))
     return replace(case, ffn=replace(spec, d_ff=-(-spec.d_ff // devices), moe=moe))
+
+
+Near = dict[str, Any]  # quotients of measured times and bounds, elsewhere: by what binds, their median and 90 % range
+
+
+def is_held(near: Near, work: Workload) -> bool:
+    """Whether such bounds were held against measured times."""
+    return work.mode == near["mode"] and path_of(work) in near["dtypes"]

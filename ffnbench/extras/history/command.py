@@ -27,7 +27,7 @@ class Followed(Kept):
     """How rows over time are shown and written."""
 
     format: str = flag("table", ALSO_FOR_GITHUB, OUTPUT, "NAME", short="-f")
-    out: tuple[str, ...] = out_flag(f".csv, .json, .md, {PICTURES}")
+    out: tuple[str, ...] = out_flag(f".csv, .json, .md, .tex, {PICTURES}")
 
 
 @command(
@@ -40,7 +40,6 @@ class Followed(Kept):
 def history(asked: Followable, output: Followed) -> int:
     """Show saved runs over time, a line each row: first and last value, and the commits at which it has changed."""
     from ffnbench.extras.history import following
-    from ffnbench.extras.history.view import history_view
     from ffnbench.report.formats import CHECK_FORMATS
     from ffnbench.report.output import one_of
 
@@ -49,5 +48,5 @@ def history(asked: Followable, output: Followed) -> int:
             one_of("--metric", asked.metric, list(FOLLOWED))
         tell = destination.progress.tell
         timeline = following.history(asked.paths, tell, metric=FOLLOWED.get(asked.metric, ""))
-        destination.show(history_view(timeline))
+        destination.show(following.history_view(timeline))
     return destination.code

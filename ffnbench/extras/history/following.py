@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.history.table import annotated, history_frame
 from ffnbench.extras.history.timeline import Timeline, timeline_of
 from ffnbench.gate.side_by_side import apart, common_rows
 from ffnbench.report.files.store import load as load_report
+from ffnbench.report.formats import View, view_of
 from ffnbench.result import Report
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.figures import with_figures
 
 
 def history(paths: Sequence[str], tell: Callable[[str], None], *, metric: str = "") -> Timeline:
@@ -64,3 +67,17 @@ def _runs(path: str, tell: Callable[[str], None]) -> Iterator[tuple[str, Report]
             others.append(file.name)
     if others:
         tell(f"note: left out, as they are no runs: {', '.join(others)}")
+
+
+def history_view(found: Timeline) -> View:
+    """Rows over time as the end of a command."""
+
+    def picture(suffix: str) -> bytes:
+        from ffnbench.extras.history.picture import history_figure
+        from ffnbench.report.pictures.canvas import render
+
+        return render(history_figure(found), suffix, texts=True)
+
+    title = f"history: {', '.join(dict.fromkeys(row.case.label for row in found.rows))}"
+    view = view_of(history_frame(found), pictures={"": picture}, title=title, every=False)
+    return replace(view, stdout={**view.stdout, "github": lambda: annotated(found)})

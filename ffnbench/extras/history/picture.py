@@ -14,7 +14,7 @@ from ffnbench.extras.history.table import commit_text, metric_text, named, runs_
 from ffnbench.extras.history.timeline import Series, Timeline
 from ffnbench.gate.side_by_side import RATIO
 from ffnbench.metrics import LATENCY, PEAK
-from ffnbench.report.pictures.canvas import BLACK, drawing, literal, shortened
+from ffnbench.report.pictures.canvas import BLACK, SMALL, drawing, literal, panels, shortened, write_numbers
 from ffnbench.units import IEC, SI, TIME, scale, signed_percent
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ MOST, DAYS = 24, 3  # panels, and days below one
 SPAN = 0.05  # of a value, that a panel shows at least: what only scatters looks like that
 TOLD, ROOM = 4, 0.12  # words of steps one below another, and what each takes of the height
 FONTS = {"font.size": 7, "xtick.labelsize": 5.5, "ytick.labelsize": 6, "axes.titlesize": 6.5, "axes.linewidth": 0.6}
-SMALL = 5.5  # points
 UNITS = {LATENCY: TIME, PEAK: IEC}
 RUN, SLOWER, FASTER = "#0072B2", "#D55E00", "#009E73"
 STEP: dict[str, Any] = {"linewidth": 0.9, "linestyle": "--", "zorder": 1}
@@ -40,9 +39,7 @@ def history_figure(found: Timeline) -> Figure:
     down = math.ceil(len(rows) / min(2, len(rows)))
     with drawing(**FONTS):
         figure = Figure(figsize=(WIDTH, AROUND + PANEL * down), dpi=DPI, layout="constrained")
-        grid: Any = figure.subplots(down, min(2, len(rows)), squeeze=False)
-        for axes in grid.flat[len(rows) :]:
-            axes.set_visible(False)
+        grid = panels(figure, len(rows), min(2, len(rows)))
         for number, (axes, row) in enumerate(zip(grid.flat, rows, strict=False)):
             _panel(axes, row, named(found, row), number)
         shown = f", {len(rows)} of {len(found.rows)} rows" * (len(rows) < len(found.rows))
@@ -52,7 +49,7 @@ def history_figure(found: Timeline) -> Figure:
 
 
 def _panel(axes: Axes, row: Series, name: str, number: int) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import MaxNLocator
 
     points = [point.value for point in row.points]
     unit, size = ("", 1.0) if row.metric == RATIO else scale([p.value for p in points], UNITS.get(row.metric, SI))
@@ -80,5 +77,5 @@ def _panel(axes: Axes, row: Series, name: str, number: int) -> None:
     kept = sorted({round(k * (len(values) - 1) / (DAYS - 1)) for k in range(DAYS)})
     axes.set_xticks(kept, [row.points[at].run.created[:10] for at in kept])
     axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    write_numbers(axes.yaxis, "{:,.6g}".format)
     axes.tick_params(axis="both", length=2, pad=1.5)

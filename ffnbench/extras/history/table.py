@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 
 from ffnbench.extras.history.steps import Shift
 from ffnbench.extras.history.timeline import Series, Timeline, unlike
 from ffnbench.gate.side_by_side import FLOPS, RATIO
 from ffnbench.metrics import LATENCY, PEAK
-from ffnbench.report.records import Record
-from ffnbench.report.tables.table import Cell, Column, Field, TextTable, table_of_fields
-from ffnbench.report.tables.words import CERTAIN, change_text, interval_text, seconds_text
+from ffnbench.report.frame import Column, Frame, Row, in_row
+from ffnbench.report.words import CERTAIN, change_text, interval_text, seconds_text
 from ffnbench.result import Estimate
 from ffnbench.streams import visible
 from ffnbench.units import IEC, SI, TIME, counted, percent, quantity, scale
@@ -22,51 +20,69 @@ SHORT = 7  # letters of a commit
 OF_STEPS = 24  # letters: a step with its commit
 
 
-def history_records(found: Timeline) -> list[Record]:
+def history_records(found: Timeline) -> list[Row]:
     """One flat record a row and run, in base units; `change` stands where a run begins a level."""
-    return [
-        {
-            "label": row.case.label, "metric": row.metric, "reference": row.reference if row.metric == RATIO else None,
-            "machine": row.machine and row.machine.fingerprint, "created": point.run.created,
-            "git_commit": point.run.environment and point.run.environment.git_commit,
-        } | {
-            f"{name}{end}": getattr(of, part, None)
-            for name, of in (("value", point.value), ("change", {s.at: s.change for s in row.steps}.get(at)))
-            for end, part in (("", "value"), ("_low", "low"), ("_high", "high"))
-        }
-        for row in found.rows for at, point in enumerate(row.points)
-    ]  # fmt: skip
+    records = []
+    for row in found.rows:
+        changes = {step.at: step.change for step in row.steps}
+        for at, point in enumerate(row.points):
+            here = point.run.environment
+            records.append({
+                "label": row.case.label, "metric": row.metric,
+                "reference": row.reference if row.metric == RATIO else None,
+                "machine": row.machine and row.machine.fingerprint, "created": point.run.created,
+                "git_commit": here and here.git_commit,
+                **in_row("value", point.value), **in_row("change", changes.get(at)),
+            })  # fmt: skip
+    return records
 
 
-def history_table(found: Timeline) -> TextTable:
+def history_frame(found: Timeline) -> Frame:
     """A line each row; the steps in words below, the largest first."""
-    days = sorted(day for row in found.rows for day in _days(row))
-
-    def steps(row: Series) -> Cell:
-        told = [f"{change_text(replace(step.change, low=None))} at {commit_text(row, step.at)}" for step in row.steps]
-        grown = any(step.change.value > 1 for step in row.steps)
-        return Cell(text="; ".join(told) or "none", style=("red" if grown else "green") if told else "")
-
-    def value(at: int, row: Series) -> Cell:
-        return Cell(text=value_text(row, row.points[at].value), value=row.points[at].value.value)
-
-    fields: list[Field] = [
-        (Column(title="row", left=True), lambda row: Cell(text=named(found, row))),
-        (Column(title="metric", left=True, priority=2), lambda row: Cell(text=metric_text(row))),
-        (Column(title="runs", priority=1), lambda row: Cell(text=f"{len(row.points)}", value=len(row.points))),
-        (Column(title="from .. to", priority=5), lambda row: Cell(text=" .. ".join(_days(row)))),
-        (Column(title="first", priority=4), partial(value, 0)),
-        (Column(title="last", priority=3), partial(value, -1)),
-        (Column(title="change", unit=CERTAIN, priority=1), lambda row: Cell(text=change_text(row.change))),
-        (Column(title="steps", left=True, flexible=True, takes=OF_STEPS), steps),
-    ]
+    rows = [_row(found, series) for series in found.rows]
+    days = sorted(day for series in found.rows for day in _days(series))
     told = [step_text(found, row, step) for row, step in found.steps]
-    said = told[:TOLD] or [f"no step was found in {counted(len(found.rows), 'row')}"]
-    said += [f"and {len(told) - TOLD} more"] * (len(told) > TOLD)
-    more = f" and {len(found.alone) - LEFT} more" * (len(found.alone) > LEFT)
-    said += [f"left out, as one run alone has them: {', '.join(found.alone[:LEFT])}{more}"] * bool(found.alone)
+    said = told[:TOLD] or [f"no step was found in {counted(len(rows), 'row')}"]
+    if len(told) > TOLD:
+        said.append(f"and {len(told) - TOLD} more")
+    if found.alone:
+        more = f" and {len(found.alone) - LEFT} more" if len(found.alone) > LEFT else ""
+        said.append(f"left out, as one run alone has them: {', '.join(found.alone[:LEFT])}{more}")
     header = f"history of {runs_text(found)}, {' to '.join(dict.fromkeys((days[0], days[-1])))}"
-    return table_of_fields(fields, found.rows, header=[header], summary=said)
+    return Frame(columns=COLUMNS, rows=rows, saved=history_records(found), header=[header], summary=said)
+
+
+def _row(found: Timeline, series: Series) -> Row:
+    """A row over time."""
+    steps = [
+        f"{change_text(replace(step.change, low=None))} at {commit_text(series, step.at)}" for step in series.steps
+    ]
+    style = ""
+    if steps:
+        style = "red" if any(step.change.value > 1 for step in series.steps) else "green"
+    return {
+        "row": named(found, series),
+        "metric": metric_text(series),
+        "runs": len(series.points),
+        "days": " .. ".join(_days(series)),
+        "first": value_text(series, series.points[0].value),
+        "last": value_text(series, series.points[-1].value),
+        **in_row("change", series.change),
+        "steps": "; ".join(steps) or "none",
+        "style": style,
+    }
+
+
+COLUMNS = (
+    Column(key="row", left=True),
+    Column(key="metric", left=True, priority=2),
+    Column(key="runs", priority=1, write=str),
+    Column(key="days", title="from .. to", priority=5),
+    Column(key="first", priority=4),
+    Column(key="last", priority=3),
+    Column(key="change", unit=CERTAIN, priority=1, interval=change_text),
+    Column(key="steps", left=True, flexible=True, takes=OF_STEPS, style=lambda row: row["style"]),
+)
 
 
 def runs_text(found: Timeline) -> str:

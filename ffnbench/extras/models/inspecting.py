@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from ffnbench import jsonable
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.by_length import count_by_length
 from ffnbench.extras.models.counting import CountedModel, WholeModel, count_model
 from ffnbench.extras.models.counting import whole_model as whole_of
 from ffnbench.extras.models.layers import layers_view
@@ -27,7 +28,7 @@ def model_answer(request: InspectRequest, world: World) -> View:
     """The answer to a request; raises FfnbenchError for flags of attention without a length."""
     of_attention = [spelling(one.name) for one in fields(Heads) if getattr(request, one.name) is not None]
     if request.length is not None:
-        return layers_view(request)
+        return layers_view(count_by_length(request))
     if of_attention:
         raise FfnbenchError(f"{of_attention[0]} changes what is counted at a length", "add --length 512")
     if request.whole_model:

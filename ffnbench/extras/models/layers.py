@@ -1,166 +1,50 @@
-"""A whole model, kind of layer by kind of layer: the FFN's and attention's parameters, FLOPs and KV bytes, summed.
-
-Below it every parameter of the model by part.
-"""
+"""The answer of `inspect --length`: a model's layers, one row a kind, above all its parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 
-from ffnbench.block.plan import attention_of, uncounted
-from ffnbench.block.rows import sees
 from ffnbench.block.table import overtaking_text
-from ffnbench.extras.models.counting import WholeModel, whole_model
-from ffnbench.extras.models.request import InspectRequest
-from ffnbench.extras.models.table import parts_table
-from ffnbench.ffn.attention import AttentionSpec, attention_flops, kept_tokens, kv_bytes, overtakes_at
-from ffnbench.ffn.cost import cost, flops_forward
-from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.ffn.spec import read_positive
-from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
-from ffnbench.models.presets import model_of
+from ffnbench.extras.models.by_length import CountedByLength
+from ffnbench.extras.models.table import parts_frame
+from ffnbench.report.columns import with_sign
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.records import Record
-from ffnbench.report.tables.table import (
-    EXTRA,
-    Column,
-    Field,
-    TextTable,
-    count_field,
-    known,
-    percentage,
-    table_of_fields,
-    text_field,
-)
-from ffnbench.request import BlockRequest, Heads
+from ffnbench.report.frame import EXTRA, Column, Frame
 from ffnbench.units import IEC, SI, Units, quantity
 
-SUMMED = ("layers", "ffn_params", "ffn_params_active", "attention_params", "flops_ffn", "flops_attention", "kv_bytes")
-SHARES = {"ffn_share_params": ("ffn_params", "attention_params"), "ffn_share_flops": ("flops_ffn", "flops_attention")}
 
-OF_ALL = ("embedding_params", "router_params", "norm_params", "head_params", "params", "params_active")
-
-
-def layers_view(asked: InspectRequest) -> View:
-    """All layers of a model at a length, and all its parameters, in closed form."""
-    assert asked.length is not None
-    read_positive("length", asked.length)
-    of_attention = {one.name: getattr(asked, one.name) for one in fields(Heads)}
-    request = BlockRequest(preset=asked.model, dtype=asked.dtype, **of_attention)
-    model, seq_len = model_of(asked.model), asked.length
-    rows = [(group, sight) for group in model.groups for sight in group.seen]
-    counted = with_total([_layers(request, model, group, sight, seq_len) for group, sight in rows])
-    whole = whole_model(_as_asked(request, model))
-    records = [row | _of_all(whole if row is counted[-1] else None) for row in counted]
-    second = any(crosses(model, group) for group in model.groups)
-    notes = [
-        *(["decoder layers have a second attention, to an encoder's sequence of the same length"] if second else []),
-        *(text for group in model.groups if (text := uncounted(group))),
-        "FFN: with its router, without norms; in FLOPs norms and position encodings are not counted",
-    ]
-    header = (
-        f"Whole model: {model.name}, {seq_len:,} tokens, {DTYPES.canonical(request.dtype)}, forward",
-        "rows: all layers of a kind; KV: keys and values of one sequence",
+def layers_view(counted: CountedByLength) -> View:
+    """The layers of a model at a length, and all its parameters."""
+    layers = Frame(
+        columns=COLUMNS,
+        rows=counted.rows,
+        header=[
+            f"Whole model: {counted.name}, {counted.seq_len:,} tokens, {counted.dtype}, forward",
+            "rows: all layers of a kind; KV: keys and values of one sequence",
+        ],
+        summary=[overtaking_text(counted.overtaken_at)] if counted.has_flops else [],
+        details=[
+            *counted.notes,
+            "FFN: with its router, without norms; in FLOPs norms and position encodings are not counted",
+        ],
     )
-    table = layers_table(records, header, notes)
-    if counted[-1]["flops_attention"] is not None:
-        found = _crossing(request, model)
-        table = replace(table, summary=(*table.summary, overtaking_text(found)))
-    table = replace(parts_table(whole), above=(table,))
-    return view_of(table, lambda: records)
+    return view_of(replace(parts_frame(counted.whole), above=(layers,), saved=counted.rows))
 
 
-def _as_asked(request: BlockRequest, model: ModelSpec) -> ModelSpec:
-    """The model with the attention that the flags make of its own."""
-    groups = (replace(g, attention=attention_of(request, g.ffn.d_model, g)) for g in model.groups)
-    return replace(model, groups=tuple(groups))
+def _quantity(key: str, title: str, unit: str, priority: int, units: Units = SI) -> Column:
+    """Numbers that each have their own unit."""
+    return Column(key=key, title=title, unit=unit, priority=priority, write=lambda value: quantity(value, units))
 
 
-def _of_all(whole: WholeModel | None) -> Record:
-    """The parts of the whole model, which stand in the last record."""
-    if whole is None:
-        return dict.fromkeys(OF_ALL)
-    parts = whole.parts
-    numbers = (parts["embeddings"], parts["router"], parts["norms"], parts["head"], whole.params, whole.active)
-    return dict(zip(OF_ALL, numbers, strict=True))
-
-
-def _layers(request: BlockRequest, model: ModelSpec, group: LayerGroup, sight: Sight, seq_len: int) -> Record:
-    dtype = DTYPES.canonical(request.dtype)
-    ffn = cost(group.ffn, tokens=seq_len, dtype=dtype, train=False, device="cpu")
-    assert ffn.flops_forward is not None
-    specs, counted = _attentions(request, model, group, sight), not sight.other
-    known = counted or group.attention is not None
-    what = sight.other.replace("_", " ") if sight.other else sees(specs[0]) if sight.window else ""
-    kept = sum(kept_tokens(spec, seq_len) * kv_bytes(spec, dtype) for spec in specs)
-    return {
-        "model": model.name,
-        "kind": f"{group.kind}, {what}" if what else group.kind,
-        "layers": sight.count,
-        "seq_len": seq_len,
-        "dtype": dtype,
-        "ffn_params": sight.count * ffn.params,
-        "ffn_params_active": sight.count * ffn.params_active,
-        "attention_params": sight.count * sum(spec.params for spec in specs) if known else None,
-        "flops_ffn": sight.count * ffn.flops_forward,
-        "flops_attention": sight.count * sum(attention_flops(s, seq_len) for s in specs) if counted else None,
-        "kv_bytes": sight.count * kept if counted else None,
-    }
-
-
-def _attentions(request: BlockRequest, model: ModelSpec, group: LayerGroup, sight: Sight) -> list[AttentionSpec]:
-    """Of one layer: its own, and that to an encoder's tokens where there is one."""
-    own = replace(attention_of(request, group.ffn.d_model, group), window=sight.window)
-    return [own, replace(own, causal=False)] if crosses(model, group) else [own]
-
-
-def _crossing(request: BlockRequest, model: ModelSpec) -> int | None:
-    """The shortest sequence at which all attentions need more FLOPs than all FFNs."""
-    rows = [
-        (sight.count, spec)
-        for group in model.groups for sight in group.seen for spec in _attentions(request, model, group, sight)
-    ]  # fmt: skip
-    ffns = sum(group.count * flops_forward(group.ffn) for group in model.groups)
-    return overtakes_at(lambda seq_len: sum(n * attention_flops(spec, seq_len) for n, spec in rows), ffns)
-
-
-def _sum(numbers: Iterable[int | None]) -> int | None:
-    found = list(numbers)
-    return None if None in found else sum(filter(None, found))
-
-
-def with_total(records: Sequence[Record]) -> list[Record]:
-    """The records of all kinds, their sum below; shares are the FFN's in the two together."""
-    total: Record = {**records[0], "kind": "all", **{key: _sum(r[key] for r in records) for key in SUMMED}}
-    rows = [*records, total] if len(records) > 1 else list(records)
-    return [
-        row | {name: None if row[b] is None else row[a] / (row[a] + row[b]) for name, (a, b) in SHARES.items()}
-        for row in rows
-    ]
-
-
-def layers_table(records: Sequence[Record], header: Sequence[str], notes: Sequence[str]) -> TextTable:
-    """One row a kind of layer; all layers of a kind together."""
-    rows = list(records)
-
-    def number(key: str, title: str, unit: str, priority: int, units: Units = SI) -> Field:
-        column = Column(title=title, unit=unit, priority=priority)
-        return column, lambda row: known(row[key], lambda value: quantity(value, units))
-
-    def share(key: str, unit: str, priority: int) -> Field:
-        return Column(title="FFN's share", unit=unit, priority=priority), lambda row: percentage(row[key])
-
-    fields: list[Field] = [
-        text_field("kind", "layers", 0, left=True),
-        count_field("layers", "count", 1),
-        number("ffn_params", "FFN", "params", 1),
-        number("attention_params", "attention", "params", 1),
-        share("ffn_share_params", "of params", 0),
-        number("flops_ffn", "FFN", "FLOPs/tok", 3),
-        number("flops_attention", "attention", "FLOPs/tok", 3),
-        share("ffn_share_flops", "of FLOPs", 2),
-        number("kv_bytes", "KV", "bytes", 4, IEC),
-        number("ffn_params_active", "FFN, active", "params/tok", EXTRA),
-    ]
-    return table_of_fields(fields, rows, header=header, details=notes)
+COLUMNS = (
+    Column(key="kind", title="layers", left=True),
+    Column(key="layers", title="count", priority=1),
+    _quantity("ffn_params", "FFN", "params", 1),
+    _quantity("attention_params", "attention", "params", 1),
+    Column(key="ffn_share_params", title="FFN's share", unit="of params", write=with_sign),
+    _quantity("flops_ffn", "FFN", "FLOPs/tok", 3),
+    _quantity("flops_attention", "attention", "FLOPs/tok", 3),
+    Column(key="ffn_share_flops", title="FFN's share", unit="of FLOPs", write=with_sign, priority=2),
+    _quantity("kv_bytes", "KV", "bytes", 4, IEC),
+    _quantity("ffn_params_active", "FFN, active", "params/tok", EXTRA),
+)

@@ -6,19 +6,9 @@ from ffnbench import jsonable
 from ffnbench.extras.models.counting import CountedLayers, CountedModel, WholeModel
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.jsonable import text_of
+from ffnbench.report.columns import with_sign
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.records import Record
-from ffnbench.report.tables.table import (
-    EXTRA,
-    Cell,
-    Column,
-    Field,
-    TextTable,
-    count_field,
-    percentage,
-    table_of_fields,
-    text_field,
-)
+from ffnbench.report.frame import EXTRA, Column, Frame, Row
 from ffnbench.units import SI, quantity
 
 SHOWN = {"ffn": "FFN"}  # where a part's name is written otherwise
@@ -46,7 +36,7 @@ def _experts(moe: MoESpec) -> list[str]:
 
 def model_view(model: CountedModel) -> View:
     """The answer of `inspect`: parameters of one layer, then of all."""
-    rows: list[Record] = [
+    rows: list[Row] = [
         {
             "kind": found.kind, "count": found.count, "params": found.params, "params_active": found.params_active,
             "ffn": words(found), "counted_by": model.counted_by,
@@ -54,22 +44,15 @@ def model_view(model: CountedModel) -> View:
         for found in model.layers
     ]  # fmt: skip
     told = (f"{row['count']} {row['kind']} layer{'s' * (row['count'] != 1)}: {row['ffn']}" for row in rows)
-    fields: list[Field] = [
-        text_field("kind", "layers", 0, left=True),
-        count_field("count", "count", 1),
-        count_field("params", "params", 2, "a layer"),
-        count_field("params_active", "active", 3, "a token"),
-        count_field("all", "params", 5, "all layers"),
-        (Column(title="FFN", left=True, priority=EXTRA, flexible=True), lambda row: Cell(text=row["ffn"])),
-    ]
-    table = table_of_fields(
-        fields,
-        [row | {"all": row["count"] * row["params"]} for row in rows],
-        header=(model.name, *told),
-        summary=(*filter(None, (model.note, model.defaults)), _summary(model)),
-        details=(f"source: {model.source}",),
+    frame = Frame(
+        columns=OF_LAYERS,
+        rows=[row | {"all": row["count"] * row["params"]} for row in rows],
+        saved=rows,
+        header=[model.name, *told],
+        summary=[*filter(None, (model.note, model.defaults)), _summary(model)],
+        details=[f"source: {model.source}"],
     )
-    return view_of(table, lambda: rows, json=lambda: _json(model))
+    return view_of(frame, json=lambda: _json(model))
 
 
 def _summary(model: CountedModel) -> str:
@@ -105,10 +88,10 @@ def parts_view(model: WholeModel) -> View:
         "ffn_share": _share(model, model.ffn),
         "parts": model.parts,
     }
-    return view_of(parts_table(model), lambda: parts_records(model), json=lambda: text_of(data, 1) + "\n")
+    return view_of(parts_frame(model), json=lambda: text_of(data, 1) + "\n")
 
 
-def parts_records(model: WholeModel) -> list[Record]:
+def parts_records(model: WholeModel) -> list[Row]:
     """One flat record a part, their sum last."""
     rows = [*model.parts.items(), ("all", model.params)]
     return [{"model": model.name, "part": name, "params": number, "share": _share(model, number),
@@ -116,20 +99,15 @@ def parts_records(model: WholeModel) -> list[Record]:
             for name, number in rows]  # fmt: skip
 
 
-def parts_table(model: WholeModel) -> TextTable:
+def parts_frame(model: WholeModel) -> Frame:
     """One row a part; what is not known is a dash, and has no share in a sum that is not known either."""
-    fields: list[Field] = [
-        (Column(title="part", left=True), lambda row: Cell(text=_shown(row["part"]), value=row["part"])),
-        count_field("params", "params", 1),
-        (Column(title="share", unit="of params"), lambda row: percentage(row["share"])),
-    ]
-    if model.idle:
-        fields.append(count_field("params_active", "active", 2, "params/tok"))
-    return table_of_fields(
-        fields,
-        [row for row in parts_records(model) if row["part"] in ALWAYS or row["params"] != 0],
-        header=(f"Whole model: {model.name}, every parameter once",),
-        summary=(*filter(None, (model.defaults,)), in_words(model), *_missing(model)),
+    rows = parts_records(model)
+    return Frame(
+        columns=OF_PARTS if model.idle else OF_PARTS[:-1],
+        rows=[row for row in rows if row["part"] in ALWAYS or row["params"] != 0],
+        saved=rows,
+        header=[f"Whole model: {model.name}, every parameter once"],
+        summary=[*filter(None, (model.defaults,)), in_words(model), *_missing(model)],
         details=_notes(model),
     )
 
@@ -170,3 +148,19 @@ def in_words(model: WholeModel) -> str:
         return f"FFNs hold {quantity(model.ffn, SI)} parameters; those of the whole model are not known"
     active = f", {quantity(model.active, SI)} of them active for a token" if model.idle and model.active else ""
     return f"FFNs hold {100 * model.ffn / model.params:.1f}% of {quantity(model.params, SI)} parameters{active}"
+
+
+OF_LAYERS = (
+    Column(key="kind", title="layers", left=True),
+    Column(key="count", priority=1),
+    Column(key="params", unit="a layer", priority=2),
+    Column(key="params_active", title="active", unit="a token", priority=3),
+    Column(key="all", title="params", unit="all layers", priority=5),
+    Column(key="ffn", title="FFN", left=True, flexible=True, priority=EXTRA),
+)
+OF_PARTS = (
+    Column(key="part", left=True, write=_shown),
+    Column(key="params", priority=1),
+    Column(key="share", unit="of params", write=with_sign),
+    Column(key="params_active", title="active", unit="params/tok", priority=2),
+)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import fields
 from html import escape
 from pathlib import Path
 from string import Template
@@ -16,9 +16,9 @@ from typing import Any
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Kind
-from ffnbench.report.records import origin_record, plain_text
-from ffnbench.report.tables.html import html_table, ordinary_columns, paragraphs
-from ffnbench.report.tables.table import TextTable
+from ffnbench.report.answers import origin_record
+from ffnbench.report.frame import EXTRA, Frame, written
+from ffnbench.report.writers import brief, html_table, paragraphs
 from ffnbench.result import Report
 from ffnbench.streams import visible
 from ffnbench.units import IEC, quantity
@@ -27,14 +27,14 @@ MOST_NAMES = 6  # of variants in a title
 
 
 def page_of(
-    table: TextTable, pictures: Mapping[str, Callable[[str], bytes]], reports: Sequence[Report] = (), title: str = ""
+    table: Frame, pictures: Mapping[str, Callable[[str], bytes]], reports: Sequence[Report] = (), title: str = ""
 ) -> str:
     """An answer as an HTML document: its sentences first, then tables, pictures, method.
 
     `pictures` draw for a suffix; of one that can't be drawn the table says why. `reports` tell by which commands and on
     which machines they were made, and the title where there is none.
     """
-    tables = [*table.above, replace(table, above=())]
+    tables = table.parts
     summary = [line for each in tables for line in each.summary]
     details = [line for each in tables for line in each.details]
     sections = {
@@ -57,18 +57,17 @@ def _section(heading: str, content: str) -> str:
     return f'<section aria-labelledby="{name}"><h2 id="{name}">{heading}</h2>{content}</section>'
 
 
-def _table(table: TextTable) -> str:
+def _table(table: Frame) -> str:
     """What a terminal shows of a table, and folded what -v adds: its other columns, or all of it."""
     caption = "; ".join(table.header)
     if not table.rows:
         return paragraphs(table.header)
-    whole = html_table(table, range(len(table.columns)), caption)
-    if table.extra:
-        return _folded(caption or table.columns[0].name, whole)
-    brief = table.short[0] if table.short else table
-    places = ordinary_columns(brief)
-    shown = _scrolled(caption or "table", html_table(brief, places, caption))
-    if brief is table and len(places) == len(table.columns):
+    whole = html_table(table, caption, every=True)
+    if table.verbose_only:
+        return _folded(caption or table.headings()[0].name, whole)
+    short = brief(table)
+    shown = _scrolled(caption or "table", html_table(short, caption))
+    if short is table and all(column.priority < EXTRA for column in table.columns):
         return shown
     return shown + _folded("All columns", whole)
 
@@ -115,7 +114,7 @@ def _environment(report: Report) -> str:
 
 
 def _fact(name: str, value: Any) -> str:
-    text = quantity(value, IEC) if name.endswith("_bytes") else visible(plain_text(value))
+    text = quantity(value, IEC) if name.endswith("_bytes") else visible(written(value))
     label = name.removesuffix("_bytes").replace("_", " ")
     return f"<div><dt>{label}</dt><dd>{escape(text)}</dd></div>"
 

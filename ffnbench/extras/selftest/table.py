@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from ffnbench.errors import Interrupted, Unfinished
 from ffnbench.extras.selftest.exam import COVERAGE, FALSE_AT_MOST, SLOWER, Rate, Rates, Told, failures, rates_of
 from ffnbench.report.formats import NOT_ALL, View, view_of
-from ffnbench.report.tables.table import UNKNOWN, Cell, Column, TextTable
+from ffnbench.report.frame import UNKNOWN, Column, Frame, Row
 from ffnbench.result import Verdict
 from ffnbench.units import percent
 
@@ -16,19 +16,19 @@ BUSY = Verdict.BUSY.value
 ENDED_EARLY = f"interrupted; {NOT_ALL}"
 
 
-def rates_table(rates: Rates) -> TextTable:
+def rates_frame(rates: Rates) -> Frame:
     """One row: what all runs together came to."""
+    shares = {"false": rates.false_difference, "wrong": rates.wrong_way, "coverage": rates.covered, "says": rates.busy}
+    row: Row = {"runs": rates.runs, **shares, **rates.found, "a run": rates.seconds}
     columns = (
-        Column(title="runs"),
-        Column(title="false", unit="diffs"),
-        Column(title="wrong", unit="way"),
-        Column(title="coverage", unit="of 95%"),
-        *(Column(title="finds", unit=name, priority=1) for name in SLOWER),
-        Column(title="says", unit=BUSY, priority=2),
-        Column(title="a run", unit="s", priority=3),
+        Column(key="runs", write=str),
+        Column(key="false", unit="diffs", write=_share),
+        Column(key="wrong", unit="way", write=_share),
+        Column(key="coverage", unit="of 95%", write=_share),
+        *(Column(key=name, title="finds", unit=name, priority=1, write=_share) for name in rates.found),
+        Column(key="says", unit=BUSY, priority=2, write=_share),
+        Column(key="a run", unit="s", priority=3, write="{:.0f}".format),
     )
-    shares = (rates.false_difference, rates.wrong_way, rates.covered, *rates.found.values(), rates.busy)
-    texts = (str(rates.runs), *map(_share, shares), f"{rates.seconds:.0f}")
     header = (
         "Runs on this machine as it is: one module against itself twice, and slowed down by exactly "
         f"{', '.join(name[1:] for name in SLOWER)}",
@@ -41,10 +41,9 @@ def rates_table(rates: Rates) -> TextTable:
         f"says {BUSY}: runs with a row that had too few rounds, since other processes used the CPUs",
     )
     undecided = (f"no row has an interval: this machine is {BUSY}; try again when it is quiet",)
-    return TextTable(
-        columns=columns, rows=(tuple(Cell(text=text) for text in texts),), header=header,
-        summary=() if rates.covered.of else undecided, details=notes,
-    )  # fmt: skip
+    return Frame(
+        columns=columns, rows=[row], header=header, summary=() if rates.covered.of else undecided, details=notes
+    )
 
 
 def _share(share: Rate) -> str:
@@ -54,7 +53,7 @@ def _share(share: Rate) -> str:
 def selftest_view(told: Sequence[Told], repeats: int) -> View:
     """The answer of `selftest`, its records one a row of each run; a broken promise is how it ends."""
     rates = rates_of(told)
-    view = view_of(rates_table(rates), lambda: [asdict(one) for one in told])
+    view = view_of(replace(rates_frame(rates), saved=[asdict(one) for one in told]))
     if rates.runs < repeats:
         return view.ending(0, Interrupted(ENDED_EARLY))
     if broken := failures(rates):

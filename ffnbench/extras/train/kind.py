@@ -10,8 +10,7 @@ TRAIN = "train"
 HERE = "extras.train"
 KINDS = {
     TRAIN: AddedKind(
-        tables=f"{HERE}.table:training_table",
-        rows=f"{HERE}.table:training_records",
+        frame=f"{HERE}.table:training_frame",
         picture=f"{HERE}.picture:training_figure",
         says="what is learnt",
         case=TrainCase,

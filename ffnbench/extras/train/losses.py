@@ -12,23 +12,23 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
 from itertools import combinations
 from statistics import correlation, fmean, median
 from typing import TypeVar
 
-from ffnbench.extras.train.decoder import TrainCase
+from ffnbench.extras.train.decoder import TrainCase, trained_by
 from ffnbench.extras.train.metrics import CHOOSING, CURVE, HELD_OUT, LOSS
 from ffnbench.extras.train.planning import OF
 from ffnbench.plan import Case, Plan
-from ffnbench.result import Report
+from ffnbench.result import Report, Verdict
 from ffnbench.stats.cells import restricted
 from ffnbench.stats.interval import CONFIDENCE, Mean, Part, Value, mean_of
-from ffnbench.stats.pairs import pairs_of
-from ffnbench.stats.verdict import holm
+from ffnbench.stats.pairs import Pair, in_both_orders, pairs_of, pareto_front
+from ffnbench.stats.verdict import verdicts
 
 ALIKE = 0.95  # confidence, above which a difference scatters more than others do
 SAME_NATS = 0.01  # per byte: half of what is between relu and gelu in a small model
+SAME = math.exp(-SAME_NATS), math.exp(SAME_NATS)
 CITED = {  # held-out loss of T5-base by FFN at equal parameters; the two name SiLU "Swish"
     "Shazeer 2020": {  # Table 1, 65,536 steps; runs scatter by 0.003 to 0.010
         "relu": 1.997, "gelu": 1.983, "silu": 1.994, "glu": 1.982, "bilinear": 1.960, "geglu": 1.942, "swiglu": 1.944,
@@ -44,16 +44,6 @@ LEAST_CITED = 4  # forms, of which a rank correlation says anything
 K = TypeVar("K")
 
 
-class Learns(Enum):
-    """What the interval of a difference of losses allows to say."""
-
-    REFERENCE = "reference"
-    BETTER = "better"
-    WORSE = "worse"
-    SAME = "same"
-    UNCLEAR = "can't tell"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
     """What is known of a variant at its best rate: its losses by seed, in nats per byte, and the difference to the
@@ -66,7 +56,7 @@ class Learnt:
     losses: Mapping[int, float]
     loss: Mean | None
     difference: Mean | None
-    verdict: Learns
+    verdict: Verdict
     failed: tuple[str, ...]
     curve: tuple[tuple[int, float], ...]
     held_out: tuple[tuple[int, float], ...]
@@ -79,12 +69,12 @@ def learnt(report: Report) -> dict[str, Learnt]:
     common = scatter_of([one.losses for one in found.values()])
     differences = {name: mean for name, one in found.items() if one is not reference
                    and (mean := paired(one.losses, reference.losses, common))}  # fmt: skip
-    told = verdicts(differences)
+    told = verdicts_of(differences)
     return {
         name: replace(
             one,
             difference=differences.get(name),
-            verdict=Learns.REFERENCE if one is reference else told.get(name, Learns.UNCLEAR),
+            verdict=Verdict.REFERENCE if one is reference else told.get(name, Verdict.UNCLEAR),
         )
         for name, one in found.items()
     }
@@ -104,21 +94,9 @@ def runs_of(plan: Plan) -> dict[str, list[TrainCase]]:
     return dict(found)
 
 
-def verdicts(differences: Mapping[K, Mean]) -> dict[K, Learns]:
-    """Of each difference of losses, Holm's correction over all."""
-    differ = holm({name: mean.p_value() for name, mean in differences.items()}, 1 - CONFIDENCE)
-    return {name: _decided(mean, name in differ) for name, mean in differences.items()}
-
-
-def _decided(mean: Mean, differs: bool) -> Learns:
-    interval = mean.interval(CONFIDENCE)
-    if interval is None:
-        return Learns.UNCLEAR
-    if max(map(abs, interval)) <= SAME_NATS:
-        return Learns.SAME
-    if not differs:
-        return Learns.UNCLEAR
-    return Learns.WORSE if mean.mean > 0 else Learns.BETTER
+def verdicts_of(differences: Mapping[K, Mean]) -> dict[K, Verdict]:
+    """Of each difference of losses, as of the log of a ratio of times: SLOWER learns worse, FASTER better."""
+    return {name: verdict for name, (verdict, _) in verdicts(differences, same=SAME).items()}
 
 
 def scatter_of(runs: Sequence[Mapping[int, float]]) -> Part | None:
@@ -169,7 +147,7 @@ def _at_best(report: Report, name: str, cases: list[TrainCase]) -> Learnt:
     failed = tuple(dict.fromkeys(failure.message for case in asked if (failure := report.failure(case.label))))
     labels = [case.label for case in runs]
     return Learnt(
-        name=name, rate=best, losses=by_seed, loss=_mean(by_seed.values()), difference=None, verdict=Learns.UNCLEAR,
+        name=name, rate=best, losses=by_seed, loss=_mean(by_seed.values()), difference=None, verdict=Verdict.UNCLEAR,
         failed=failed, curve=_curve(report, labels, CURVE), held_out=_curve(report, labels, HELD_OUT),
     )  # fmt: skip
 
@@ -195,40 +173,58 @@ def resolves(found: Mapping[str, Learnt]) -> float | None:
     return median(halves) if halves else None
 
 
-def pareto_front(report: Report, found: Mapping[str, Learnt], of: str) -> set[str]:
-    """The variants on the Pareto front of loss and time: beside no other one are they decided worse in one of the two
-    and not decided better in the other. `of` is the cell of the times; without a time a variant is not on it.
+def front_of(report: Report, found: Mapping[str, Learnt], of: str) -> list[str]:
+    """The variants on the Pareto front of loss and time. `of` is the cell of the times; without a time a variant is not
+    on it.
     """
-    labels = {name: case.label for name, case in of_cell(report.plan, of).items()}
-    if not labels:
-        return set()
-    cases = tuple(report.plan.case(label) for label in labels.values())
-    times = pairs_of(restricted(report, replace(report.plan, cases=cases, reference=cases[0].label)))
-    losses = pairs_of_losses(found)
-
-    def is_beaten(name: str, other: str) -> bool:
-        time = times.get((labels[name], labels[other]))
-        slower = time.side if time else 0
-        loss = losses.get((name, other))
-        return (slower > 0 and loss is not Learns.BETTER) or (loss is Learns.WORSE and slower >= 0)
-
-    timed = {label for pair in times for label in pair}
-    known = [name for name, one in found.items() if one.losses and labels.get(name) in timed]
-    return {name for name in known if not any(is_beaten(name, other) for other in known if other != name)}
+    cases = of_cell(report.plan, of)
+    if not cases:
+        return []
+    plan = replace(report.plan, cases=tuple(cases.values()), reference=next(iter(cases.values())).label)
+    names = {case.label: name for name, case in cases.items()}
+    times = {(names[one], names[other]): pair for (one, other), pair in pairs_of(restricted(report, plan)).items()}
+    timed = {name for pair in times for name in pair}
+    known = [name for name, one in found.items() if one.losses and name in timed]
+    return pareto_front(known, times, pairs_of_losses(found))
 
 
-def pairs_of_losses(found: Mapping[str, Learnt]) -> dict[tuple[str, str], Learns]:
+def pairs_of_losses(found: Mapping[str, Learnt]) -> dict[tuple[str, str], Pair]:
     """How the first of any two variants learns beside the other, in both orders. Those without the reference are one
     family for Holm.
     """
-    reference = next(name for name, one in found.items() if one.verdict is Learns.REFERENCE)
-    told = {(name, reference): one.verdict for name, one in found.items() if one.loss and name != reference}
-    others = combinations([name for name in found if name != reference], 2)
+    reference = next(name for name, one in found.items() if one.verdict is Verdict.REFERENCE)
+    pairs = {(name, reference): Pair(one.difference, one.verdict) for name, one in found.items() if one.difference}
     common = scatter_of([one.losses for one in found.values()])
+    others = combinations([name for name in found if name != reference], 2)
     means = {(one, other): paired(found[one].losses, found[other].losses, common) for one, other in others}
-    told |= verdicts({pair: mean for pair, mean in means.items() if mean})
-    turned = {Learns.BETTER: Learns.WORSE, Learns.WORSE: Learns.BETTER}
-    return told | {(other, one): turned.get(verdict, verdict) for (one, other), verdict in told.items()}
+    known = {names: mean for names, mean in means.items() if mean}
+    pairs |= {names: Pair(known[names], verdict) for names, verdict in verdicts_of(known).items()}
+    return in_both_orders(pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class WiderRates:
+    """Who learns best at the lowest or the highest of several rates, and the longer list to try."""
+
+    names: tuple[str, ...] = ()
+    rates: tuple[float, ...] = ()
+
+
+def wider_rates(report: Report, found: Mapping[str, Learnt]) -> WiderRates:
+    """What rates to try where the best one is at an end. Whoever was not trained at all of them is not named."""
+    rates = sorted({training.rate for case in report.plan.shown if (training := trained_by(case))})
+    if len(rates) == 1:
+        return WiderRates()
+    beyond = {rates[0]: rates[0] ** 2 / rates[1], rates[-1]: rates[-1] ** 2 / rates[-2]}
+    tried: dict[str, set[float]] = defaultdict(set)
+    for sample in report.samples:
+        training = trained_by(report.plan.case(sample.case)) if sample.metric == LOSS else None
+        if training:
+            tried[report.plan.name_of(sample.case)].add(training.rate)
+    at_end = {
+        name: beyond[one.rate] for name, one in found.items() if one.rate in beyond and len(tried[name]) == len(rates)
+    }
+    return WiderRates(tuple(at_end), tuple(sorted({*rates, *at_end.values()})))
 
 
 def agreement(found: Mapping[str, Learnt]) -> dict[str, tuple[float, int]]:

@@ -12,7 +12,7 @@ from ffnbench.extras.train.losses import learnt
 from ffnbench.extras.train.planning import STEP, TOKEN
 from ffnbench.extras.train.table import ENDS, training_of, training_records
 from ffnbench.report.pictures.canvas import BLACK, DPI, drawing, ended, literal, pens
-from ffnbench.report.tables.words import CERTAIN
+from ffnbench.report.words import CERTAIN
 from ffnbench.result import Report
 from ffnbench.units import SI, TIME, scale
 

@@ -2,56 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from ffnbench.extras.train.decoder import trained_by
 from ffnbench.extras.train.losses import (
     CITED,
     SAME_NATS,
-    Learns,
     Learnt,
     agreement,
+    front_of,
     learnt,
     pairs_of_losses,
-    pareto_front,
     resolves,
     runs_of,
+    wider_rates,
 )
-from ffnbench.extras.train.metrics import LOSS
 from ffnbench.extras.train.planning import OF, STEP, TOKEN
 from ffnbench.extras.train.text import Training
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import group_suffix
-from ffnbench.report.records import Record
-from ffnbench.report.tables.details import MATCHED
-from ffnbench.report.tables.lines_below import general_line, machine_line
-from ffnbench.report.tables.table import (
-    EXTRA,
-    OF_NUMBER,
-    OF_RATIO,
-    UNKNOWN,
-    Cell,
-    Column,
-    Field,
-    TextTable,
-    count_field,
-    known,
-    latency_cell,
-    number_field,
-    ratio_cell,
-    table_of_fields,
-)
-from ffnbench.report.tables.words import CERTAIN, INTERVALS, device_text, listed
+from ffnbench.report.frame import EXTRA, OF_NUMBER, OF_RATIO, UNKNOWN, Column, Frame, Row, estimate_in, in_row
+from ffnbench.report.header import MATCHED
+from ffnbench.report.sentences import general_line, machine_line
+from ffnbench.report.words import BUSY, CERTAIN, INTERVALS, VERDICTS, device_text, interval_text, listed, seconds_text
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.interval import CONFIDENCE, Mean
-from ffnbench.units import IEC, SI, TIME, counted, digits, quantity, scale
+from ffnbench.units import IEC, SI, TIME, counted, digits, quantity
 
 MARK = "*"
 NATS = "nats/byte"
 ENDS = "", "_low", "_high"  # of a name in a record: the value, and the interval of it
 OF_DIFFERENCE = 23  # what `-0.064 [-0.079, -0.050]` takes
-WORDS = {Learns.BETTER: "better", Learns.SAME: "as good", Learns.WORSE: "worse", Learns.UNCLEAR: "can't tell"}
-STYLES = {Learns.BETTER: "green", Learns.WORSE: "red", Learns.UNCLEAR: "yellow"}
+LEARNS = VERDICTS | {Verdict.FASTER: "better", Verdict.SLOWER: "worse"}
+WORDS = {Verdict.FASTER: "better", Verdict.SAME: "as good", Verdict.SLOWER: "worse", Verdict.UNCLEAR: "can't tell"}
+STYLES = {"better": "green", "worse": "red", "can't tell": "yellow"}
 
 
 def training_of(report: Report) -> Training:
@@ -59,28 +43,29 @@ def training_of(report: Report) -> Training:
     return next(filter(None, map(trained_by, report.plan.shown)))
 
 
-def training_records(report: Report) -> list[Record]:
+def training_records(report: Report) -> list[Row]:
     """One flat record a variant: losses and their differences in nats per byte, seconds in full precision. Seconds of a
     run are its steps by the reference's step and the paired ratio, with the interval of that.
     """
     found, runs, training = learnt(report), runs_of(report.plan), training_of(report)
-    fronts = {of: pareto_front(report, found, of) for of in (STEP, TOKEN)}
+    fronts = {of: front_of(report, found, of) for of in (STEP, TOKEN)}
     reference = report.estimate(timed_label(report.plan.name_of(report.plan.reference), STEP), LATENCY)
     seconds_of_run = training.steps * reference.value if reference else 0.0
     records = []
     for name, one in found.items():
         case = runs[name][0]
         cost = report.cost(case.label)
-        record: Record = {
+        record: Row = {
             "variant": name, "d_ff": case.ffn.d_ff, "params": cost.params, "lr": one.rate,
-            "seeds": len(one.losses), **_ends("loss", one.loss), **_ends("difference", one.difference),
-            "verdict": one.verdict.value if one.loss else None,
+            "seeds": len(one.losses), **in_row("loss", estimate_of(one.loss)),
+            **in_row("difference", estimate_of(one.difference)),
+            "verdict": LEARNS[one.verdict] if one.loss else None,
         }  # fmt: skip
         for of in (STEP, TOKEN):
             label = timed_label(name, of)
             seconds, comparison = report.estimate(label, LATENCY), report.comparison(label)
             ratio = comparison.ratio if comparison and comparison.verdict is not Verdict.BUSY else None
-            record |= {**_ends(f"{of}_s", seconds), **_ends(f"{of}_ratio", ratio)}
+            record |= in_row(f"{of}_s", seconds) | in_row(f"{of}_ratio", ratio)
             record[f"{of}_verdict"] = comparison and comparison.verdict.value
             record[f"pareto_front_{of}"] = name in fronts[of] if one.loss and seconds else None
         for end in ENDS:
@@ -101,16 +86,12 @@ def timed_label(name: str, of: str) -> str:
     return name + group_suffix({OF: of})
 
 
-def _ends(name: str, found: Mean | Estimate | None) -> Record:
-    """A value and its interval, under three names."""
-    unit = "_s" * name.endswith("_s")
-    names = (f"{name.removesuffix(unit)}{end}{unit}" for end in ENDS)
-    if isinstance(found, Mean):
-        interval = found.interval(CONFIDENCE)
-        values: tuple[Any, ...] = (found.mean, *(interval or (None, None)))
-    else:
-        values = (found.value, found.low, found.high) if found else (None, None, None)
-    return dict(zip(names, values, strict=True))
+def estimate_of(mean: Mean | None) -> Estimate | None:
+    """A mean over seeds with its interval."""
+    if mean is None:
+        return None
+    low, high = mean.interval(CONFIDENCE) or (None, None)
+    return Estimate(value=mean.mean, low=low, high=high)
 
 
 def _failed(report: Report, name: str, one: Learnt) -> list[str]:
@@ -119,29 +100,17 @@ def _failed(report: Report, name: str, one: Learnt) -> list[str]:
     return list(dict.fromkeys((*one.failed, *timed)))
 
 
-def training_table(report: Report) -> TextTable:
+def training_frame(report: Report) -> Frame:
     """One row a variant. A mark stands at the Pareto front of loss and the time of a step."""
     rows, found = training_records(report), learnt(report)
-    reference = report.plan.name_of(report.plan.reference)
-    fields: list[Field] = [
-        (Column(title="variant", left=True), lambda row: Cell(text=row["variant"], value=row["variant"])),
-        count_field("d_ff", "d_ff", 8),
-        count_field("params", "params", 5),
-        (Column(title="lr", priority=2, key="lr"), lambda row: known(row["lr"], _rate)),
-        (Column(title="loss", unit="nats", key="loss", priority=1), lambda row: known(row["loss"], "{:.3f}".format)),
-        (Column(title="loss", unit=CERTAIN, priority=EXTRA), lambda row: _nats(row, "loss")),
-        (
-            Column(title=f"loss - {reference}", unit=CERTAIN, key="difference", takes=OF_DIFFERENCE),
-            lambda row: _nats(row, "difference"),
-        ),
-        (Column(title="learns", left=True, key="verdict"), lambda row: _verdict(row, found)),
-        *_timed(report, rows, STEP, 3, 1),
-        number_field(rows, "tokens_per_s", "tokens/s", SI, 5, takes=OF_NUMBER),
-        *_timed(report, rows, TOKEN, 7, 6),
-        (Column(title="Pareto front", left=True, priority=4, key="pareto_front_step"), _marked),
-    ]
-    return table_of_fields(
-        fields, rows, header=[_header(report)], summary=_summary(report, rows, found), details=_details(report, rows)
+    difference = replace(COLUMNS["difference"], title=f"loss - {report.plan.name_of(report.plan.reference)}")
+    columns = COLUMNS | {"difference": difference}
+    return Frame(
+        columns=tuple(columns[key] for key in SHOWN),
+        rows=rows,
+        header=[_header(report)],
+        summary=_summary(report, rows, found),
+        details=_details(report, rows),
     )
 
 
@@ -150,39 +119,75 @@ def _rate(rate: float) -> str:
     return f"{rate:g}".removeprefix("0")
 
 
-def _timed(report: Report, rows: list[Record], of: str, first: int, second: int) -> list[Field]:
+def difference_text(difference: Estimate) -> str:
+    """`-0.064 [-0.079, -0.050]`."""
+    return _nats(difference, "+")
+
+
+def _loss_text(row: Row) -> str | None:
+    loss = estimate_in(row, "loss")
+    return _nats(loss, "") if loss else None
+
+
+def _nats(estimate: Estimate, sign: str) -> str:
+    value, low, high = (end is not None and f"{end:{sign}.3f}" for end in (estimate.value, estimate.low, estimate.high))
+    return f"{value} [{low}, {high}]" if low else str(value)
+
+
+def _timed(of: str, first: int, second: int) -> tuple[Column, Column]:
     """The time of a step or of a token, and its ratio to the reference's."""
-    unit, size = scale([row[f"{of}_s"] for row in rows if row[f"{of}_s"]] or [1.0], TIME)
 
-    def label(row: Record) -> str:
-        return timed_label(row["variant"], of)
+    def text(row: Row) -> str | None:
+        return BUSY if row[f"{of}_verdict"] == Verdict.BUSY.value else None
 
-    return [
-        (Column(title=of, unit=unit, priority=first, key=f"{of}_s", takes=OF_NUMBER),
-         lambda row: latency_cell(report, label(row), size)),
-        (Column(title=f"{of} time vs ref.", unit=CERTAIN, priority=second, key=f"{of}_ratio", takes=OF_RATIO),
-         lambda row: ratio_cell(report, label(row))),
-    ]  # fmt: skip
+    def ratio(row: Row) -> str | None:
+        reference = row[f"{of}_verdict"] == Verdict.REFERENCE.value and row[f"{of}_ratio"] is not None
+        return "1" if reference else None
 
-
-def _nats(row: Record, key: str) -> Cell:
-    """`1.869 [1.862, 1.876]`, of a difference with its sign."""
-    value, low, high = row[key], row[f"{key}_low"], row[f"{key}_high"]
-    if value is None:
-        return Cell(text=UNKNOWN)
-    sign = "+" if key == "difference" else ""
-    text = f"{value:{sign}.3f}" + (f" [{low:{sign}.3f}, {high:{sign}.3f}]" if low is not None else "")
-    return Cell(text=text, value=value)
+    seconds = Column(
+        key=f"{of}_s", title=of, units=TIME, interval=seconds_text, text=text, priority=first, takes=OF_NUMBER,
+        style=lambda row: "yellow" if text(row) else "",
+    )  # fmt: skip
+    title = f"{of} time vs ref."
+    return seconds, Column(
+        key=f"{of}_ratio", title=title, unit=CERTAIN, interval=interval_text, text=ratio, priority=second,
+        takes=OF_RATIO,
+    )  # fmt: skip
 
 
-def _verdict(row: Record, found: dict[str, Learnt]) -> Cell:
+def _verdict(row: Row) -> str:
+    return row["verdict"] or ("failed" if row["failure"] else UNKNOWN)
+
+
+def _style(row: Row) -> str:
     if row["verdict"] is None:
-        return Cell(text="failed" if row["failure"] else "-", style="red" if row["failure"] else "")
-    return Cell(text=row["verdict"], value=row["verdict"], style=STYLES.get(found[row["variant"]].verdict, ""))
+        return "red" if row["failure"] else ""
+    return STYLES.get(row["verdict"], "")
 
 
-def _marked(row: Record) -> Cell:
-    return Cell(text=MARK if row["pareto_front_step"] else "", value=row["pareto_front_step"])
+SHOWN = (
+    "variant", "d_ff", "params", "lr", "loss", "loss_interval", "difference", "verdict", "step_s", "step_ratio",
+    "tokens_per_s", "token_s", "token_ratio", "pareto_front_step",
+)  # fmt: skip
+COLUMNS = {
+    column.key: column
+    for column in (
+        Column(key="variant", left=True),
+        Column(key="d_ff", priority=8),
+        Column(key="params", priority=5),
+        Column(key="lr", priority=2, write=_rate),
+        Column(key="loss", unit="nats", priority=1, write="{:.3f}".format),
+        Column(key="loss_interval", title="loss", unit=CERTAIN, priority=EXTRA,
+               text=_loss_text),
+        Column(key="difference", unit=CERTAIN, interval=difference_text, takes=OF_DIFFERENCE),
+        Column(key="verdict", title="learns", left=True, text=_verdict, style=_style),
+        *_timed(STEP, 3, 1),
+        Column(key="tokens_per_s", title="tokens/s", units=SI, priority=5, takes=OF_NUMBER),
+        *_timed(TOKEN, 7, 6),
+        Column(key="pareto_front_step", title="Pareto front", left=True, priority=4,
+               text=lambda row: MARK if row["pareto_front_step"] else ""),
+    )
+}  # fmt: skip
 
 
 def _header(report: Report) -> str:
@@ -197,29 +202,30 @@ def _header(report: Report) -> str:
     return f"{shape}, {device_text(work)}; {how}, {counted(len(seeds), 'seed')}{equal}"
 
 
-def _summary(report: Report, rows: list[Record], found: dict[str, Learnt]) -> list[str]:
+def _summary(report: Report, rows: list[Row], found: dict[str, Learnt]) -> list[str]:
     """Who learns best and by how much, the Pareto front, whether to try other rates, what failed, how far it goes."""
     lines = [_answer(report, rows, found)]
     if front := [row["variant"] for row in rows if row["pareto_front_step"]]:
         lines.append(f"Pareto front of loss and time of a step: {listed(front)}")
     lost = [f"{name}: {'; '.join(why)}" for name, one in found.items() if (why := _failed(report, name, one))]
-    lines += [*_edge(report, rows), *lost, _scope(found), *general_line(report), *machine_line(report)]
+    lines += [*_edge(report, found), *lost, _scope(found), *general_line(report), *machine_line(report)]
     return list(filter(None, lines))
 
 
-def _answer(report: Report, rows: list[Record], found: dict[str, Learnt]) -> str:
+def _answer(report: Report, rows: list[Row], found: dict[str, Learnt]) -> str:
     """Who learns best and by how much, how the others learn, and what so many seeds can show."""
     reference = report.plan.name_of(report.plan.reference)
     known = {row["variant"]: row for row in rows if row["verdict"]}
-    by = {verdict: [name for name in known if found[name].verdict is verdict] for verdict in Learns}
+    by = {verdict: [name for name in known if found[name].verdict is verdict] for verdict in Verdict}
     pairs = pairs_of_losses(found)
-    best = [name for name in by[Learns.BETTER]
-            if all(pairs.get((name, other)) is not Learns.WORSE for other in known)]  # fmt: skip
+    worse = {name for (name, _), pair in pairs.items() if pair.verdict is Verdict.SLOWER}
+    best = [name for name in by[Verdict.FASTER] if name not in worse]
     told = []
     if best:
-        by[Learns.BETTER] = [name for name in by[Learns.BETTER] if name not in best]
-        differences = [f"{name} {_nats(known[name], 'difference').text}" for name in best]
-        told.append(f"best ({NATS} from {reference}): {listed(differences)}")
+        by[Verdict.FASTER] = [name for name in by[Verdict.FASTER] if name not in best]
+        differences = {name: estimate_in(known[name], "difference") for name in best}
+        texts = [f"{name} {difference_text(difference)}" for name, difference in differences.items() if difference]
+        told.append(f"best ({NATS} from {reference}): {listed(texts)}")
     told += [f"{word}: {listed(by[verdict])}" for verdict, word in WORDS.items() if by[verdict]]
     if (least := resolves(found)) is not None:
         seeds = max(row["seeds"] for row in rows)
@@ -227,29 +233,13 @@ def _answer(report: Report, rows: list[Record], found: dict[str, Learnt]) -> str
     return "; ".join(told)
 
 
-def _edge(report: Report, rows: list[Record]) -> list[str]:
-    """A warning of who learns best at the lowest or the highest of several rates, and the longer list to try. Whoever
-    was not trained at all of them by then is not named.
-    """
-    rates = sorted({found.rate for case in report.plan.shown if (found := trained_by(case))})
-    if len(rates) == 1:
+def _edge(report: Report, found: dict[str, Learnt]) -> list[str]:
+    """A warning of who learns best at an end of the list of rates, and the longer list to try."""
+    wider = wider_rates(report, found)
+    if not wider.names:
         return []
-    beyond = {rates[0]: rates[0] ** 2 / rates[1], rates[-1]: rates[-1] ** 2 / rates[-2]}
-    tried = _rates_tried(report)
-    complete = [row for row in rows if len(tried.get(row["variant"], ())) == len(rates)]
-    at_edge = {row["variant"]: beyond[row["lr"]] for row in complete if row["lr"] in beyond}
-    wider = ",".join(f"{rate:.2g}" for rate in sorted({*rates, *at_edge.values()}))
-    return [f"warning: the best rate is at an end of the list for {listed(at_edge)}: --lr {wider}"] if at_edge else []
-
-
-def _rates_tried(report: Report) -> dict[str, set[float]]:
-    """The rates at which each variant has a held-out loss."""
-    tried: dict[str, set[float]] = {}
-    for sample in report.samples:
-        training = trained_by(report.plan.case(sample.case)) if sample.metric == LOSS else None
-        if training:
-            tried.setdefault(report.plan.name_of(sample.case), set()).add(training.rate)
-    return tried
+    rates = ",".join(f"{rate:.2g}" for rate in wider.rates)
+    return [f"warning: the best rate is at an end of the list for {listed(wider.names)}: --lr {rates}"]
 
 
 def _scope(found: dict[str, Learnt]) -> str:
@@ -259,7 +249,7 @@ def _scope(found: dict[str, Learnt]) -> str:
     return f"a probe: a small model, trained for a short time{with_others}"
 
 
-def _details(report: Report, rows: list[Record]) -> list[str]:
+def _details(report: Report, rows: list[Row]) -> list[str]:
     text = training_of(report).text
     cited = [
         f"{source}, held-out loss of T5-base: {', '.join(f'{name} {loss:g}' for name, loss in losses.items())}"

@@ -21,7 +21,7 @@ from ffnbench.files import locked
 from ffnbench.plan import Note, NoteKind, Plan, added_kind
 from ffnbench.result import Environment, Failure, Inputs, Report, Roof, Sample
 from ffnbench.stats.cells import joined
-from ffnbench.stats.verdict import with_figures
+from ffnbench.stats.figures import with_figures
 from ffnbench.streams import say
 
 HEAD = {"ffnbench journal": 1}

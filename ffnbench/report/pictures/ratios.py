@@ -15,39 +15,44 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import ERROR, LATENCY, PEAK
 from ffnbench.plan import Kind
-from ffnbench.report.csv_columns import case_records
-from ffnbench.report.pictures.canvas import BLACK, drawing, ended, literal, shortened
-from ffnbench.report.tables.details import conditions_line
-from ffnbench.report.tables.groups import heading
-from ffnbench.report.tables.headings import HEADINGS, Heading
-from ffnbench.report.tables.words import (
+from ffnbench.report.columns import case_rows, column
+from ffnbench.report.frame import Frame, Row, ShownColumn, estimate_in
+from ffnbench.report.header import conditions_line, heading
+from ffnbench.report.pictures.canvas import (
+    BLACK,
+    SMALL,
+    drawing,
+    ended,
+    legend_below,
+    lines_above,
+    literal,
+    scale_axis,
+    shortened,
+    write_numbers,
+)
+from ffnbench.report.words import (
     CERTAIN,
     VERDICTS,
     WITHIN,
-    error_text,
     interval_text,
-    seconds_text,
-    verdict_text,
+    verdict_word,
 )
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.verdict import SAME_WITHIN
 from ffnbench.streams import visible
-from ffnbench.units import SI, TIME, digits, scale
+from ffnbench.units import SI
 
 WIDTH, DPI = 3.3, 300  # inches: a column of a paper
 ROW, FOLDED = 0.27, 0.36  # inches: a row, and one whose name may be folded
 AROUND, HEADING = 0.85, 0.2  # inches: what titles, axis and legend take, a line above a group
-NAME, SMALL = 6.5, 5.5  # points
+NAME = 6.5  # points
 LINE, LINES, HEAD = 15, 2, 60  # letters of a label, and of a line above a group that has the whole width
 UP, DOWN = 0.18, 0.28  # of a row: from its middle to its name, and to its figures
 FARTHEST = 3.0  # how far beyond the ratios the axis shows of a wide interval
-SIDE_BY_SIDE = 1.5  # from this ratio on the axis is logarithmic
-TICKS = {20: (1,), 3: (1, 2, 5), 0: (1, 1.5, 2, 3, 5, 7)}  # in a decade, where the axis is longer than that
 NUMBER, ALONE = 1.2, 0.55  # the room of a bar's number, in longest bars: beside ratios, and where there are none
 BAR, BAND = "#A9C4DA", "0.92"
 BEFORE: dict[str, Any] = {  # how a text stands that ends at a place
@@ -63,13 +68,9 @@ MARKS: dict[Verdict, tuple[str, str]] = {  # marker, colour: Okabe & Ito's
     Verdict.UNCLEAR: ("o", BLACK),
     Verdict.REFERENCE: ("s", BLACK),
 }
-PANELS = {  # bars by column of the rows
-    "latency_s": Heading("latency", TIME),
-    "params": Heading("params", SI),
-    "flops_timed": HEADINGS["flops_timed"],
-    PEAK: HEADINGS[PEAK],
-    ERROR: Heading("error"),
-}
+PANELS = (  # bars
+    column("latency_s", text=None), column("params", units=SI), column("flops_timed"), column(PEAK), column(ERROR),
+)  # fmt: skip
 
 
 def ratio_figure(report: Report) -> Figure:
@@ -80,34 +81,37 @@ def ratio_figure(report: Report) -> Figure:
     places, headings = _places(report)
     names = [_name(report, label) for label in places]
     operations = report.plan.kind == Kind.ACTIVATIONS.value
-    amounts = {record["label"]: record for record in case_records(report, ["label", *PANELS])}
-    keys = [key for key in PANELS if any(amounts[label][key] for label in places)]
-    keys = [key for key in keys if not operations or key == "latency_s"]
+    by_label = {row["label"]: row for row in case_rows(report)}
+    rows = [by_label[label] for label in places]
     timed = LATENCY in report.plan.metrics
+    bars = [one for one in PANELS if any(row[one.key] for row in rows)]
+    if operations:
+        bars = [one for one in bars if one.key == "latency_s"]
     if timed or ERROR not in report.plan.metrics:
-        keys = [key for key in keys if key != ERROR]
-    if not timed and not keys:
+        bars = [one for one in bars if one.key != ERROR]
+    if not timed and not bars:
         raise FfnbenchError(
             "there is nothing to draw: no row has a number", "the table says why: leave the picture out"
         )
-    rows = [label for label in places if verdict_text(report, label)[1] is not Verdict.REFERENCE]
-    compared = bool(rows and report.environment and timed) or not keys
-    failed = {at: word for label, at in places.items() if not timed and (word := verdict_text(report, label)[0])}
+    others = any(row["verdict"] != Verdict.REFERENCE.value for row in rows)
+    compared = bool(others and report.environment and timed) or not bars
+    words = dict(zip(places.values(), map(verdict_word, rows), strict=True))
+    failed = {} if timed else {at: word for at, word in words.items() if word}
     row = FOLDED if any("\n" in name for name in names) else ROW
     size = WIDTH, AROUND + row * len(places) + HEADING * len(headings)
     with drawing(**LOOK):
         figure = Figure(figsize=size, dpi=DPI, layout="constrained")
-        widths = [2.6] * compared + [1.0] * len(keys)
+        widths = [*([2.6] if compared else []), *[1.0 for _ in bars]]
         axes: Any = figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
         up = UP if compared or failed else 0.0
         _frame(axes, {at - up: name for at, name in zip(places.values(), names, strict=True)}, headings)
         _below_names(axes[0], failed)
         if compared:
-            _ratios(axes[0], report, places)
-        for one, key in zip(axes[compared:], keys, strict=True):
-            _bars(one, report, {label: amounts[label][key] for label in places}, places, key)
-        lines = textwrap.wrap(about(report), 74)
-        figure.suptitle("\n".join(map(literal, lines)), fontsize=SMALL, x=0.01, ha="left")
+            _ratios(axes[0], report, rows, list(places.values()))
+        shown = Frame(columns=tuple(bars), rows=rows).shown()
+        for one, of_bars in zip(axes[-len(bars) :], shown, strict=False):
+            _bars(one, of_bars, rows, list(places.values()), NUMBER if report.comparisons else ALONE)
+        lines_above(figure, about(report), 74)
         figure.draw_without_rendering()
     return figure
 
@@ -164,35 +168,34 @@ def _below_names(axes: Axes, words: dict[float, str]) -> None:
     axes.tick_params(axis="y", which="minor", labelsize=SMALL)
 
 
-def _ratios(axes: Axes, report: Report, places: dict[str, float]) -> None:
+def _ratios(axes: Axes, report: Report, rows: Sequence[Row], places: Sequence[float]) -> None:
     """Marker and interval of each row that has them; in figures, or why it has none, below its name."""
-    shown = {label: found for label in places if (found := _shown(report, label))}
-    said = [interval_text(shown[label][0]) if label in shown and shown[label][1] is not Verdict.REFERENCE
-            else verdict_text(report, label)[0] for label in places]  # fmt: skip
-    _below_names(axes, dict(zip(places.values(), said, strict=True)))
     band = axes.axvspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BAND, linewidth=0, label=f"same: within {WITHIN}")
     axes.axvline(1, color=BLACK, linewidth=0.6)
-    for label, (ratio, verdict) in shown.items():
-        at = places[label]
+    ratios: list[Estimate] = []
+    said, verdicts = {}, set()
+    for row, at in zip(rows, places, strict=True):
+        ratio, verdict = estimate_in(row, "ratio"), row["verdict"] and Verdict(row["verdict"])
+        said[at] = verdict_word(row) or ""
+        if ratio is None or verdict not in MARKS or row["failure"]:
+            continue
+        if verdict is not Verdict.REFERENCE:
+            said[at] = interval_text(ratio)
         if ratio.low is not None and ratio.high is not None:
-            ends = ratio.low, ratio.high
-            axes.plot(ends, [at] * 2, color=MARKS[verdict][1], linewidth=1.1, solid_capstyle="butt")
-        axes.plot([ratio.value], [at], clip_on=False, gid=visible(label), **_marker(verdict))
-    _scale(axes, *_limits([ratio for ratio, _ in shown.values()]))
-    references = {report.plan.name_of(report.plan.reference_of(label)) for label in places}
+            axes.plot([ratio.low, ratio.high], [at] * 2, color=MARKS[verdict][1], linewidth=1.1, solid_capstyle="butt")
+        axes.plot([ratio.value], [at], clip_on=False, gid=visible(row["label"]), **_marker(verdict))
+        ratios.append(ratio)
+        verdicts.add(verdict)
+    _below_names(axes, said)
+    scale_axis(axes.xaxis, *_limits(ratios), room=0.05, most=3)
+    write_numbers(axes.xaxis)
+    references = {report.plan.name_of(report.plan.reference_of(row["label"])) for row in rows}
     to = shortened(references.pop(), LINE) if len(references) == 1 else "the reference"
     axes.set_xlabel(literal(f"time vs {to} {CERTAIN}"), fontsize=SMALL, labelpad=1)
-    told = {verdict for _, verdict in shown.values()} - {Verdict.REFERENCE}
-    handles = [Line2D([], [], label=VERDICTS[one], **_marker(one)) for one in MARKS if one in told]
+    told = [verdict for verdict in MARKS if verdict in verdicts and verdict is not Verdict.REFERENCE]
+    handles = [Line2D([], [], label=VERDICTS[verdict], **_marker(verdict)) for verdict in told]
     figure: Any = axes.figure
-    figure.legend(handles=[*handles, band], loc="outside lower left", ncols=5, fontsize=SMALL,
-                  handletextpad=0.2, columnspacing=1.0, borderpad=0.1, handlelength=1.2)  # fmt: skip
-
-
-def _shown(report: Report, label: str) -> tuple[Estimate, Verdict] | None:
-    """What is drawn of a row: nothing where it failed or is busy."""
-    comparison, (_, verdict) = report.comparison(label), verdict_text(report, label)
-    return (comparison.ratio, verdict) if verdict in MARKS and comparison and comparison.ratio else None
+    legend_below(figure, 5, handles=[*handles, band], handlelength=1.2)
 
 
 def _marker(verdict: Verdict) -> dict[str, Any]:
@@ -211,34 +214,16 @@ def _limits(ratios: Sequence[Estimate]) -> tuple[float, float]:
     return max(min([low, *lows]), low / FARTHEST), min(max([high, *highs]), high * FARTHEST)
 
 
-def _scale(axes: Axes, low: float, high: float) -> None:
-    if high / low > SIDE_BY_SIDE:
-        axes.set_xscale("log")
-        axes.set_xlim(low / 1.06, high * 1.06)
-        axes.xaxis.set_minor_locator(NullLocator())
-        subs = next(subs for least, subs in TICKS.items() if high / low > least)
-        axes.xaxis.set_major_locator(LogLocator(subs=subs, numticks=5))
-    else:
-        room = 0.05 * (high - low)
-        axes.set_xlim(low - room, high + room)
-        axes.xaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 4, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-
-
-def _bars(axes: Axes, report: Report, values: dict[str, float | None], places: dict[str, float], key: str) -> None:
+def _bars(axes: Axes, shown: ShownColumn, rows: Sequence[Row], places: Sequence[float], room: float) -> None:
     """Bars from zero, with their numbers before them, all in one unit; what is not known has none."""
-    heading, known = PANELS[key], [value for value in values.values() if value]
-    unit, size = scale(known, heading.units or SI)
-    for label, value in values.items():
+    values = [row[shown.column.key] for row in rows]
+    most = max(value for value in values if value)
+    for row, at, value, text in zip(rows, places, values, shown.texts, strict=True):
         if value:
-            axes.barh([places[label]], [value / max(known)], height=0.55, color=BAR, linewidth=0, gid=visible(label))
-        latency = report.estimate(label, LATENCY) if key == "latency_s" else None
-        text = "–" if value is None else seconds_text(latency, size) if latency else digits(value / size)
-        if key == ERROR and value is not None:
-            text = error_text(value)
-        axes.annotate(text, (0, places[label]), **BEFORE)
-    axes.set_xlim(-NUMBER if report.comparisons else -ALONE, 1.02)
+            axes.barh([at], [value / most], height=0.55, color=BAR, linewidth=0, gid=visible(row["label"]))
+        axes.annotate("–" if value is None else text, (0, at), **BEFORE)
+    axes.set_xlim(-room, 1.02)
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
     axes.axvline(0, color=BLACK, linewidth=0.6)
-    axes.set_title(f"{heading.title}\n{'' if key == ERROR else unit}{heading.per}", fontsize=SMALL, loc="left", pad=3)
+    axes.set_title(f"{shown.title}\n{shown.unit}", fontsize=SMALL, loc="left", pad=3)

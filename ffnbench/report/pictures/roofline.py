@@ -14,18 +14,18 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib.transforms import offset_copy
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import Case
-from ffnbench.report.pictures.canvas import BLACK, drawing, ended, literal, pens, shortened
-from ffnbench.report.tables.ceilings import no_ceilings
-from ffnbench.report.tables.details import workload_line
-from ffnbench.report.tables.words import verdict_text
-from ffnbench.result import Bound, Report, Roof, Verdict
-from ffnbench.stats.ceilings import Ceiling, ceilings_of, needed_by, read_bytes
+from ffnbench.plan import Case, needed_by
+from ffnbench.report.columns import case_rows
+from ffnbench.report.header import workload_line
+from ffnbench.report.notes import no_ceilings
+from ffnbench.report.pictures.canvas import BLACK, drawing, ended, legend_below, literal, pens, shortened, write_numbers
+from ffnbench.report.words import BUSY, verdict_word
+from ffnbench.result import Bound, Ceiling, Report, Roof
 from ffnbench.streams import visible
 from ffnbench.units import IEC, SI, quantity
 
@@ -74,7 +74,7 @@ def roofline(report: Report) -> Roofline:
     dots = tuple(dot for case in report.plan.shown if (dot := _dot(report, case)))
     if not dots:
         raise FfnbenchError("no case of this run has a latency and a number of FLOPs", "the table says why")
-    found = ceilings_of(report, report.costs)
+    found = report.figures.ceilings
     if not any({Bound.PRODUCTS, Bound.BYTES} & bounds.keys() for bounds in found.values()):
         raise FfnbenchError(
             "other work disturbed every ceiling of this run", "measure again while the machine is quiet"
@@ -129,14 +129,13 @@ def roofline_figure(report: Report) -> Figure:
                 [x], [y], linestyle="", markersize=MARKER, markeredgewidth=0.8, zorder=3, gid=visible(dot.case.label),
                 label=literal(name), **look,
             )  # fmt: skip
-        for case in report.plan.shown:
-            if verdict_text(report, case.label)[1] is Verdict.BUSY:
-                names.append(f"{shortened(case.label, LONGEST)} (busy)")
+        for row in case_rows(report):
+            if verdict_word(row) == BUSY:
+                names.append(f"{shortened(row['label'], LONGEST)} (busy)")
                 axes.plot([], [], linestyle="", label=literal(names[-1]))
         columns = max(1, min(3, len(names), LETTERS_ACROSS // (max(map(len, names)) + LETTERS_OF_KEY)))
         figure.set_size_inches(WIDTH, HEIGHT + LEGEND_ROW * ceil(len(names) / columns) + LEGEND_AROUND)
-        figure.legend(loc="outside lower center", ncols=columns, fontsize=SMALL, borderpad=0,
-                      labelspacing=0.25, handletextpad=0.2, columnspacing=1.0, handlelength=1.4)  # fmt: skip
+        legend_below(figure, columns, side="center", borderpad=0, handlelength=1.4, fontsize=SMALL)
         if said := ended(report):
             figure.suptitle(workload_line(report.plan) + said, fontsize=SMALL)
     return figure
@@ -163,7 +162,7 @@ def _frame(axes: Axes, found: Roofline) -> None:
     for axis, (first, last) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
         axis.set_major_locator(LogLocator(subs=(1, 2, 5) if last / first < MANY_DECADES else (1,), numticks=12))
         axis.set_minor_locator(LogLocator(subs="all", numticks=12))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        write_numbers(axis)
         axis.set_minor_formatter(NullFormatter())
 
 
@@ -206,5 +205,5 @@ def _said(line: Ceiling, among: list[Roof]) -> str:
     roof = line.roof
     unit, what, then = ("B/s", roof.level, "\n") if roof.bound is Bound.BYTES else ("FLOP/s", roof.dtype, ", ")
     if roof.level and sum(other.level == roof.level for other in among) > 1:
-        what += f", {quantity(read_bytes(roof), IEC)}"
+        what += f", {quantity(roof.read_bytes, IEC)}"
     return then.join(map(literal, (f"{quantity(line.rate, SI)}{unit}: {what}", roof.path)))

@@ -234,6 +234,29 @@ def test_the_script_draws_other_shapes_and_writes_its_summary(tmp_path: Path, mo
     assert told["dtypes"] == ["a", "b"]
 
 
+def test_how_near_such_bounds_have_been_stands_with_every_estimate(rows, on_fakes, monkeypatch) -> None:
+    memory, every = ({"shapes": n, "median": n / 10, "low": 1.0, "high": 5.0} for n in (20, 50))
+    near = {"machine": "2 CPUs", "measured": "2026-01-02", "mode": "forward", "dtypes": ["float32"], "all": every,
+            "memory": memory}  # fmt: skip
+    monkeypatch.setattr("ffnbench.extras.estimate.estimating.how_near", lambda: near)
+    line = "relu --d-model 4096 --seq-len 1,4096"
+    out = " ".join(on_fakes(f"estimate {line}")[1].split())
+    told = (
+        "on 2 CPUs, 2026-01-02, 50 forward shapes in float32 took 5.0x [1.0, 5.0] their bound (memory 2.0x [1.0, 5.0])"
+    )
+    assert told in out
+    assert "without TF32" in out
+    assert "not held" not in out
+    few, many = rows(line)
+    assert (few["bound_by"], few["elsewhere_measured_over_bound"], few["elsewhere_high"]) == ("memory", 2, 5)
+    assert (many["bound_by"], many["elsewhere_measured_over_bound"], many["elsewhere"]) == ("products", 5, "2 CPUs")
+    for others, named in (("--mode train", "float32 train"), ("--dtype float16", "float16 forward")):
+        out = " ".join(on_fakes(f"estimate relu {others}")[1].split())
+        assert f"{named}: not held against measured times" in out
+        assert "2 CPUs" not in out
+        assert {row["elsewhere_measured_over_bound"] for row in rows(f"relu {others}")} == {None}
+
+
 def test_the_list_tells_every_machine_with_its_source(on_fakes) -> None:
     code, out, _ = on_fakes("list hardware --json")
     listed = json.loads(out)

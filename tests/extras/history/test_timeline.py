@@ -16,15 +16,15 @@ import pytest
 from conftest import ROOT, ffnbench
 from gate_world import machine, measured
 
+from ffnbench.extras.history.following import history_view
 from ffnbench.extras.history.steps import Shift, steps_of
 from ffnbench.extras.history.timeline import Timeline, change_since_first, timeline_of
-from ffnbench.extras.history.view import history_view
 from ffnbench.report.files.store import report_text
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.result import CaseCost, Estimate, Report
+from ffnbench.stats.figures import with_figures
 from ffnbench.stats.history import history_of
 from ffnbench.stats.interval import Mean
-from ffnbench.stats.verdict import with_figures
 
 Factors = Callable[[int], dict[str, float]]
 

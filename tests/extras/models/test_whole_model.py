@@ -7,11 +7,13 @@ import io
 import json
 
 import pytest
+from conftest import below
 from hf import default, written
 from test_configs import DEEPSEEK
 
 from ffnbench.cli import run
 from ffnbench.errors import FfnbenchError
+from ffnbench.extras.models.by_length import count_by_length
 from ffnbench.extras.models.counting import WholeModel, whole_model
 from ffnbench.extras.models.inspecting import inspect_whole
 from ffnbench.extras.models.layers import layers_view
@@ -20,7 +22,7 @@ from ffnbench.extras.models.table import in_words, parts_view
 from ffnbench.models.configs import read_groups
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import PRESETS, model_of
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.run.world import World
 
 # The safetensors index of the checkpoint on the hub, the paper, or transformers' count of the published config
@@ -54,7 +56,7 @@ QWEN_3_NEXT = {
 
 def layers_of(name: str, length: int = 512, **asked: int) -> list[dict]:
     """The rows of its kinds of layers, their sum last."""
-    return json.loads(layers_view(InspectRequest(model=name, length=length, **asked)).stdout["json"]())
+    return json.loads(layers_view(count_by_length(InspectRequest(model=name, length=length, **asked))).stdout["json"]())
 
 
 def ours(config: dict) -> WholeModel:
@@ -135,14 +137,14 @@ def test_one_line_for_any_model() -> None:
     unknown = ours(LLAMA | {"vocab_size": None})
     assert in_words(unknown) == "FFNs hold 5.64 G parameters; those of the whole model are not known"
     shown = parts_view(unknown).table
-    assert [row[1].text for row in shown.rows][:3] == ["-", "1,342,177,280", "5,637,144,576"]
+    assert below("params", shown)[:3] == ["-", "1,342,177,280", "5,637,144,576"]
     assert any(note.startswith("embeddings, norms, head: unknown") for note in shown.summary)
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_tables_fit(columns: int) -> None:
     views = [parts_view(whole_model(model)) for model in PRESETS]
-    views.append(layers_view(InspectRequest(model="deepseek-v3", length=512)))
+    views.append(layers_view(count_by_length(InspectRequest(model="deepseek-v3", length=512))))
     for view in views:
         assert max(map(len, plain(view.table, columns).splitlines())) <= columns
     assert "671,026,404,352" in plain(views[-1].table, columns)

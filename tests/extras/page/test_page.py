@@ -8,14 +8,14 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
-from conftest import ROOT, ProberHere
+from conftest import ROOT, ProberHere, below
 
 import ffnbench
 from ffnbench.errors import FfnbenchError
 from ffnbench.extras.page.page import page_of
+from ffnbench.report.frame import EXTRA, Column, Frame
 from ffnbench.report.pictures.canvas import render
-from ffnbench.report.tables.html import html_fragment
-from ffnbench.report.tables.table import EXTRA, Cell, Column, TextTable
+from ffnbench.report.writers import html_fragment
 
 COMPARED = ROOT / "results" / "amd-epyc-2cpu" / "compare.json"
 EVIL = "</script><script>ran()</script></svg><img src=x onerror=ran()>&lt;'\"` \u2028 --> ]]>"
@@ -104,13 +104,16 @@ def test_python_saves_pages_of_every_answer(on_machine, tmp_path: Path) -> None:
     assert "<script" not in page
 
 
-def table_of(text: str) -> TextTable:
+def table_of(text: str) -> Frame:
     """A table with this text wherever one can stand."""
-    columns = (Column(title=text, left=True), Column(title="ratio", unit=text), Column(title=text, priority=EXTRA))
-    row = (Cell(text=text, value=text), Cell(text=text, value=1.0, style="red"), Cell(text=text))
+    columns = (
+        Column(key="a", title=text, left=True), Column(key="ratio", unit=text, style=lambda row: "red"),
+        Column(key="b", title=text, priority=EXTRA),
+    )  # fmt: skip
+    row = dict.fromkeys(("a", "ratio", "b"), text)
     lines = {"header": (text,), "summary": (text,), "details": (text,)}
-    extra = TextTable(columns=columns, rows=(row,), extra=True, **lines)
-    return TextTable(columns=columns, rows=(row, row), headings=((0, text), (1, text)), above=(extra,), **lines)
+    extra = Frame(columns=columns, rows=(row,), verbose_only=True, **lines)
+    return Frame(columns=columns, rows=(row, row), groups=((0, text), (1, text)), above=(extra,), **lines)
 
 
 def pictures_of(text: str) -> dict:
@@ -124,7 +127,7 @@ def pictures_of(text: str) -> dict:
 def test_no_text_can_break_a_page() -> None:
     evil, plain = (Read(page_of(table_of(text), pictures_of(text), title=text)) for text in (EVIL, "plain"))
     assert evil.tags == plain.tags
-    shown = table_of(EVIL).rows[0][0].text
+    shown = below("ratio", table_of(EVIL))[0]
     assert shown == EVIL.replace("\u2028", r"\u2028")
     expected = [text.replace("plain", shown) for _, text in plain.texts]
     assert [text.replace("\u2028", r"\u2028") for _, text in evil.texts] == expected

@@ -26,17 +26,17 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.extras.train import lessons, measuring
 from ffnbench.extras.train import losses as learning
 from ffnbench.extras.train.decoder import trained_by
-from ffnbench.extras.train.losses import Learns, learnt, paired, scatter_of, verdicts
+from ffnbench.extras.train.losses import learnt, paired, scatter_of, verdicts_of
 from ffnbench.extras.train.module import RotaryAttention
 from ffnbench.extras.train.picture import training_figure
 from ffnbench.extras.train.planning import plan_train
 from ffnbench.extras.train.request import TrainRequest
-from ffnbench.extras.train.table import training_records, training_table
+from ffnbench.extras.train.table import training_frame, training_records
 from ffnbench.extras.train.text import read_text
 from ffnbench.extras.train.worker import Trainee
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.report.files.store import load
-from ffnbench.report.tables.text import plain
+from ffnbench.report.terminal import plain
 from ffnbench.result import Sample, Verdict
 from ffnbench.run import world
 from ffnbench.run.what_fits import memory_needed
@@ -324,10 +324,10 @@ def test_differences_are_paired_by_seed_as_scipy_pairs_them(text: str) -> None:
     expected = stats.ttest_rel(other, relu)
     assert found.difference.p_value() == pytest.approx(expected.pvalue)
     assert found.difference.interval(0.95) == pytest.approx(tuple(expected.confidence_interval(0.95)))
-    assert found.verdict is Learns.BETTER
+    assert found.verdict is Verdict.FASTER
     assert (
         learnt(report_of(text, {key: v for key, v in losses.items() if key[1] == 0}, seeds=4))["swiglu"].verdict
-        is Learns.UNCLEAR
+        is Verdict.UNCLEAR
     )
 
 
@@ -342,7 +342,7 @@ def test_a_variant_beside_itself_has_a_verdict_in_five_of_a_hundred_at_most(seed
         runs = [{s: x + draw.gauss(0, 0.01) * (wild if v == 5 else 1) for s, x in enumerate(of_seed)} for v in range(6)]
         common = scatter_of(runs)
         means = {v: paired(run, runs[0], common) for v, run in enumerate(runs) if v}
-        wrong += any(one in (Learns.BETTER, Learns.WORSE) for one in verdicts(means).values())
+        wrong += any(one in (Verdict.FASTER, Verdict.SLOWER) for one in verdicts_of(means).values())
     allowed = 0.05 if wild == 1 else 0.1  # a scatter that nobody knows of costs twice that
     assert wrong <= stats.binom.ppf(0.999, tries, allowed)
 
@@ -385,7 +385,7 @@ def test_on_the_front_is_what_is_nowhere_worse_without_being_better_elsewhere(te
         }  # fmt: skip
 
     monkeypatch.setattr(learning, "pairs_of", pairs)
-    assert learning.pareto_front(report, learnt(report), "step") == {"gelu", "geglu"}
+    assert set(learning.front_of(report, learnt(report), "step")) == {"gelu", "geglu"}
 
 
 def test_order_of_losses_is_held_against_published_ones(text: str) -> None:
@@ -429,7 +429,7 @@ def test_the_rate_that_was_chosen_stands_in_the_table_and_the_edge_of_the_list_i
         ("swiglu", 1e-3, 0): 1.9,
         ("swiglu", 2e-3, 0): 1.8,
     }
-    shown = plain(training_table(report_of(text, losses, losses, lr="1e-3,2e-3", seeds=1)), 80)
+    shown = plain(training_frame(report_of(text, losses, losses, lr="1e-3,2e-3", seeds=1)), 80)
     assert [line.split()[:2] for line in shown.splitlines() if line[:5] in ("relu ", "swigl")] == [
         ["relu", ".001"], ["swiglu", ".002"],
     ]  # fmt: skip
@@ -437,11 +437,11 @@ def test_the_rate_that_was_chosen_stands_in_the_table_and_the_edge_of_the_list_i
         shown.split()
     )
     unfinished = {of: loss for of, loss in losses.items() if of[1] == 1e-3}  # interrupted after the first rate
-    assert "warning" not in plain(training_table(report_of(text, unfinished, unfinished, lr="1e-3,2e-3", seeds=1)), 80)
+    assert "warning" not in plain(training_frame(report_of(text, unfinished, unfinished, lr="1e-3,2e-3", seeds=1)), 80)
     losses[("relu", 2e-3, 0)] = 1.9
-    inside = plain(training_table(report_of(text, losses, losses, lr="1e-3,2e-3,4e-3", seeds=1)), 80)
+    inside = plain(training_frame(report_of(text, losses, losses, lr="1e-3,2e-3,4e-3", seeds=1)), 80)
     assert "warning" not in inside
-    assert "warning" not in plain(training_table(report_of(text, losses, losses, lr="2e-3", seeds=1)), 80)
+    assert "warning" not in plain(training_frame(report_of(text, losses, losses, lr="2e-3", seeds=1)), 80)
 
 
 def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str, on_machine, monkeypatch) -> None:
@@ -484,7 +484,7 @@ def test_each_rate_is_chosen_where_runs_are_jobs_of_one_case(text: str) -> None:
 
 def test_what_shares_no_seed_is_shown(text: str) -> None:
     losses = {("relu", 0): 2.0, ("gelu", 1): 2.0, ("swiglu", 0): 1.9, ("swiglu", 1): 1.9}
-    assert "gelu" in plain(training_table(report_of(text, losses, variants="relu,gelu,swiglu")), 80)
+    assert "gelu" in plain(training_frame(report_of(text, losses, variants="relu,gelu,swiglu")), 80)
 
 
 def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(

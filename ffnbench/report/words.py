@@ -5,39 +5,49 @@ Limits stand in stats/; the words that tell of them are made of them here.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ffnbench.plan import CompileMode, Sizing, Workload
-from ffnbench.result import Estimate, FailureKind, Report, Side, Verdict
+from ffnbench.result import Estimate, FailureKind, Side, Verdict
 from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.verdict import SAME_WITHIN
-from ffnbench.units import digits, signed_percent, supported
+from ffnbench.units import decimals, digits, signed_percent, supported
 
 WITHIN = f"{100 * SAME_WITHIN:g}%"
 CERTAIN = f"[{100 * CONFIDENCE:g}%]"  # the unit of a column with intervals
 INTERVALS = f"[ ] and ± are {100 * CONFIDENCE:g}% intervals over processes"
 VERDICTS = {verdict: verdict.value for verdict in Verdict} | {Verdict.UNCLEAR: "can't tell"}
 FAILED = {FailureKind.OOM: "out of memory", FailureKind.TIMEOUT: "timed out"}
+BUSY = VERDICTS[Verdict.BUSY]
+STYLES = {"slower": "red", "faster": "green", "unclear": "yellow", "busy": "yellow"}
 WIDEST = 1.0  # half an interval, relative: beyond, only the size of its ends is told
 TENFOLD = 10.0
 LONGEST = 44
 FLOPS_OF_ONE = "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1"
 
 
-def verdict_text(report: Report, label: str) -> tuple[str, Verdict | None]:
-    """A row's verdict in a word, and what it is; of a row without one why, in a word."""
-    if failure := report.failure(label):
-        return FAILED.get(failure.kind, failure.kind.value), None
-    comparison = report.comparison(label)
-    return ("", None) if comparison is None else (VERDICTS[comparison.verdict], comparison.verdict)
+def verdict_word(row: Mapping[str, Any]) -> str | None:
+    """A row's verdict in a word; of a row without one why, in a word; None where there is neither."""
+    if failure := row["failure"]:
+        kind = FailureKind(failure.partition(":")[0])
+        return FAILED.get(kind, kind.value)
+    verdict = row["verdict"]
+    return None if verdict is None else VERDICTS[Verdict(verdict)]
 
 
-def seconds_text(estimate: Estimate, size: float) -> str:
+def verdict_style(row: Mapping[str, Any]) -> str:
+    """The colour of a verdict; a failure is red."""
+    if row["failure"]:
+        return "red"
+    return STYLES.get(row["verdict"] or "", "")
+
+
+def seconds_text(estimate: Estimate, size: float = 1.0) -> str:
     """`24.5` in units of `size` seconds, in the digits that its interval supports: three at least, for a ratio stands
     beside it that is known better than its seconds.
     """
-    value, spread = estimate.value / size, half_width(estimate)
+    value, spread = estimate.value / size, estimate.half_width
     return digits(value) if spread is None else supported(value, spread * value, least=3, most=4)
 
 
@@ -45,7 +55,7 @@ def interval_text(ratio: Estimate) -> str:
     """`1.12 [1.10, 1.14]`; the ratio alone where it has no interval."""
     if ratio.low is None or ratio.high is None:
         return digits(ratio.value)
-    if (half_width(ratio) or 0.0) > WIDEST:
+    if (ratio.half_width or 0.0) > WIDEST:
         return _wide_text(ratio.value, ratio.low, ratio.high)
     half = (ratio.high - ratio.low) / 2
     value, low, high = (supported(v, half, most=4) for v in (ratio.value, ratio.low, ratio.high))
@@ -54,11 +64,20 @@ def interval_text(ratio: Estimate) -> str:
     return f"{value} [{low}, {high}]"
 
 
+def share_text(share: Estimate) -> str:
+    """`87.3 [86.1, 88.4]`, in percent."""
+    if share.low is None or share.high is None:
+        return f"{100 * share.value:.1f}"
+    places = min(2, decimals(50 * (share.high - share.low)))
+    value, low, high = (f"{100 * end:.{places}f}" for end in (share.value, share.low, share.high))
+    return f"{value} [{low}, {high}]"
+
+
 def change_text(change: Estimate) -> str:
     """A change in percent; as a factor where its interval is too wide for that."""
     if change.low is None or change.high is None:
         return signed_percent(change.value - 1)
-    if (half_width(change) or 0) > WIDEST:
+    if (change.half_width or 0) > WIDEST:
         return f"x {interval_text(change)}"
     value, low, high = (signed_percent(one - 1) for one in (change.value, change.low, change.high))
     return f"{value} [{low}, {high}]"
@@ -129,11 +148,6 @@ def labelled(said: Iterable[tuple[str, str]]) -> list[str]:
     for label, text in said:
         of.setdefault(text, []).append(label)
     return [f"{', '.join(dict.fromkeys(labels))}: {text}" for text, labels in of.items()]
-
-
-def half_width(estimate: Estimate) -> float | None:
-    """Half the interval, relative to the value; None without an interval."""
-    return math.sqrt(estimate.high / estimate.low) - 1 if estimate.low and estimate.high else None
 
 
 def side_lines(sides: Sequence[Side]) -> list[str]:

@@ -6,35 +6,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Case, Group, NoteKind
-from ffnbench.report.tables.conditions import untested_note
-from ffnbench.report.tables.groups import heading
-from ffnbench.report.tables.sweeps import sweep_line
-from ffnbench.report.tables.words import WITHIN, backend_text, half_width, interval_text, labelled, listed
-from ffnbench.result import Comparison, Estimate, Report, Verdict
-from ffnbench.stats.cells import cells_of, whole
-from ffnbench.stats.fastest import Fastest, fastest
-from ffnbench.stats.interval import CONFIDENCE
-from ffnbench.stats.rounds import table_of
-from ffnbench.stats.stopping import SEVERAL, workers_for
-from ffnbench.stats.verdict import launch_bound
+from ffnbench.report.header import heading
+from ffnbench.report.notes import untested_note
+from ffnbench.report.words import WITHIN, backend_text, interval_text, labelled, listed
+from ffnbench.result import Comparison, Crossing, Crossings, Estimate, Fastest, Report, Verdict
+from ffnbench.stats.figures import LONGEST_S
 from ffnbench.units import counted, digits
-
-if TYPE_CHECKING:
-    from ffnbench.stats.history import History
 
 MOST = 4  # lines
 MEANS = 8  # rows whose mean over several runs is told
 NAMED = 3  # rows whose own figures are told
 DOUBLE = 2.0  # a ratio from here on is told as a factor
 SMALL = 0.0095  # a difference below is told with a decimal
-LONGEST_S = 1800
-SPARE = 1.3  # of time, so that the hint is likelier to do
 STEPS_S, MINUTES_S = (5, 60), 120  # what a hint is rounded up to, below and from two minutes on
 
 
@@ -191,31 +180,23 @@ def _doubted(report: Report) -> list[str]:
 
 def to_do(report: Report) -> list[str]:
     """What would decide the rows that could not be decided: one flag, and the time that it takes."""
-    unclear = [c for c in report.comparisons if c.verdict is Verdict.UNCLEAR and c.case != CONTROL and c.ratio]
-    known = {c.case: half for c in unclear if c.ratio and (half := half_width(c.ratio))}
-    busy = any(c.verdict is Verdict.BUSY for c in report.comparisons)  # which takes a quiet machine, not time
-    if busy or not known or report.interrupted or not report.wall_s:
+    found = report.figures.narrowing
+    if found is None:
         return []
-    asked, table = report.plan.protocol.precision or 0.01, table_of(report)
-    wanted = asked if max(known.values()) > asked else asked / 2
-    rows = [table.row(label) for label in known]
-    workers = min(len(row.clean) for row in rows)
-    a_worker_s = SPARE * report.wall_s / workers
-    seconds = a_worker_s * max(workers, *(workers_for(math.log1p(wanted), row) for row in rows))
-    if seconds > LONGEST_S and workers >= SEVERAL:
+    if found.seconds is None:
         within = f"within {LONGEST_S // 60} min"
-        return [f"too noisy to decide {counted(len(known), 'row')} {within}: `ffnbench env` says what disturbs"]
-    would, seconds = "would" if seconds <= LONGEST_S else "may", min(seconds, LONGEST_S)  # of few workers who knows
-    step = STEPS_S[seconds > MINUTES_S]
-    seconds = step * math.ceil(seconds / step)
-    number, unit = (seconds // 60, "m") if seconds % 60 == 0 else (seconds, "s")
-    flags = f"--budget {number}{unit}" + f" --precision {100 * wanted:g}%" * (wanted != asked)
-    return [f"{flags} {would} narrow the intervals to about ±{100 * wanted:g}%"]
+        return [f"too noisy to decide {counted(found.rows, 'row')} {within}: `ffnbench env` says what disturbs"]
+    step = STEPS_S[found.seconds > MINUTES_S]
+    seconds = step * math.ceil(found.seconds / step)
+    budget = f"{seconds // 60}m" if seconds % 60 == 0 else f"{seconds}s"
+    flags = f"--budget {budget}" if found.is_asked else f"--budget {budget} --precision {100 * found.precision:g}%"
+    would = "would" if found.is_likely else "may"
+    return [f"{flags} {would} narrow the intervals to about ±{100 * found.precision:g}%"]
 
 
 def _launch_bound(report: Report) -> list[str]:
     """Which rows take the time of the CPU that issues their calls."""
-    if not (rows := [case.label for case in report.plan.shown if launch_bound(report, case.label)]):
+    if not (rows := [case.label for case in report.plan.shown if report.figures.launch_bound.get(case.label)]):
         return []
     why = "launching a call takes longer than running it; --time device leaves that out"
     return [f"{listed(rows)}: launch-bound, {why}"]
@@ -235,17 +216,10 @@ def over_runs(report: Report) -> list[str]:
     """The mean over all runs of a file that holds several; the table shows the first."""
     if not report.repeats:
         return []
-    from ffnbench.stats.history import ratios_over_runs  # few files hold several runs
-
-    means = [f"{label} {_over(history)}" for label, history in ratios_over_runs(report).items()]
+    means = [f"{label} {interval_text(ratio)}" for label, ratio in report.figures.over_runs.items()]
     over = f"; mean of all runs: {', '.join(means[:MEANS])}" if means else ""
     over += f" and {len(means) - MEANS} more" if len(means) > MEANS else ""
     return [f"the table shows run 1 of {len(report.runs)}{over}"]
-
-
-def _over(history: History) -> str:
-    low, high = map(math.exp, history.over_runs.interval(CONFIDENCE) or (-math.inf, math.inf))
-    return interval_text(Estimate(value=math.exp(history.mean), low=low, high=high))
 
 
 def machine_line(report: Report) -> list[str]:
@@ -253,9 +227,8 @@ def machine_line(report: Report) -> list[str]:
     if report.interrupted or report.stopped:
         how = "interrupted" if report.interrupted else "stopped"
         if report.plan.is_sweep:
-            cells = cells_of(report.plan)
-            known = {case.label for case in whole(report, cells).plan.cases}
-            return [f"{how}: {sum(cell.reference in known for cell in cells)} of {len(cells)} groups are done"]
+            done, cells = report.figures.cells
+            return [f"{how}: {done} of {cells} groups are done"]
         done = len({sample.worker for sample in report.samples if sample.metric == LATENCY})
         number = max(1, done)  # the first may end before it has timed anything
         of = f" of {report.plan.protocol.workers}" if report.plan.protocol.precision is None else ""
@@ -284,7 +257,7 @@ def _control(report: Report) -> list[str]:
 
 def _backends(report: Report) -> Iterator[Fastest]:
     """Of networks with more than two backends which is fastest; of two the verdict says it."""
-    return (found for found in fastest(report) if len(found.cases) > 2)
+    return (found for found in report.figures.fastest if len(found.cases) > 2)
 
 
 def _fastest(found: Fastest) -> str:
@@ -300,3 +273,40 @@ def _fastest(found: Fastest) -> str:
     if found.verdict in (Verdict.FASTER, Verdict.SAME):
         return f"fastest of {stem}: {which}{' (the same)' * (found.verdict is Verdict.SAME)}{times}"
     return f"can't tell which is fastest of {stem}: {which}{times}"
+
+
+TEN = 10.0  # from here on places have no decimals
+MOST_CROSSINGS = 3  # parts of the sentence
+EXACTLY = 2  # places that are told each with its interval
+
+
+def sweep_line(report: Report) -> list[str]:
+    """`swiglu becomes slower than relu at seq_len 37 [30, 45]`; nothing where no crossing was found."""
+    crossings = report.figures.crossings
+    if crossings is None or not crossings.places:
+        return []
+    alike: dict[tuple[str, str, bool], list[Crossing]] = {}
+    for crossing in crossings.places:
+        alike.setdefault((crossing.variant, crossing.than, crossing.slower), []).append(crossing)
+    parts = []
+    for (variant, than, slower), places in alike.items():
+        change = "slower" if slower else "faster"
+        parts.append(f"{variant} becomes {change} than {than} at {_at(crossings, places)}")
+    if len(parts) > MOST_CROSSINGS:
+        parts[MOST_CROSSINGS:] = [f"{len(parts) - MOST_CROSSINGS} more in the picture"]
+    return ["; ".join(parts)]
+
+
+def _at(crossings: Crossings, places: Sequence[Crossing]) -> str:
+    """`seq_len 37 [30, 45]`; of many the span, and for how many values of the other axes."""
+    axis = crossings.axis.name
+    if len(places) <= EXACTLY:
+        return f"{axis} " + listed(interval_text(place.at) + _held(place.within) for place in places)
+    ends = [end for place in places for end in (place.at.low, place.at.high) if end]
+    span = " to ".join(f"{end:,.{0 if end >= TEN else 1}f}" for end in (min(ends), max(ends)))
+    return f"{axis} {span}, for {len(places)} of {crossings.lines} values of {listed(places[0].within)}"
+
+
+def _held(within: Mapping[str, Any]) -> str:
+    """` (d_model 512)`; empty where there is no other axis."""
+    return f" ({heading(Group(reference='', cases=(), values=within))})" if within else ""

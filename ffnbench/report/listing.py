@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -19,11 +19,13 @@ from ffnbench.names import hint_for
 from ffnbench.plan import Backend, CompileMode, values_of
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View, view_of
-from ffnbench.report.records import Record, table_of
-from ffnbench.report.tables.words import FLOPS_OF_ONE
-from ffnbench.result import Environment
-from ffnbench.units import IEC, TIME, quantity
+from ffnbench.report.frame import Row, frame_of
+from ffnbench.report.words import FLOPS_OF_ONE
+from ffnbench.result import Bound, Ceiling, Environment
+from ffnbench.units import IEC, TIME, counted, digits, quantity
 
+GIGA = 1e9
+DISTURBED = "disturbed"
 UNITS = {"_bytes": "", "_w": "W", "_mhz": "MHz"}  # at the ends of an environment's fields; bytes have several
 # columns of words, which may be wrapped
 PROSE = ("aliases", "formula", "d_ff", "source", "value", "note", "what it does", "what it sets", "why not")
@@ -45,10 +47,10 @@ BELOW = {
 }
 
 
-def variants() -> list[Record]:
+def variants() -> list[Row]:
     """Every name of a form, classic and gated."""
 
-    def row(name: str, form: str, params: str, aliases: str = "") -> Record:
+    def row(name: str, form: str, params: str, aliases: str = "") -> Row:
         return {"name": name, "form": form, "params": params, "aliases": aliases}
 
     named = set(GATED_BY_ACTIVATION)
@@ -74,7 +76,7 @@ def _gated_form(row: GatedName) -> str:
     return f"down({row.activation}(g)*(u + {row.offset:g}))"
 
 
-def activations() -> list[Record]:
+def activations() -> list[Row]:
     """Every activation with its formula and its declared element-wise cost."""
     return [
         {
@@ -86,7 +88,7 @@ def activations() -> list[Record]:
     ]  # fmt: skip
 
 
-def rules() -> list[Record]:
+def rules() -> list[Row]:
     """Every published width rule."""
     return [
         {"name": r.name, "d_ff": r.formula, "ratio": f"{r.ratio:g}", "multiple_of": r.multiple_of, "source": r.source}
@@ -94,12 +96,12 @@ def rules() -> list[Record]:
     ]
 
 
-def dtypes() -> list[Record]:
+def dtypes() -> list[Row]:
     """Every dtype, with the names that are understood."""
     return [{"name": row.name, "bytes": row.bytes, "aliases": ", ".join(row.aliases)} for row in DTYPES]
 
 
-def presets() -> list[Record]:
+def presets() -> list[Row]:
     """Every published model: the FFN it is known by, how many layers, and where that was read."""
     return [
         {
@@ -111,7 +113,7 @@ def presets() -> list[Record]:
     ]  # fmt: skip
 
 
-def keys() -> list[Record]:
+def keys() -> list[Row]:
     """Every key of a variant."""
     return [
         {"name": key.name, "default": key.default, "what it sets": key.meaning, "example": key.pair, "of": key.of.value}
@@ -119,7 +121,7 @@ def keys() -> list[Record]:
     ]
 
 
-LISTINGS: dict[str, Callable[[], list[Record]]] = {
+LISTINGS: dict[str, Callable[[], list[Row]]] = {
     "variants": variants,
     "keys": keys,
     "activations": activations,
@@ -162,13 +164,13 @@ def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]
     )
 
 
-def environment_records(found: Environment) -> list[Record]:
+def environment_records(found: Environment) -> list[Row]:
     """One record a fact, with its unit, the unknown left out."""
     known = {field.name: getattr(found, field.name) for field in fields(found)}
     return [_fact(name, value) for name, value in known.items() if value is not None]
 
 
-def _fact(name: str, value: object) -> Record:
+def _fact(name: str, value: object) -> Row:
     """`cpu_clock_mhz` as `cpu clock`, 3,000 MHz."""
     for end, unit in UNITS.items():
         if name.endswith(end) and isinstance(value, int | float):
@@ -177,7 +179,7 @@ def _fact(name: str, value: object) -> Record:
     return {"fact": name.replace("_", " "), "value": str(value)}
 
 
-def device_records(devices: str, of_device: Mapping[str, Any]) -> list[Record]:
+def device_records(devices: str, of_device: Mapping[str, Any]) -> list[Row]:
     """What is true of the GPU now, beside what it is: the room on it, who else is there, what can't be seen."""
     free = of_device.get("gpu_free_bytes")
     shown = {
@@ -189,12 +191,12 @@ def device_records(devices: str, of_device: Mapping[str, Any]) -> list[Record]:
     return [{"fact": name, "value": str(value)} for name, value in shown.items() if value not in ("", None)]
 
 
-def workers_record(forks: bool) -> Record:
+def workers_record(forks: bool) -> Row:
     """How workers are made here."""
     return {"fact": "workers", "value": "forked" if forks else "one interpreter each: torch can't be forked here"}
 
 
-def timer_records(found: dict[str, float]) -> list[Record]:
+def timer_records(found: dict[str, float]) -> list[Row]:
     """What the harness itself costs, and the shortest call that it leaves in peace."""
     empty, least, tick = (
         quantity(seconds, TIME)
@@ -216,6 +218,27 @@ def listing_view(what: str) -> View:
     return records_view(LISTINGS[what](), BELOW.get(what, ()))
 
 
-def records_view(records: Sequence[Record], below: Sequence[str] = ()) -> View:
+def records_view(records: Sequence[Row], below: Sequence[str] = ()) -> View:
     """Records as they are, and as a plain table."""
-    return view_of(table_of(records, below, prose=PROSE), lambda: records, every=False)
+    return view_of(frame_of(records, below, prose=PROSE), every=False)
+
+
+def machine_records(found: Sequence[Ceiling], disturbed: Collection[str] = ()) -> list[Row]:
+    """What `env` says of ceilings: products by dtype and path, bytes by level, the empty call; those are marked whose
+    roofs have these names.
+    """
+    order = list(Bound)
+    best = sorted(found, key=lambda ceiling: (order.index(ceiling.roof.bound), -ceiling.rate))
+    threads = max((ceiling.roof.threads for ceiling in best), default=1)
+    told: dict[str, list[str]] = {"ceilings": [f"with {counted(threads, 'thread')}"]}
+    for ceiling in best:
+        roof, rate = ceiling.roof, digits(ceiling.rate / GIGA)
+        if roof.bound is Bound.PRODUCTS:
+            name, value = f"{roof.dtype} GFLOP/s", f"{rate} {roof.path} ({' x '.join(map(str, roof.shape))})"
+        elif roof.bound is Bound.BYTES:
+            name = f"GB/s from {roof.level or 'bytes'}, {quantity(roof.read_bytes, IEC)}"
+            value = f"{rate} {roof.path}"
+        else:
+            name, value = "empty call", quantity(ceiling.seconds, TIME)
+        told.setdefault(name, []).append(f"{value} ({DISTURBED})" if roof.name in disturbed else value)
+    return [{"fact": fact, "value": ", ".join(values)} for fact, values in told.items()]

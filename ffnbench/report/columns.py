@@ -1,0 +1,380 @@
+"""The columns of the core's answers: how each is headed and written, and what a case of a report has of it.
+
+CSV, JSON lists and data frames have those of a case in this order, in base units; what is not known is None. A new
+column is one row of COLUMNS, and its name in the question that shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from enum import Enum
+from operator import attrgetter
+from typing import Any
+
+from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, GRADIENT_ERROR, HELD, HOST_TIME, LATENCY, PACK, PEAK, SAVED
+from ffnbench.plan import Case, needed_by
+from ffnbench.report.frame import EXTRA, OF_NUMBER, OF_RATIO, OF_VERDICT, Column, Row, estimate_in, in_row, keys_of
+from ffnbench.report.header import CONDITIONS, Condition
+from ffnbench.report.words import (
+    BUSY,
+    CERTAIN,
+    error_text,
+    interval_text,
+    seconds_text,
+    share_text,
+    sizing_text,
+    verdict_style,
+    verdict_word,
+)
+from ffnbench.result import Bound, Estimate, Report, Roof, Share, Verdict
+from ffnbench.units import IEC, SI, TIME, digits, percent
+
+GIGA = 1e9
+TOKEN = "/tok"
+OF_SHARE = 18
+
+
+class Unknown:
+    """Stands where nothing is known: all that is asked of it is None."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __getattr__(self, name: str) -> None:
+        return None
+
+
+UNKNOWN: Any = Unknown()
+
+
+class CaseFacts:
+    """A case of a report, and what its columns are read from: UNKNOWN where it has none."""
+
+    def __init__(self, report: Report, case: Case) -> None:
+        label = case.label
+        self.report, self.case, self.label = report, case, label
+        self.work, self.ffn, self.cost = case.workload, case.ffn, report.cost(label)
+        self.form = case.ffn if isinstance(case.ffn, FFNSpec) else UNKNOWN
+        self.experts = self.form.moe or UNKNOWN
+        self.counts = UNKNOWN if self.cost.failed else self.cost
+        self.needed = needed_by(case, self.cost)
+        self.latency = report.estimate(label, LATENCY) or UNKNOWN
+        self.comparison = report.comparison(label) or UNKNOWN
+        self.share = report.share(label) or UNKNOWN
+        self.roof = roof_of(report, report.share(label)) or UNKNOWN
+        self.inputs = report.inputs_of(label) or UNKNOWN
+        self.rounds: Any = report.figures.rounds.get(label, (None, None))
+
+
+def roof_of(report: Report, share: Share | None) -> Roof | None:
+    """The roof that a share is of."""
+    return next((roof for roof in report.roofs if share and roof.name == share.roof), None)
+
+
+def _value(metric: str) -> Callable[[CaseFacts], float | None]:
+    return lambda case: case.report.value(case.label, metric)
+
+
+def _count(metric: str) -> Callable[[CaseFacts], int | None]:
+    def count(case: CaseFacts) -> int | None:
+        value = case.report.value(case.label, metric)
+        return None if value is None else int(value)
+
+    return count
+
+
+def _estimate(metric: str) -> Callable[[CaseFacts], Estimate | None]:
+    return lambda case: case.report.estimate(case.label, metric)
+
+
+def _d_ff(case: CaseFacts) -> int | None:
+    """The width; None where the module's own is another one."""
+    return None if case.cost.width_note else getattr(case.ffn, "d_ff", None)
+
+
+def _gated(case: CaseFacts) -> bool | None:
+    return None if case.form is UNKNOWN else case.form.gate is not Gate.NONE
+
+
+def _macs(case: CaseFacts) -> int | None:
+    flops = case.cost.flops_forward
+    return None if flops is None else flops // 2
+
+
+def _flops_timed(case: CaseFacts) -> int | None:
+    """FLOPs of a token in the passes that the mode has."""
+    flops = case.needed.flops
+    return None if flops is None else flops // case.work.tokens
+
+
+def _per_second(amount: str) -> Callable[[CaseFacts], float | None]:
+    amount_of = attrgetter(amount)
+
+    def rate(case: CaseFacts) -> float | None:
+        done = amount_of(case)
+        return done / case.latency.value if case.latency and done else None
+
+    return rate
+
+
+def _total_bytes(case: CaseFacts) -> int | None:
+    """The weights that a call computes with beside all that it holds at its peak: in training gradients are in that."""
+    peak = _count(PEAK)(case)
+    return None if peak is None else (_count(HELD)(case) or case.cost.weight_bytes) + peak
+
+
+def _waited(case: CaseFacts) -> float | None:
+    """The mean share of its time that threads waited for a CPU."""
+    shares = [s.waited for s in case.report.samples if s.case == case.label and s.waited is not None]
+    return sum(shares) / len(shares) if shares else None
+
+
+def _failure(case: CaseFacts) -> str | None:
+    failure = case.report.failure(case.label)
+    return f"{failure.kind.value}: {failure.message}" if failure else None
+
+
+def _bound_by(case: CaseFacts) -> str | None:
+    """`products`, `call`, or where the bytes are read from: `L3`, `memory`."""
+    roof = case.roof
+    if roof.bound is Bound.BYTES and roof.level:
+        return str(roof.level)
+    return roof.bound and str(roof.bound.value)
+
+
+def latency_text(row: Row) -> str | None:
+    """What stands in the place of a latency: of a busy row the word."""
+    return BUSY if verdict_word(row) == BUSY else None
+
+
+def ratio_text(row: Row) -> str | None:
+    """What stands in the place of a ratio: of a reference 1."""
+    return "1" if row["verdict"] == Verdict.REFERENCE.value and row["ratio"] is not None else None
+
+
+def _spread(row: Row) -> str | None:
+    latency = estimate_in(row, "latency_s")
+    half = latency.half_width if latency else None
+    return None if half is None else percent(half)
+
+
+def _once(row: Row) -> str | None:
+    """Seconds of compiling, or else of packing."""
+    once = estimate_in(row, COMPILE) or estimate_in(row, PACK)
+    return seconds_text(once) if once else None
+
+
+def in_percent(share: float) -> str:
+    """`12.3`, in a column of percent."""
+    return f"{100 * share:.1f}"
+
+
+def with_sign(share: float) -> str:
+    """`12.3%`."""
+    return f"{100 * share:.1f}%"
+
+
+def in_giga(value: float) -> str:
+    """In thousands of millions."""
+    return digits(value / GIGA)
+
+
+def _condition(one: Condition) -> Callable[[CaseFacts], str | bool | None]:
+    return lambda case: one.of(case.work)
+
+
+def of_case(key: str, of: str | Callable[[Any], Any], title: str = "", **how: Any) -> Column:
+    """A column of cases; `of` may be an attribute of CaseFacts."""
+    return Column(key=key, of=attrgetter(of) if isinstance(of, str) else of, title=title, **how)
+
+
+# fmt: off
+OF_CASES = (
+    of_case("label", "label", "variant", left=True),
+    of_case("variant", "case.variant"),
+    of_case("d_model", "ffn.d_model", write=str, priority=2),
+    of_case("d_ff", _d_ff, priority=2),
+    of_case("activation", "form.activation", left=True, priority=EXTRA),
+    of_case("gated", _gated),
+    of_case("gate", "form.gate", left=True, priority=EXTRA),
+    of_case("bias", "form.bias"),
+    of_case("dtype", "work.dtype", priority=2),
+    of_case("device", "work.device", priority=2),
+    of_case("mode", "work.mode", priority=2),
+    of_case("backend", "work.backend"),
+    of_case("batch", "work.batch", write=str, priority=2),
+    of_case("seq_len", "work.seq_len", write=str, priority=2),
+    of_case("threads", "work.threads", write=str, priority=2),
+    of_case("params", "counts.params", priority=1),
+    of_case("params_active", "counts.params_active", "active", priority=1),
+    of_case("flops_forward", "cost.flops_forward", "FLOPs fwd", units=SI, unit=TOKEN, priority=EXTRA),
+    of_case("flops_backward", "cost.flops_backward", "FLOPs bwd", units=SI, unit=TOKEN, priority=EXTRA),
+    of_case("flops_elementwise", "cost.flops_elementwise", "elem.-wise", units=SI, unit=TOKEN, priority=EXTRA),
+    of_case("latency_s", "latency", "latency", units=TIME, interval=seconds_text, text=latency_text,
+            style=lambda row: "yellow" if latency_text(row) else "", priority=1, takes=OF_NUMBER, also=("time",)),
+    of_case("ratio", "comparison.ratio", unit=CERTAIN, interval=interval_text, text=ratio_text, takes=OF_RATIO),
+    of_case("verdict", "comparison.verdict", left=True, text=verdict_word, style=verdict_style, takes=OF_VERDICT),
+    of_case("tokens_per_s", _per_second("work.tokens"), "tokens", units=SI, unit="/s", priority=7, takes=OF_NUMBER),
+    of_case(PEAK, _count(PEAK), "peak", units=IEC, priority=4, takes=OF_NUMBER, also=("act. peak",)),
+    of_case(SAVED, _count(SAVED), "saved", units=IEC, priority=5, takes=OF_NUMBER),
+    of_case("weight_bytes", "counts.weight_bytes", "weights", units=IEC, priority=EXTRA, also=("weights",)),
+    of_case("workers", "latency.workers"),
+    of_case("rounds", lambda case: case.report.rounds(case.label) if case.latency else None),
+    of_case("failure", _failure, left=True, text=lambda row: verdict_word(row) or "", style=lambda row: "red"),
+    of_case("flops_elementwise_backward", "cost.flops_elementwise_backward", "elem. bwd", units=SI, unit=TOKEN,
+            priority=EXTRA),
+    of_case("macs_forward", _macs, also=("macs",)),
+    of_case("params_formula", "cost.params_formula", "closed form", left=True, priority=EXTRA),
+    of_case("beta", "form.beta"),
+    of_case("dropout", "form.dropout"),
+    of_case("init", "form.init"),
+    of_case("sizing", lambda case: sizing_text(case.case.sizing), "d_ff from", left=True, priority=EXTRA),
+    of_case("residual", "case.residual"),
+    of_case("counted", "cost.counted"),
+    of_case("zero_share", _value("zero_share"), "zeros", unit="%", write=in_percent, priority=3),
+    of_case("dead_share", _value("dead_share"), "dead", unit="%", write=in_percent, priority=3),
+    of_case("resolution", "comparison.resolution"),
+    of_case("slowdown", "work.slowdown"),
+    of_case("limit", "form.limit"),
+    of_case("up_offset", "form.up_offset"),
+    of_case("experts", "experts.experts"),
+    of_case("top_k", "experts.top_k"),
+    of_case("shared_d_ff", "experts.shared_d_ff"),
+    of_case("dispatch", "experts.dispatch"),
+    of_case("routing", "work.routing"),
+    of_case("expert_load_max", _value("expert_load_max")),
+    of_case("experts_hit", _value("experts_hit")),
+    of_case("weight_bytes_touched", "cost.weight_bytes_touched", "touched", units=IEC, priority=2),
+    of_case(COMPILE, _estimate(COMPILE), "compile", unit="s", interval=seconds_text, text=_once, priority=3,
+            takes=OF_NUMBER),
+    of_case("clean_rounds", lambda case: case.rounds[0]),
+    of_case("made_rounds", lambda case: case.rounds[1]),
+    of_case("waited_share", _waited),
+    of_case("flops_per_s", _per_second("needed.flops"), "GFLOP/s", write=in_giga, priority=6, takes=OF_NUMBER,
+            also=("gflops",)),
+    of_case("bytes_per_s", _per_second("needed.bytes"), "GB/s", write=in_giga, priority=7, takes=OF_NUMBER),
+    of_case("ceiling_share", "share.share", "of ceiling", unit=f"% {CERTAIN}", interval=share_text, priority=EXTRA,
+            also=("ceiling",)),
+    of_case("bound_by", _bound_by, "bound by", left=True, priority=EXTRA),
+    of_case("ceiling_path", "roof.path"),
+    of_case("compile_mode", lambda case: case.work.compile if case.work.compiled else None),
+    of_case("freeze", lambda case: case.work.freeze if case.work.compiled else None),
+    of_case(PACK, _estimate(PACK), "pack", unit="s", interval=seconds_text, text=_once, priority=3, takes=OF_NUMBER),
+    of_case(HELD, _count(HELD), "weights", units=IEC, priority=4, takes=OF_NUMBER),
+    of_case(ERROR, _value(ERROR), write=error_text, priority=2),
+    of_case(GRADIENT_ERROR, _value(GRADIENT_ERROR), "gradient error", write=error_text, priority=4),
+    of_case("inputs", "inputs.count"),
+    of_case("input_bytes", "inputs.bytes"),
+    of_case("flops_timed", _flops_timed, "FLOPs", units=SI, unit=TOKEN, priority=5, also=("flops",)),
+    of_case("total_bytes", _total_bytes, "total", units=IEC, priority=6, takes=OF_NUMBER, also=("memory",)),
+    *(of_case(one.key, _condition(one), one.column, priority=2) for one in CONDITIONS),
+    of_case(DEVICE_TIME, _estimate(DEVICE_TIME), "device", units=TIME, interval=seconds_text, priority=4,
+            takes=OF_NUMBER),
+    of_case(HOST_TIME, _estimate(HOST_TIME), "host", units=TIME, interval=seconds_text, priority=4, takes=OF_NUMBER),
+    of_case("launch_bound", lambda case: case.report.figures.launch_bound.get(case.label), "launch-bound"),
+)
+# fmt: on
+def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:
+    """What was measured of a part of a block."""
+    parts = ("ffn", "attention", "textbook")
+
+    def text(row: Row) -> str | None:
+        return latency_text({key: row[f"{part}_{key}"] for key in ("verdict", "failure")})
+
+    return (
+        Column(key=f"{part}_latency_s", title=title, units=TIME, interval=seconds_text, text=text, priority=priority,
+               style=lambda row: "yellow" if text(row) else "", takes=OF_NUMBER,
+               scaled_with=tuple(f"{one}_latency_s" for one in parts)),
+        Column(key=f"{part}_ratio", title=title, unit=f"time vs FFN {CERTAIN}", interval=interval_text, priority=4,
+               takes=OF_RATIO),
+        Column(key=f"{part}_peak_bytes", title=f"{title} peak", units=IEC, priority=EXTRA,
+               scaled_with=tuple(f"{one}_peak_bytes" for one in parts)),
+    )  # fmt: skip
+
+
+def _flops(key: str, title: str, priority: int) -> Column:
+    """FLOPs of a part of a block, on the scale of the whole."""
+    whole = ("flops_ffn", "flops_attention")
+    return Column(key=key, title=title, units=SI, unit=TOKEN, priority=priority, scaled_with=whole)
+
+
+# fmt: off
+OF_BLOCKS = (
+    Column(key="layers"),
+    Column(key="sees", left=True),
+    _flops("flops_ffn", "FFN", 1),
+    _flops("flops_attention", "attention", 1),
+    _flops("flops_projections", "projections", 4),
+    _flops("flops_scores", "scores", 5),
+    _flops("flops_values", "values", 6),
+    _flops("flops_softmax", "softmax", EXTRA),
+    Column(key="ffn_share_flops", title="FFN's share", unit="of FLOPs", write=with_sign),
+    Column(key="ffn_share_latency", title="FFN's share", unit=f"% of latency {CERTAIN}", interval=share_text,
+           takes=OF_SHARE),
+    Column(key="kv_bytes", title="KV", units=IEC, priority=3),
+    Column(key="kv_bytes_per_token", title="KV", units=IEC, unit=TOKEN, priority=EXTRA),
+    *_of_part("ffn", "FFN", 1),
+    *_of_part("attention", "attention", 1),
+    *_of_part("textbook", "textbook", 3),
+    Column(key="part", left=True),
+    Column(key="shape", title="rows x columns", priority=2),
+    Column(key="weights", priority=1),
+    Column(key="biases", priority=3),
+)
+# fmt: on
+OTHERS = (Column(key="spread", title="±", text=_spread, priority=EXTRA),)
+COLUMNS = {column.key: column for column in (*OF_CASES, *OF_BLOCKS, *OTHERS)}
+UNSAVED = keys_of(PACK)[1:]
+CASE_KEYS = tuple(
+    key
+    for column in OF_CASES
+    for key in (keys_of(column.key) if column.interval else (column.key,))
+    if key not in UNSAVED
+)
+VALUES: list[tuple[str, Callable[[CaseFacts], Any]]] = [
+    (column.key, column.of) for column in OF_CASES if column.of and not column.interval
+]
+ESTIMATES = [(column.key, column.of) for column in OF_CASES if column.of and column.interval]
+LATENCY_KEYS, RATIO_KEYS = keys_of("latency_s"), keys_of("ratio")
+CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
+DEVICE_KEYS = (*keys_of(DEVICE_TIME), *keys_of(HOST_TIME), "launch_bound")
+
+
+def column(key: str, priority: int | None = None, **how: Any) -> Column:
+    """A column of COLUMNS, with another priority or otherwise headed or written where that is given."""
+    if priority is not None:
+        how["priority"] = priority
+    return replace(COLUMNS[key], **how)
+
+
+def timed_columns(report: Report, reference: str) -> list[Column]:
+    """Latency, the ratio to the reference, and the verdict in a word."""
+    alone = all(report.plan.is_reference(case.label) for case in report.plan.shown) and not report.failures
+    shown = [column("latency_s"), column("spread")]
+    if alone:  # nothing to be compared with
+        return shown
+    return [*shown, column("ratio", title=f"time vs {reference}"), column("verdict")]
+
+
+def case_rows(report: Report) -> list[Row]:
+    """One flat row a case that is shown."""
+    known: list[Row] | None = vars(report).get("_case_rows")
+    if known is None:
+        known = [_row(CaseFacts(report, case)) for case in report.plan.shown]
+        vars(report)["_case_rows"] = known
+    return known
+
+
+def _row(case: CaseFacts) -> Row:
+    values = {key: value_of(case) for key, value_of in VALUES}
+    row: Row = {key: value.value if isinstance(value, Enum) else value for key, value in values.items()}
+    for key, estimate_of in ESTIMATES:
+        row |= in_row(key, estimate_of(case))
+    return row
+
+
+def case_records(report: Report, keys: Iterable[str] = CASE_KEYS) -> list[Row]:
+    """The rows as they are saved: the contract of the CSV. New columns come at the end."""
+    return [{key: row[key] for key in keys} for row in case_rows(report)]

@@ -1,1 +1,0 @@
-"""Answers as tables: what stands in them, the words around them, and how they are laid out."""

@@ -1,0 +1,188 @@
+"""A frame in a terminal. Columns are dropped by priority, numbers are never cut.
+
+Without a terminal the width is 80. -v shows every column, in as many blocks as the width needs, and all details.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ffnbench.report.frame import Frame, ShownColumn
+from ffnbench.streams import visible
+
+GAP = 2
+PROSE = 16  # the narrowest that wrapped text stays readable
+LABEL = 12  # the narrowest that a folded label stays readable
+MOST_ROWS = 200  # that are shown at once
+# streams.py has another sign where need be
+LINE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n", ascii=True)
+
+
+class Terminal(Console):
+    """A console of rich whose broken pipe is ours to handle: rich ends the process, and with 1, a regression."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the exception go on."""
+        raise BrokenPipeError
+
+
+def show(frame: Frame, console: Console, *, verbose: bool = False) -> None:
+    """Print a frame in the width that the console has."""
+    console.print(renderable(frame, console.width, verbose=verbose), soft_wrap=True)
+
+
+def plain(frame: Frame, width: int = 80) -> str:
+    """The frame as plain text: no colour and no bold wherever it is asked for, and nothing displayed by a notebook."""
+    console = Console(width=width, no_color=True, force_terminal=False, force_jupyter=False, color_system=None)
+    with console.capture() as captured:
+        show(frame, console)
+    return captured.get()
+
+
+def renderable(frame: Frame, width: int, *, verbose: bool = False) -> RenderableType:
+    """All frames of an answer with what stands above and below each, laid out for a width."""
+    lines: list[RenderableType] = []
+    for part in frame.parts:
+        lines += _lines(part, width, verbose=verbose)
+        if verbose or not part.verbose_only:
+            lines.append(Text())
+    return Group(*lines[:-1])
+
+
+def _lines(frame: Frame, width: int, *, verbose: bool) -> list[RenderableType]:
+    frame = beginning_of(frame)
+    if not verbose:
+        shorter = map(beginning_of, frame.short)
+        frame = next((short for short in shorter if _fits(short, width)), frame)
+    lines: list[RenderableType] = [_paragraph(line, width) for line in frame.header]
+    if frame.rows and (verbose or not frame.verbose_only):
+        columns = frame.shown(every=verbose)
+        for block in _blocks(columns, width) if verbose else [_fitting(columns, width)]:
+            if verbose and lines:
+                lines.append(Text())
+            lines += _in_groups(block, frame, width)
+    for below in (frame.summary, frame.details if verbose else []):
+        if below and lines:
+            lines.append(Text())
+        lines += [_paragraph(line, width, indent="  ") for line in below]
+    return lines
+
+
+def beginning_of(frame: Frame) -> Frame:
+    """As many of its groups as somebody reads, and how many rows there are."""
+    number = len(frame.rows)
+    if number <= MOST_ROWS:
+        return frame
+    starts = [start for start, _ in frame.groups if start <= MOST_ROWS] or [MOST_ROWS]
+    cut = f"the first {starts[-1]} of {number:,} rows: -o FILE.csv or -f csv has them all"
+    return replace(
+        frame,
+        rows=frame.rows[: starts[-1]],
+        groups=frame.groups[: len(starts) - 1],
+        summary=[cut, *frame.summary],
+        scaled_as=frame.rows,
+    )
+
+
+def _fits(frame: Frame, width: int) -> bool:
+    return sum(_natural(column) + GAP for column in frame.shown()) - GAP <= width
+
+
+def _paragraph(line: str, width: int, indent: str = "") -> Text:
+    wrapped = textwrap.wrap(visible(line), max(20, width), subsequent_indent=indent, break_on_hyphens=False)
+    return Text("\n".join(wrapped), no_wrap=True)
+
+
+def _natural(shown: ShownColumn) -> int:
+    """Cells of the widest entry of a column, heading included."""
+    return max(cell_len(text) for text in (shown.title, shown.unit, *shown.texts))
+
+
+def _least(shown: ShownColumn) -> int:
+    """The narrowest that a column may become: prose to its longest word, a number never."""
+    natural = _natural(shown)
+    if not shown.column.flexible:
+        return natural
+    longest_word = max((cell_len(word) for text in shown.texts for word in text.split()), default=0)
+    return min(natural, max(PROSE, longest_word))
+
+
+def _label_width(label: ShownColumn, width: int) -> int:
+    """A label that would take more than a third of the width is folded, so that the numbers keep their place."""
+    return min(_natural(label), max(LABEL, width // 3))
+
+
+def _fitting(columns: Sequence[ShownColumn], width: int) -> list[ShownColumn]:
+    """Those of the highest priority that fit together, in their order; the first one always."""
+    label, *others = columns
+    kept, used = [label], _label_width(label, width)
+    for shown in sorted(others, key=lambda shown: shown.column.priority):
+        need = max(_least(shown), shown.column.takes) + GAP
+        if used + need <= width or len(kept) == 1:
+            kept.append(shown)
+            used += need
+    return [shown for shown in columns if shown in kept]
+
+
+def _blocks(columns: Sequence[ShownColumn], width: int) -> list[list[ShownColumn]]:
+    """All columns, in blocks that fit, the first column repeated in each; the last ones, which answer, fill a block."""
+    label, *others = columns
+    blocks: list[list[ShownColumn]] = [[]]
+    used = first = _label_width(label, width)
+    for shown in reversed(others):
+        need = _natural(shown) + GAP
+        if used + need > width and blocks[0]:
+            blocks.insert(0, [])
+            used = first
+        blocks[0].insert(0, shown)
+        used += need
+    return [[label, *block] for block in blocks]
+
+
+def _in_groups(columns: list[ShownColumn], frame: Frame, width: int) -> list[RenderableType]:
+    """One table, or with a heading before the rows of each group, all in columns of the same width."""
+    if not frame.groups:
+        return [_table(columns, width, range(len(frame.rows)), titles=True)]
+    label = _natural(columns[0])
+    lines: list[RenderableType] = [_table(columns, width, [], titles=True, label=label)]
+    for heading, places in frame.blocks:
+        of_group = _table(columns, width, places, titles=False, label=label)
+        lines += [Text(visible(heading), style="bold"), of_group, Text()]
+    return lines[:-1]
+
+
+def _table(columns: list[ShownColumn], width: int, rows: Iterable[int], *, titles: bool, label: int = 0) -> Table:
+    """These rows below the titles of the columns, or without them; the first column takes at least `label`."""
+    # one cell of padding and one of the box's divider make the gap
+    table = Table(
+        box=LINE, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False, header_style="bold", show_header=titles
+    )
+    least = [label, *map(_least, columns[1:])]
+    # only a label can be longer than the terminal: it is folded over lines, a number never
+    room = width - sum(need + GAP for need in least[1:])
+    has_units = any(shown.unit for shown in columns)
+    for place, shown in enumerate(columns):
+        title = shown.title
+        if shown.unit:
+            title = f"{title}\n{shown.unit}"
+        elif has_units:
+            title = f"\n{title}"
+        table.add_column(
+            Text(title),
+            justify="left" if shown.column.left else "right",
+            no_wrap=place > 0 and not shown.column.flexible,
+            overflow="fold",
+            max_width=max(LABEL, room) if place == 0 else None,
+            min_width=least[place] or None,
+        )
+    for row in rows:
+        table.add_row(*(Text(shown.texts[row], style=shown.styles[row]) for shown in columns))
+    return table

@@ -1,0 +1,180 @@
+"""A frame and its records as text: CSV, JSON, markdown, HTML, LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any
+
+from ffnbench.jsonable import text_of
+from ffnbench.report.frame import Frame, Row, ShownColumn
+from ffnbench.streams import visible
+
+PLAIN = {int, float, type(None)}  # what stands in a CSV as it is
+
+
+def csv_text(records: Iterable[Row]) -> str:
+    """One line a record: full precision, booleans as true and false, a list as its items and spaces, unknown empty."""
+    rows, text = list(records), io.StringIO()
+    writer, keys = csv.writer(text, lineterminator="\n"), list(rows[0])
+    writer.writerow(keys)
+    columns = (_csv_cells([row[key] for row in rows]) for key in keys)
+    writer.writerows(zip(*columns, strict=True))
+    return text.getvalue()
+
+
+def _csv_cells(values: list[Any]) -> Iterable[Any]:
+    kinds = {*map(type, values)}
+    as_it_is = kinds <= PLAIN or (kinds == {str} and visible(text := "".join(values)) is text)
+    return values if as_it_is else map(_csv_cell, values)
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        value = " ".join(map(str, value))
+    return visible(value) if isinstance(value, str) else value
+
+
+def json_text(records: Iterable[Row]) -> str:
+    """A list of objects."""
+    return text_of(list(records), 1) + "\n"
+
+
+def brief(frame: Frame, *, every: bool = False) -> Frame:
+    """What is shown where there is room enough: the fullest of the short frames."""
+    return frame.short[0] if frame.short and not every else frame
+
+
+# Markdown
+
+
+def markdown(frame: Frame, *, every: bool = False) -> str:
+    """Pipe tables with all ordinary columns, for pull requests and notes; or with every column and detail."""
+    return "\n".join(_markdown(brief(part, every=every), every=every) for part in frame.parts)
+
+
+def _markdown(frame: Frame, *, every: bool) -> str:
+    lines = [f"{_prose(line)}  " for line in frame.header]
+    if frame.verbose_only and not every:
+        return "\n".join(lines) + "\n"
+    columns = frame.shown(every=every)
+    if frame.rows:
+        lines += ["", _pipe(column.name for column in columns)]
+        lines.append(_pipe(":--" if column.column.left else "--:" for column in columns))
+    for heading, rows in frame.blocks:
+        if heading:
+            lines.append(f"| **{_prose(visible(heading))}** |{' |' * len(columns[1:])}")
+        lines += [_pipe(column.texts[row] for column in columns) for row in rows]
+    for below in (frame.summary, frame.details if every else ()):
+        if below:
+            lines += ["", *(f"{_prose(line)}  " for line in below)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _pipe(cells: Iterable[str]) -> str:
+    # a bar would end the cell, and the stars of `2*d*4d` would be taken for emphasis
+    escaped = (_prose(cell).replace("|", r"\|").replace("*", r"\*") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
+
+
+def _prose(text: str) -> str:
+    """Text in markdown that is no markup: no tag, no link, no picture, no code, no heading."""
+    text = visible(text).replace("\\", "\\\\").replace("<", "&lt;").replace("`", "\\`").replace("](", "]\\(")
+    return "\\" + text if text.startswith(("#", ">", "- ", "+ ", "=", "~")) else text
+
+
+# HTML without a script
+
+
+def html_fragment(frame: Frame) -> str:
+    """All frames of an answer for a notebook, each with the lines above and below it."""
+    parts = []
+    for part in map(brief, frame.parts):
+        parts.append(paragraphs(part.header))
+        if part.rows and not part.verbose_only:
+            parts.append(html_table(part))
+        parts.append(paragraphs(part.summary))
+    return "".join(parts)
+
+
+def paragraphs(lines: Iterable[str]) -> str:
+    """Each line as a paragraph of its own."""
+    return "".join(f"<p>{_html(line)}</p>" for line in lines)
+
+
+def html_table(frame: Frame, caption: str = "", *, every: bool = False) -> str:
+    """All rows of a frame, in its ordinary columns or in every one. The heading of a group stands above its rows."""
+    columns = frame.shown(every=every)
+    titles = "".join(f'<th scope="col"{_class(column)}>{escape(column.name)}</th>' for column in columns)
+    groups = []
+    for heading, rows in frame.blocks:
+        lines = [_html_row(columns, row) for row in rows]
+        if heading:
+            lines.insert(0, f'<tr><th scope="rowgroup" colspan="{len(columns)}">{_html(heading)}</th></tr>')
+        groups.append(f"<tbody>{''.join(lines)}</tbody>")
+    above = f"<caption>{_html(caption)}</caption>" if caption else ""
+    return f"<table>{above}<thead><tr>{titles}</tr></thead>{''.join(groups)}</table>"
+
+
+def _html_row(columns: Sequence[ShownColumn], row: int) -> str:
+    """A row: its first cell is what the others are of."""
+    label, *others = columns
+    cells = [f"<td{_class(column, column.styles[row])}>{escape(column.texts[row])}</td>" for column in others]
+    return f'<tr><th scope="row">{escape(label.texts[row])}</th>{"".join(cells)}</tr>'
+
+
+def _class(shown: ShownColumn, style: str = "") -> str:
+    names = " ".join(filter(None, ("left" if shown.column.left else "", style)))
+    return f' class="{names}"' if names else ""
+
+
+def _html(text: str) -> str:
+    return escape(visible(text))
+
+
+# LaTeX with booktabs
+
+LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "≥": r"$\ge$", "≤": r"$\le$", "²": "$^2$",
+    "×": r"$\times$", "·": r"$\cdot$", "…": r"\ldots{}", "<": "$<$", ">": "$>$", "|": r"$|$",
+}  # fmt: skip
+
+
+def latex(frame: Frame) -> str:
+    """A booktabs table for each frame that a terminal shows, what stands above and below it as comments."""
+    shown = [brief(part) for part in frame.parts if part.rows and not part.verbose_only]
+    return "\n".join(map(_latex, shown))
+
+
+def _latex(frame: Frame) -> str:
+    columns = frame.shown(every=False)
+    sides = "".join("l" if shown.column.left else "r" for shown in columns)
+    lines = [*_comments(frame.header), f"\\begin{{tabular}}{{{sides}}}", "\\toprule"]
+    lines.append(_latex_line(shown.title for shown in columns))
+    if any(shown.unit for shown in columns):
+        lines.append(_latex_line(shown.unit for shown in columns))
+    for heading, rows in frame.blocks:
+        lines.append("\\midrule")
+        if heading:
+            lines.append(f"\\multicolumn{{{len(columns)}}}{{l}}{{{_tex(visible(heading))}}} \\\\")
+        lines += [_latex_line(shown.texts[row] for shown in columns) for row in rows]
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", *_comments(frame.summary), ""])
+
+
+def _latex_line(cells: Iterable[str]) -> str:
+    return " & ".join(map(_tex, cells)) + r" \\"
+
+
+def _comments(lines: Iterable[str]) -> list[str]:
+    return [f"% {visible(line)}" for line in lines]
+
+
+def _tex(text: str) -> str:
+    """Text that TeX sets as it is; `[` in braces, as it could be read as the option of the line before."""
+    escaped = "".join(LATEX.get(sign, sign) for sign in text.strip())
+    return f"{{{escaped}}}" if escaped.startswith("[") else escaped
