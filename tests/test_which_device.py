@@ -15,6 +15,7 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.gate import checking
 from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
+from ffnbench.planning.workload import device_of
 from ffnbench.request import CheckRequest, CompareRequest
 from ffnbench.run import world
 
@@ -25,6 +26,18 @@ def plan_of(variants: str = "relu", **flags: Any) -> Plan:
 
 def works(variants: str = "relu", **flags: Any) -> list[Workload]:
     return [case.workload for case in plan_of(variants, **flags).cases]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("quantum", "devices: auto"), ("mps", "devices: auto"), ("cuda:x", "devices: auto"),
+     ("cudo", "did you mean 'cuda'")],
+)  # fmt: skip
+def test_what_is_no_device_gets_a_hint(name: str, hint: str) -> None:
+    with pytest.raises(FfnbenchError, match="unknown device") as caught:
+        device_of(name)
+    assert hint in caught.value.hint
+    assert (device_of("GPU"), device_of("gpu:1")) == ("cuda", "cuda:1")
 
 
 def test_which_time_is_the_latency() -> None:
