@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import FACTS, FakeLaunch, FakeWorker, measure, prepare
 
 import ffnbench
-from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.cost import cost
-from ffnbench.request import CompareRequest
 
 
 @pytest.mark.parametrize(
@@ -27,41 +23,3 @@ def test_build_follows_the_rules_of_compare(variant: str, options: dict, d_ff: i
     module = ffnbench.build(variant, d_model=64, **options)
     assert module.down.in_features == d_ff
     assert module(torch.randn(2, 64, dtype=dtype)).shape == (2, 64)
-
-
-def test_cost_counts_without_measuring() -> None:
-    report = ffnbench.cost(["relu", "swiglu"], d_model=768, dtype=torch.float16)
-    assert isinstance(report, ffnbench.Report)
-    assert report.frame()["params"].tolist() == [4_718_592, 4_718_592]
-    assert report.frame()["weight_bytes"].tolist() == [2 * 4_718_592] * 2
-    assert report.frame()["latency_s"].isna().all()
-
-
-def test_costs_are_counted_anew_once_the_device_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dropout's mask is smaller on a GPU, and `auto` is one where there is one."""
-    monkeypatch.setattr(FakeWorker, "greeting", lambda self, timeout_s=0.0: {**FACTS, "gpus": 1})
-    request = CompareRequest(
-        variants="swiglu,relu@dropout=0.1", mode="train", device="auto", workers=3, rounds=1, threads=1
-    )
-    report = measure(prepare(request), launch=FakeLaunch())
-    case = report.plan.case("relu@dropout=0.1")
-    found = {c.case: (c.cost.saved_bytes, c.cost.peak_bytes) for c in report.costs}[case.label]
-    cpu, cuda = (
-        cost(case.ffn, tokens=case.workload.tokens, dtype="float32", train=True, device=device)
-        for device in ("cpu", "cuda")
-    )
-    assert case.workload.device == "cuda"
-    assert found == (cuda.saved_bytes, cuda.peak_bytes)
-    assert cpu.saved_bytes - cuda.saved_bytes == cpu.peak_bytes - cuda.peak_bytes == (4 - 1) * 512 * 3072
-
-
-def test_mistakes_are_exceptions_with_a_hint() -> None:
-    with pytest.raises(FfnbenchError, match="unknown variant") as caught:
-        ffnbench.build("swigul", d_model=8)
-    assert "swiglu" in caught.value.hint
-    with pytest.raises(TypeError, match="did you mean 'd_model'"):
-        ffnbench.cost("relu", dmodel=8)
-    with pytest.raises(FfnbenchError, match="names 2 variants"):
-        ffnbench.build("relu,gelu", d_model=8)
-    with pytest.raises(AttributeError, match="no attribute 'comprae'"):
-        ffnbench.comprae  # noqa: B018

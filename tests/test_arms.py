@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, prepare, run
+from conftest import FakeLaunch, FakeWorker, prepare, run
 
 from ffnbench import jsonable
 from ffnbench.device.environment import about_machine, about_torch
@@ -19,17 +19,9 @@ from ffnbench.planning.variant_text import parse_variant
 from ffnbench.report.words import side_lines
 from ffnbench.request import CompareRequest
 from ffnbench.result import Side
+from ffnbench.run.prober import Prober
 from ffnbench.run.session import BOOT, interpreter_of, variables_of
 from ffnbench.run.worker_pool import start_for
-
-
-def test_an_arm_is_read_from_the_keys_of_a_variant() -> None:
-    variant = parse_variant("new=swiglu@python=.venv/bin/python@d_ff=64@env=A:1;B:x:y@env=C_D:@source=../old")
-    assert variant.arm == Arm(python=".venv/bin/python", source="../old", env=(("A", "1"), ("B", "x:y"), ("C_D", "")))
-    assert (variant.label, variant.spec_keys) == ("new", {"d_ff": 64})
-    assert parse_variant("pkg.mod:Mlp@source=3@drop=0.1").arm.source == "3"
-    assert parse_variant("pkg.mod:Mlp@source=old@drop=0.1").arguments == (("drop", 0.1),)
-    assert parse_variant("swiglu").arm == OWN
 
 
 @pytest.mark.parametrize(
@@ -82,13 +74,6 @@ def test_an_arms_own_code_comes_before_the_users_path(tmp_path: Path, monkeypatc
 
 def plan_of(variants: str, **options: object) -> Plan:
     return plan_compare(CompareRequest(variants=variants, match="none", workers=3, rounds=2, **options))
-
-
-def test_the_control_has_a_process_of_its_own_where_the_others_have() -> None:
-    assert plan_of("relu,gelu", control=True).arms == (OWN,)
-    plan = plan_of("relu,gelu@env=A:1", control=True)
-    assert plan.arms == (OWN, Arm(env=(("A", "1"),)), Arm(name=CONTROL))
-    assert plan.case(CONTROL).ffn == plan.case("relu").ffn
 
 
 class Launched(FakeLaunch):
@@ -207,3 +192,16 @@ def test_an_arm_that_is_not_there_is_found_before_measuring(variants: str, says:
         prepare(CompareRequest(variants=variants, quick=True))
     assert says in caught.value.message
     assert hint in caught.value.hint
+
+
+def test_the_processes_of_all_arms_end_with_the_prober() -> None:
+    started: list[FakeWorker] = []
+
+    def launch(arm: Arm) -> FakeWorker:
+        started.append(FakeWorker(FakeLaunch(), len(started)))
+        return started[-1]
+
+    with Prober(1.0, launch=launch) as prober:
+        prober.start()
+        prober.within(Arm(source="/elsewhere")).start()
+    assert [worker.closed for worker in started] == [True, True]

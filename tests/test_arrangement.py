@@ -75,15 +75,6 @@ def test_a_name_that_no_column_has_is_known_before_anything_is_measured(how: dic
     refuse_unknown_columns(start, Arrangement(sort="latency", columns="act. peak,of ceiling,tokens,saved_bytes"))
 
 
-def test_rows_of_one_reference_stay_together(report: Report) -> None:
-    from dataclasses import replace
-
-    cases = tuple(replace(case, against="gelu") if case.label == "gelu" else case for case in report.plan.cases)
-    apart = replace(report, plan=replace(report.plan, cases=cases))
-    assert labels(apart, sort="latency")[0] == ["swiglu", "relu", "gelu"]
-    assert labels(apart, sort="d_ff")[0] == ["swiglu", "relu", "gelu"]  # gelu's own group stands behind relu's
-
-
 def test_tables_without_a_row_for_each_case_are_sorted_by_their_own_column() -> None:
     request = TimingRequest(activations="relu,gelu,silu", threads=1, quick=True, elements="1000")
     took = {"relu": 3.0, "gelu": 1.0, "silu": 2.0}

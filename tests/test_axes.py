@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import random
 from itertools import product
 
 import numpy
@@ -20,10 +17,8 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.lists import several
-from ffnbench.report.files.store import load, report_text
 from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
-from ffnbench.run.what_fits import memory_needed, too_large
 
 
 def planned(variants: str, **options: object) -> Plan:
@@ -85,36 +80,6 @@ def test_each_flag_and_each_key_is_an_axis() -> None:
         assert [plan.name_of(case.label) for case in plan.groups[1].cases] == ["relu", "a", "gelu"]
 
 
-def test_a_part_that_is_no_variant_goes_on_with_the_list() -> None:
-    own = planned("mypkg.mlp:Own@hidden=3,5,relu,pkg.mlp:F@source=../a..b", d_model=64)  # a constructor's; a path
-    assert [group.cases[0].ffn.arguments for group in own.groups] == [(("hidden", 3),), (("hidden", 5),)]
-    assert [group.cases[2].arm.source for group in own.groups] == ["../a..b"] * 2
-    plan = planned("relu@dtype=float32,bfloat16,gelu@d_ff=64,swiglu", d_model=64)
-    assert points(plan) == [{"dtype": "float32"}, {"dtype": "bfloat16"}]
-    assert [[case.workload.dtype for case in group.cases] for group in plan.groups] == [
-        ["float32"] * 3, ["bfloat16", "float32", "float32"]
-    ]  # fmt: skip
-    one = planned("swiglu@d_ff=64..128,relu@d_ff=64..128", d_model=64)  # the same list is one axis
-    assert [[case.ffn.d_ff for case in group.cases] for group in one.groups] == [[64, 64], [128, 128]]
-    assert planned("swiglu@d_ff=1024", d_model=64).cases[0].point == ()
-
-
-def test_order_of_typing(in_process, on_machine) -> None:
-    on_machine(FakeLaunch(), KnownProber)
-    for typed, ends in (
-        ("relu --seq-len 1,2 --d-model 64,96", ["@seq_len=1@d_model=64", "@seq_len=1@d_model=96"]),
-        ("relu --d-model 64,96 --seq-len 1,2", ["@d_model=64@seq_len=1", "@d_model=64@seq_len=2"]),
-        ("relu@d_ff=64,96 --seq-len 1,2", ["@d_ff=64@seq_len=1", "@d_ff=64@seq_len=2"]),
-        ("--seq-len 1,2 relu@d_ff=64,96", ["@seq_len=1@d_ff=64", "@seq_len=1@d_ff=96"]),
-    ):
-        _, out, _ = in_process("cost", *typed.split(), "-f", "csv")
-        assert [row["label"] for row in csv.DictReader(io.StringIO(out))][:2] == ["relu" + end for end in ends], typed
-    report = ffnbench.cost("relu", seq_len=[1, 2], d_model=range(64, 129, 32))
-    assert [case.label for case in report.plan.cases][:2] == ["relu@d_model=64@seq_len=1", "relu@d_model=64@seq_len=2"]
-    again = report.plan.command
-    assert again.index("--d-model 64..128/32") < again.index("--seq-len 1,2")
-
-
 def test_python_takes_arrays() -> None:
     report = ffnbench.cost(
         ["relu"], d_model=numpy.array([64, 96]), ratio=numpy.linspace(2, 3, 2), dtype=("fp32", "bf16")
@@ -143,14 +108,6 @@ def test_block_and_activations() -> None:
     combinations = product((1024, 2048), (1, 2), (0.5, 1, 2), ("forward", "backward"))
     keys = ("elements", "threads", "beta", "mode")
     assert seen == [(dict(zip(keys, one, strict=True)), ["relu", "swish", "gelu"]) for one in combinations]
-
-
-def test_a_sweep_is_saved_with_its_points(tmp_path) -> None:
-    prepared = prepare(CompareRequest(variants="relu,swiglu@d_ff=64,96", d_model=64, threads=1, quick=True))
-    report = measure(prepared, launch=FakeLaunch())
-    (tmp_path / "run.json").write_text(report_text(report))
-    assert load(tmp_path / "run.json").plan == report.plan
-    assert points(load("results/amd-epyc-2cpu/compare.json").plan) == [{}]  # a file without points
 
 
 def test_blocks_of_a_sweep_are_shown_apart() -> None:
@@ -233,37 +190,3 @@ def test_bad_axes(typed: str, error: str, hint: str, in_process, on_machine) -> 
 
 
 # Many cells
-
-
-@pytest.mark.parametrize("batches", [4, pytest.param(100, marks=pytest.mark.slow)])
-def test_counts_of_many_cells(batches: int, tmp_path, in_process, on_machine) -> None:
-    """By hand for cells drawn at random: 2 d d_ff parameters and 3 d d_ff, 4 bytes each, 2 FLOPs a parameter."""
-    on_machine(FakeLaunch(), KnownProber)
-    path, axes = tmp_path / "cost.csv", ("--d-model", "64..6400/64", "--batch", f"1..{batches}/1", "--seq-len", "16")
-    code, out, _ = in_process("cost", "relu", "swiglu", *axes, "-o", path)
-    assert code == 0
-    assert f"the first 200 of {200 * batches:,} rows: -o FILE.csv or -f csv has them all" in " ".join(out.split())
-    assert out.count("relu") == 100
-    rows = {row["label"]: row for row in csv.DictReader(path.read_text().splitlines())}
-    assert len(rows) == 2 * 100 * batches
-    for _ in range(50):
-        d, n = random.Random(_).choice(range(64, 6401, 64)), random.Random(_).randint(1, batches)
-        relu, swiglu = (rows[f"{name}@d_model={d}@batch={n}"] for name in ("relu", "swiglu"))
-        width = 8 * round(8 * d / 3 / 8)  # three matrices for two of 4 d, in multiples of 8
-        for row, matrices, d_ff in ((relu, 2, 4 * d), (swiglu, 3, width)):
-            count = matrices * d * d_ff
-            assert (int(row["d_ff"]), int(row["params"]), int(row["weight_bytes"])) == (d_ff, count, 4 * count)
-            assert int(row["flops_forward"]) == 2 * count
-        assert int(swiglu["peak_bytes"]) == 3 * 16 * n * width * 4  # gate, up and their product
-        assert int(relu["batch"]) == n
-
-
-def test_what_a_sweep_takes_and_what_does_not_fit() -> None:
-    plan = planned("relu,swiglu", d_model="64,128,4096", device="cpu", seq_len=16)
-    assert (len(plan.groups), plan.protocol.budget_s) == (3, 3 * 2 * 5.0)
-    small, large = (memory_needed(plan.groups[place].cases) for place in (0, 2))
-    assert too_large(plan, large) == []
-    assert {one.case for one in too_large(plan, small)} > {case.label for case in plan.groups[2].cases}
-    one = too_large(plan, large - 1)
-    assert [failure.case for failure in one] == ["swiglu@d_model=4096"]
-    assert one[0].kind.value == "oom"

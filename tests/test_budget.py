@@ -14,16 +14,14 @@ from exam.machine import ENVIRONMENT
 
 from ffnbench.api import measuring
 from ffnbench.api.preparing import Prepared
-from ffnbench.errors import FfnbenchError, Unfinished
-from ffnbench.following import UNFOLLOWED, Following, ProgressListener
-from ffnbench.gate.sides import variant_of_sides
+from ffnbench.errors import Unfinished
+from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.progress import TerminalProgress
-from ffnbench.request import CompareRequest, SidesRequest
+from ffnbench.request import CompareRequest
 from ffnbench.result import Progress, Run, Verdict
 from ffnbench.run import prober
-from ffnbench.run.schedule import Schedule
 from ffnbench.run.session import WorkerLost
 from ffnbench.run.world import World
 from ffnbench.stats.verdict import summarise
@@ -136,13 +134,6 @@ def test_each_worker_makes_as_many_rounds_as_the_others(slower: int, budget: flo
     assert min(made) >= max(made[0] / 2, 2)
 
 
-def test_what_came_before_the_run_is_a_part_of_its_budget() -> None:
-    early, late = Machine(), Machine()
-    early.run(plan_of(25.0))
-    late.run(plan_of(25.0), spent_s=12.0)
-    assert late.clock_s + 12.0 == pytest.approx(early.clock_s, abs=1.5)
-
-
 @pytest.mark.parametrize("do", ["start", "open", "sample", "check", "plan"])
 @pytest.mark.parametrize("since", [0.0, 4.0, 12.0])
 def test_what_hangs_ends_with_the_budget_and_nobody_is_blamed(do: str, since: float) -> None:
@@ -160,25 +151,6 @@ def test_a_sample_that_is_longer_than_what_is_left_is_not_begun(budget: float) -
     samples = [ended for do, ended in machine.ended if do == "sample"]
     assert max(samples) <= budget
     assert len(samples) > 3
-
-
-def test_a_budget_that_nobody_typed_gives_way_to_the_least_that_can_answer() -> None:
-    machine = Machine(8)
-    done = machine.run(plan_of(15.0), bound_s=math.inf)
-    rounds = {(s.worker, s.round) for s in done.samples if s.metric == "latency"}
-    made = [sum(worker == number for worker, _ in rounds) for number in range(3)]
-    assert min(made) >= plan_of(15.0).protocol.rounds
-    assert machine.clock_s > latest(15.0)
-    assert machine.clock_s < 100  # and waits for no quiet any more
-
-
-def test_a_first_worker_that_uses_the_default_up_has_its_practice() -> None:
-    clock = [0.0]
-    schedule = Schedule(lambda: clock[0], plan_of(15.0).protocol)
-    schedule.worker_begins()
-    clock[0] = 20.0
-    schedule.beside(0.3)  # looking for ceilings
-    assert schedule.left_s >= 0
 
 
 def test_the_time_left_is_never_nothing_while_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,34 +190,11 @@ def test_the_groups_of_a_sweep_share_one_budget(measured, slower: int, budget: f
     assert {sample.case for sample in found.samples} == {case.label for case in found.plan.cases}
 
 
-def test_groups_that_were_not_reached_are_told(measured) -> None:
-    machine = Machine(stuck=lambda request, now: request["do"] == "sample" and now > 20)
-    found = measured(machine, prepared(60.0, seq_len="1,2,4,8,16,32,64,128,256"))
-    assert machine.clock_s <= latest(60.0)
-    assert found.stopped == "the budget of 60 s was over before all was measured"
-    assert 0 < len({sample.case for sample in found.samples}) < len(found.plan.cases)
-    assert found.failures == ()
-
-
 def test_starts_that_hang_cost_no_answer(measured) -> None:
     machine = Machine(stuck=lambda request, now: request["do"] == "start" and now > 20)
     found = measured(machine, prepared(60.0, seq_len="1,2,4,8,16,32,64,128,256"))
     assert machine.clock_s <= latest(60.0)
     assert (bool(found.samples), found.stopped) == (True, "the budget of 60 s was over before all was measured")
-
-
-def test_time_left_of_a_sweep_is_that_of_all_groups(measured) -> None:
-    events: list[Progress] = []
-
-    class Listening(ProgressListener):
-        def __call__(self, event: Progress) -> None:
-            events.append(event)
-
-    machine = Machine(3)
-    measured(machine, prepared(100.0, seq_len="32,64,128"), Following(progress=Listening()))
-    first = next(event for event in events if event.eta_s is not None)
-    assert first.text.startswith("group 1/3")
-    assert 80 < first.eta_s < 100
 
 
 def test_a_command_began_before_it_measures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -308,15 +257,3 @@ def test_a_mistake_in_flags_is_told_before_code_is_loaded(on_fakes, flags: str, 
 
     code, _, err = on_fakes("compare", "relu", "mine=mypkg.mlp:SwiGLU", flags, prober=Loads)
     assert (code, err.count("error:"), err.count("hint:")) == (2, 1, 1)
-
-
-def test_ab_tells_it_before_any_side_is_placed() -> None:
-    with pytest.raises(FfnbenchError, match="unknown dtype 'float23'"):
-        variant_of_sides(SidesRequest(variant="mypkg.mlp:SwiGLU", dtype="float23"))
-
-
-def test_flags_that_suit_code_alone_are_no_mistake() -> None:
-    for more in ({"backend": "packed"}, {"metrics": "latency,routing"}, {"reference": "mine"}):
-        with pytest.raises(FfnbenchError) as caught:
-            prepare(CompareRequest(variants="mine=nowhere_at_all:X", **more))
-        assert "nowhere_at_all" in caught.value.message

@@ -17,7 +17,6 @@ from ffnbench.ffn import cost
 from ffnbench.ffn.spec import Gate
 from ffnbench.models.configs import read_config, read_groups
 from ffnbench.models.family_reader import Unanswered, by_own_names
-from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
 
 LLAMA = {
@@ -196,27 +195,6 @@ def test_a_size_under_the_name_of_another_class_is_refused(config: dict, says: s
     assert "none" not in caught.value.hint
 
 
-def test_what_repeats_a_size_or_switches_experts_off_is_no_other_size() -> None:
-    harmless = {"dim": 4096, "n_layers": 32, "num_experts": 0, "num_local_experts": 1, "n_routed_experts": None}
-    assert read_groups(LLAMA | harmless) == read_groups(LLAMA)
-
-
-def test_every_command_names_the_sizes_that_a_file_leaves_to_its_class(tmp_path, capsys) -> None:
-    path = written(tmp_path, {"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 22})
-    for words in (
-        ["cost", "--preset"],
-        ["block", "--cost-only", "--preset"],
-    ):
-        assert run([*words, path]) == 0
-        shown = " ".join(capsys.readouterr().out.split())
-        assert "defaults of llama, which the file does not set: intermediate_size 11,008" in shown, words
-        assert "num_hidden_layers" not in shown, words
-        assert run([*words, path, "--format", "json"]) == 0
-        assert "intermediate_size 11,008" in capsys.readouterr().out, words
-    assert run(["cost", "--preset", written(tmp_path, LLAMA | {"vocab_size": 8})]) == 0
-    assert "defaults of" not in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("name", "d_model", "params"),
     [("qwen2.5-vl-7b", 3584, 203_685_888), ("gemma-3-4b", 2560, 3 * 2560 * 10240), ("llava-1.5-7b", 4096, 135_266_304)],
@@ -230,13 +208,6 @@ def test_of_several_towers_the_language_model_is_taken(tmp_path, capsys, name: s
         assert f"d_model {d_model:,}" in shown
         assert words != ["cost"] or f"{params:,}" in shown
         assert "the language model of" in " ".join(shown.split())
-
-
-def test_a_model_that_only_sees_is_what_it_is() -> None:
-    vit = BERT | {"model_type": "vit", "num_hidden_layers": 6}
-    assert [group.kind for group in read_groups(vit)] == ["vision"]
-    model = ModelSpec(key="", name="", groups=tuple(read_groups(vit)), source="")
-    assert model.main.count == 6
 
 
 TEXT = json.dumps(LLAMA)
@@ -261,14 +232,6 @@ def test_files_that_are_no_config(tmp_path, content: str | bytes, says: str | No
         return
     with pytest.raises(FfnbenchError, match=says):
         read_config(str(tmp_path))
-
-
-@pytest.mark.parametrize("name", ["x" * 5000, "~nobody-is-called-so/config.json", "~nobody-is-called-so", "loop"])
-def test_a_path_that_can_not_be_is_one_error(tmp_path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "loop").symlink_to("loop")
-    with pytest.raises(FfnbenchError, match=r"cannot read|neither a preset nor a file"):
-        model_of(name)
 
 
 @pytest.mark.parametrize(

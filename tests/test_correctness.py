@@ -17,9 +17,7 @@ import torch.nn.functional as F
 from conftest import FakeLaunch, KnownProber, measure, prepare
 
 from ffnbench.backends.building import build
-from ffnbench.compare.table import compare_frame
-from ffnbench.errors import FfnbenchError, Unsupported
-from ffnbench.ffn.moe import MoESpec
+from ffnbench.errors import Unsupported
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
@@ -348,20 +346,6 @@ def test_gradients_of_a_form_are_those_of_plain_products() -> None:
         torch.testing.assert_close(ours, theirs)
 
 
-def test_experts_that_were_taken_can_be_said() -> None:
-    """Of two tokens, where each is sent to the other's expert."""
-    spec = FFNSpec(d_model=D, d_ff=H, activation="relu", moe=MoESpec(experts=2, top_k=1))
-    module: Any = build(spec, dtype=torch.float64)
-    with torch.no_grad():
-        module.router.weight.zero_()
-    x = torch.randn(1, 2, D, dtype=torch.float64)
-    one, other = (module.reference(x, torch.full((2, 1), expert)) for expert in (0, 1))
-    mixed = module.reference(x, torch.tensor([[0], [1]]))
-    assert torch.equal(mixed[0, 0], one[0, 0])
-    assert torch.equal(mixed[0, 1], other[0, 1])
-    assert not torch.allclose(one, other)
-
-
 # In a run, on the fake machine
 
 
@@ -396,38 +380,6 @@ def test_each_case_is_checked_once_after_the_rounds_of_the_first_worker() -> Non
     assert all(number > last for number, _ in checks)
     assert [record["error"] for record in case_records(report)] == [3e-7] * 3
     assert [record["gradient_error"] for record in case_records(report)] == [None] * 3
-
-
-def test_errors_alone_are_found_without_a_sample() -> None:
-    launch = machine()
-    report = measured(launch, metrics="error")
-    assert {sample.metric for sample in report.samples} == {"error"}
-    assert not any(do == "sample" for _, do, _ in launch.log)
-    assert report.value("gelu", "error") == 3e-7
-
-
-@pytest.mark.parametrize("at", ["open", "check"])
-def test_a_row_that_is_wrong_is_a_red_cell_with_its_reason_and_no_figure(at: str) -> None:
-    report = measured(machine(("gelu",), at))
-    assert any(sample.case == "gelu" for sample in report.samples) == (at == "check")
-    table = compare_frame(report)
-    row = {column.title: (column.texts[1], column.styles[1]) for column in table.shown()}
-    assert row["verdict"] == ("mismatch", "red")
-    assert (row["latency"], row["time vs relu"]) == (("-", ""), ("-", ""))
-    assert "gelu: said no" in table.summary
-    assert report.comparison("gelu") is None
-    assert report.comparison("swiglu").verdict is Verdict.SLOWER
-    record = case_records(report)[1]
-    assert record["failure"] == "mismatch: gelu said no"
-    assert not any(record[key] for key in ("latency_s", "ratio", "verdict", "tokens_per_s", "error"))
-
-
-def test_nothing_is_held_against_a_reference_that_is_wrong() -> None:
-    report = measured(machine(("relu",)))
-    for label in ("gelu", "swiglu"):
-        found = report.comparison(label)
-        assert (found.verdict, found.ratio) == (Verdict.UNCLEAR, None)
-        assert found.reason == "the reference relu computes something else than it should"
 
 
 # check
@@ -480,23 +432,6 @@ def test_a_side_that_is_wrong_has_no_time(call) -> None:
 # Older files
 
 
-def test_a_file_with_what_a_judge_found_loads_and_a_suspect_row_stays_without_figures(tmp_path: Path) -> None:
-    path = saved(tmp_path / "old.json", measured(machine()))
-
-    def older(data: dict[str, Any]) -> None:
-        data["judged"] = [
-            {"case": "relu", "against": "form", "name": "relu", "outputs": 150, "gradients": 0, "error": 3e-7}
-        ]
-        data["judging_s"] = 1.5
-        data["failures"] = [{"case": "gelu", "kind": "suspect", "message": "5 us a call is impossible"}]
-
-    gate_world.edited(path, older)
-    report = load(path)
-    assert [(f.case, f.kind) for f in report.failures] == [("gelu", FailureKind.MISMATCH)]
-    assert report.comparison("swiglu").verdict is Verdict.SLOWER
-    assert "judged" not in report_text(report)
-
-
 def test_a_journal_with_them_is_read(tmp_path: Path) -> None:
     from ffnbench import jsonable
     from ffnbench.report.files.journal import HEAD
@@ -512,10 +447,3 @@ def test_a_journal_with_them_is_read(tmp_path: Path) -> None:
     found = recompute(load(path))
     assert (found.comparison("gelu"), found.failure("gelu").kind) == (None, FailureKind.MISMATCH)
     assert found.comparison("swiglu").verdict is Verdict.SLOWER
-
-
-def test_a_kind_of_failure_that_never_was_is_refused(tmp_path: Path) -> None:
-    path = saved(tmp_path / "bad.json", measured(machine(("gelu",))))
-    gate_world.edited(path, lambda data: data["failures"][0].update(kind="doubtful"))
-    with pytest.raises(FfnbenchError, match="kind: expected one of oom"):
-        load(path)

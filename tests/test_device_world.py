@@ -6,20 +6,17 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from conftest import KnownProber, csv_of
-from device_world import POWER_CAP, US, Context, Kernel, Kernels, Launch, Slow, World, install, shapes, truth_of, used
+from conftest import KnownProber
+from device_world import US, Context, Kernel, Kernels, Launch, Slow, World, install, truth_of, used
 
 from ffnbench.api import measuring, preparing
-from ffnbench.compare.table import compare_frame
-from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
+from ffnbench.metrics import DEVICE_TIME, LATENCY
 from ffnbench.plan import Workload
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, FailureKind
 from ffnbench.run.world import World as Outside
 from ffnbench.stats.rounds import is_clean
-from ffnbench.stats.verdict import launch_bound
 from ffnbench.worker import meters
 from ffnbench.worker import subject as subjects
 
@@ -107,41 +104,6 @@ def value(report: ShownReport, label: str, metric: str = LATENCY) -> float:
     found = report.estimate(label, metric)
     assert isinstance(found, Estimate), (label, metric, report.failures)
     return found.value
-
-
-def test_launch_bound_is_said_of_those_rows_that_are(measure: Measure) -> None:
-    """Twenty by a seed, on four machines; none of which the host's and the device's time are within 10 %."""
-    said, drawn = 0, shapes(seed=21, count=20)
-    for world in dict.fromkeys(one.launch_s for one, _, _ in drawn):
-        rows = [(f"r{i}", facts, truth) for i, (one, facts, truth) in enumerate(drawn) if one.launch_s == world]
-        machine = next(one for one, _, _ in drawn if one.launch_s == world)
-        report = measure(machine, ",".join(module(label, **facts) for label, facts, _ in rows))
-        table, records = plain(compare_frame(report), 200), csv_of(report)
-        for label, _, truth in rows:
-            bound = truth.host > truth.device
-            assert launch_bound(report, label) is bound
-            assert value(report, label, DEVICE_TIME) == pytest.approx(truth.device, rel=0.01)
-            assert value(report, label, HOST_TIME) == pytest.approx(truth.host, rel=0.05)
-            assert value(report, label) == pytest.approx(truth.wall, rel=0.02)
-            said += bound
-        assert ("launch-bound" in table) is any(truth.host > truth.device for _, _, truth in rows)
-        assert "launch_bound" in records
-    assert said == 10
-
-
-def test_a_host_that_stands_still_now_and_then_is_no_slower_device(measure: Measure) -> None:
-    """Every 97th launch takes half a millisecond more, as where another process takes the CPU."""
-    world = World(stall_s=500 * US)
-    report = measure(world, module("row", kernels=3, us=10), rounds=6)
-    assert value(report, "row", DEVICE_TIME) == pytest.approx(3 * (10 * US + world.gap_s), rel=0.01)
-    assert value(report, "row") > 40 * US  # which a caller waits for
-
-
-def test_a_card_at_its_power_limit_is_told_and_clean(measure: Measure) -> None:
-    report = measure(World(slow=(Slow(0.0, 1e9, 0.8, POWER_CAP),)), module("row", kernels=2, us=50))
-    timed = [sample for sample in report.samples if sample.metric == LATENCY]
-    assert all(sample.throttled and is_clean(sample) for sample in timed)
-    assert value(report, "row", DEVICE_TIME) == pytest.approx(2 * (50 / 0.8 * US + 0.1 * US), rel=0.01)
 
 
 def test_training_is_forward_and_backward_together(measure: Measure) -> None:

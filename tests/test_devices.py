@@ -6,7 +6,6 @@ import json
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -21,9 +20,8 @@ from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.result import DeviceSeen, Sample, Verdict
-from ffnbench.stats.rounds import is_clean
-from ffnbench.stats.verdict import busy_text, device_clocks, device_others, summarise
+from ffnbench.result import DeviceSeen
+from ffnbench.stats.verdict import device_clocks, device_others, summarise
 
 UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")
 A100 = {
@@ -261,30 +259,6 @@ def test_what_fits_is_foretold_from_the_free_memory_of_the_device() -> None:
     assert "--dtype bfloat16" in caught.value.hint
     assert not any(job in ("plan", "open") for _, job, _ in launch.log)
     assert run(plan, launch=launched(gpu_free_bytes=None)).failures == ()  # not known: it is tried
-
-
-def test_a_round_under_heat_is_not_clean_and_one_at_the_power_limit_is() -> None:
-    sample = Sample(case="relu", metric="latency", worker=0, round=0, order=0, value=0.01, calls=1)
-    for reason in ("", None, "power cap"):
-        assert is_clean(replace(sample, throttled=reason))
-    for reason in ("hw thermal slowdown", "sw thermal slowdown, power cap", "power brake", "hw slowdown"):
-        assert not is_clean(replace(sample, throttled=reason))
-    assert not is_clean(replace(sample, throttled="power cap", waited=0.5))
-
-
-def test_heat_in_every_round_is_busy_and_says_of_what() -> None:
-    launch = launched()
-    launch.told = lambda request: {"throttled": "sw thermal slowdown"}
-    launch.seconds = lambda label, worker, number: 0.01 * (1 + 0.2 * ((worker + number * 3 + len(label)) % 4))
-    done = run(on("cuda"), launch=launch)
-    gelu = {c.case: c for c in summarise(done)[1]}["gelu"]
-    assert (gelu.verdict, gelu.reason) == (
-        Verdict.BUSY, "0 of 18 rounds were undisturbed: the device's clocks were throttled",
-    )  # fmt: skip
-    assert busy_text(done) == (
-        "busy: the device's clocks were throttled (sw thermal slowdown), gelu: 0 of 18 rounds undisturbed; let it "
-        "cool down, or see `ffnbench env`"
-    )
 
 
 def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, FakeWorker, measure, prepare
+from conftest import FakeLaunch, measure, prepare
 
 from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.report.files import outputs as written
@@ -143,12 +143,6 @@ def test_what_is_named_is_read_to_a_size_that_is_said(
         assert ("No such file or directory" if lacks else why) in err.splitlines()[0], command
 
 
-def test_a_pipe_is_read_however_slow_it_is(measured: Path, tmp_path: Path) -> None:
-    done = shell(f"ffnbench report <(sleep 1.5; cat {measured})", tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "swiglu" in done.stdout
-
-
 def test_an_input_is_no_output(measured: Path, tmp_path: Path, call) -> None:
     text = measured.read_text()
     link = tmp_path / "link.json"
@@ -256,18 +250,3 @@ def test_a_failed_file_does_not_stop_the_others(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(Unfinished, match=r"cannot write '.*a\.csv': No space left"):
         outputs.write(lambda suffix: b"x")
     assert (tmp_path / "b.csv").read_bytes() == b"x"
-
-
-@pytest.mark.parametrize("command", ["env", "check"])
-def test_a_worker_that_ends_while_it_starts_is_one_line(command: str, measured: Path, on_machine, in_process) -> None:
-    class Dead(FakeLaunch):
-        def __call__(self, arm: object = None) -> FakeWorker:
-            worker = super().__call__(arm)
-            worker.greeting = lambda: (_ for _ in ()).throw(Unfinished("it could not start"))  # type: ignore[method-assign]
-            return worker
-
-    on_machine(Dead())
-    code, _, err = in_process(*[command, measured][: 1 + (command == "check")])
-    assert code == 3
-    assert "error: it could not start\n" in err
-    assert "Traceback" not in err

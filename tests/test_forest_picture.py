@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -14,8 +13,6 @@ from matplotlib.figure import Figure
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.report.pictures.ratios import MARKS, WIDTH, ratio_figure
-from ffnbench.report.shown_report import recompute
-from ffnbench.report.views import picture_of
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, Failure, FailureKind, Measured, Report, Verdict
 
@@ -56,15 +53,6 @@ def marks(figure: Figure) -> dict[str, float]:
 def said(figure: Figure) -> list[str]:
     """What stands below the names."""
     return [text.get_text() for text in figure.axes[0].get_yticklabels(minor=True)]
-
-
-def test_no_two_rows_are_named_alike() -> None:
-    """Labels of keys differ at their end as often as not."""
-    rows = [f"swiglu@moe=8x2@init=normal@routing={how}" for how in ("uniform", "skewed")]
-    figure = ratio_figure(run(",".join(("relu", *rows)), match="none"))
-    names = [text.get_text().replace("\n", "") for text in figure.axes[0].get_yticklabels()]
-    assert len(names) == len(set(names)) == 3
-    assert [name.endswith(end) for name, end in zip(names[1:], ("uniform", "skewed"), strict=True)] == [True, True]
 
 
 def test_each_row_has_its_ratio_and_a_marker_that_tells_its_verdict_without_colour(
@@ -129,13 +117,6 @@ def test_all_texts_are_inside_a_papers_column(variants: str) -> None:
     assert all(left.x1 <= right.x0 for left, right in pairwise(headings))
 
 
-def test_a_failed_row_says_so_and_stays() -> None:
-    figure = ratio_figure(run("relu,gelu,swiglu", {("open", "gelu"): "oom"}))
-    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["relu", "gelu", "swiglu"]
-    assert said(figure)[1] == "out of memory"
-    assert len(marks(figure)) == 2
-
-
 def test_errors_alone_are_drawn_and_a_row_of_another_function_says_so() -> None:
     """Bars of its counts alone would read as if all was well."""
     report = run("relu,gelu,swiglu", metrics="error", rounds=1)
@@ -165,14 +146,6 @@ def test_a_picture_without_any_number_is_refused() -> None:
         ratio_figure(report)
 
 
-def test_a_busy_row_is_not_drawn_and_an_interrupted_run_says_so(report: Report) -> None:
-    samples = tuple(replace(s, waited=0.5 if s.case == "gelu" else 0.01) for s in report.samples)
-    figure = ratio_figure(recompute(replace(report, samples=samples, interrupted=True)))
-    assert said(figure)[:2] == ["reference", "busy"]
-    assert len(marks(figure)) == len(TIMES) - 1
-    assert figure.get_suptitle().endswith("interrupted")
-
-
 def test_an_interval_that_is_too_wide_hides_no_other_row() -> None:
     launch = FakeLaunch(
         lambda label, w, n: 1e-3 * (math.exp(3 * math.sin(4 * w)) if label == "gelu" else 1 + 0.2 * (label != "relu"))
@@ -182,22 +155,3 @@ def test_an_interval_that_is_too_wide_hides_no_other_row() -> None:
     )
     low, high = figure.axes[0].get_xlim()
     assert high / low < 50
-
-
-def test_rows_of_one_reference_stand_together_under_its_name(report: Report) -> None:
-    cases = tuple(replace(c, against="swiglu") if c.label in ("swiglu", "silu") else c for c in report.plan.cases)
-    figure = ratio_figure(recompute(replace(report, plan=replace(report.plan, cases=cases))))
-    assert [text.get_text() for text in figure.axes[0].get_yticklabels()] == ["relu", "gelu", "glu", "swiglu", "silu"]
-    told = [text.get_text() for text in figure.axes[0].texts]
-    assert {"relative to relu", "relative to swiglu"} <= set(told)
-    assert figure.axes[0].get_xlabel() == "time vs the reference [95%]"
-
-
-def test_texts_are_texts_in_svg_and_pdf(report: Report) -> None:
-    svg = picture_of(report, ".svg").decode()
-    assert re.search(r"<text[^>]*>swiglu</text>", svg)
-    assert "time vs relu [95%]" in svg
-    pdf = picture_of(report, ".pdf")
-    assert b"/Type /Font" in pdf
-    assert b"CIDFontType2" in pdf or b"TrueType" in pdf
-    assert picture_of(report, ".png")[:4] == b"\x89PNG"

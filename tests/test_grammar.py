@@ -52,26 +52,6 @@ def test_user_code_keeps_its_own_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("gelu", "exact erf"),
-        ("swish", "beta 1"),
-        ("geglu", "exact erf"),
-        ("glu", "sigmoid is on the gate"),
-        ("gelu_new", "gelu_new is gelu_tanh"),
-        ("srelu", "srelu is relu2: max"),
-    ],
-)
-def test_a_name_that_is_ambiguous_says_what_it_runs(text: str, says: str) -> None:
-    assert says in " ".join(note.text for note in parse_variant(text).notes)
-
-
-@pytest.mark.parametrize("text", ["relu", "swiglu", "swish@beta=0.5", "mish_glu"])
-def test_a_clear_name_says_nothing(text: str) -> None:
-    assert parse_variant(text).notes == ()
-
-
-@pytest.mark.parametrize(
     ("text", "error", "hint"),
     [
         ("swigul", "unknown variant 'swigul'", "did you mean 'swiglu'"),

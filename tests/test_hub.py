@@ -10,7 +10,7 @@ import pytest
 
 from ffnbench.cli import run
 from ffnbench.errors import FfnbenchError
-from ffnbench.models.hub import cache_folder, cached_config, is_name
+from ffnbench.models.hub import cached_config, is_name
 from ffnbench.models.presets import config_path, model_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -70,20 +70,6 @@ def test_wherever_a_config_can_be_named(cache: Path) -> None:
         assert run(arguments) == 0
 
 
-def test_one_snapshot_needs_no_ref(cache: Path) -> None:
-    model = keep(cache, NAME, "aaaa")
-    assert cached_config(NAME) == model / "snapshots" / "aaaa" / "config.json"
-    keep(cache, "org/two", "cccc", "dddd")
-    assert cached_config("org/two") is None  # nobody knows which of them is meant
-
-
-@pytest.mark.parametrize("main", ["../../../elsewhere", "/etc", "", "gone", "\0", "é"])
-def test_a_ref_that_is_no_commit_is_passed_over(cache: Path, main: str) -> None:
-    model = keep(cache, NAME, "aaaa", main=main)
-    keep(cache / "models--meta-llama--Llama-3.1-8B", "x", "elsewhere")
-    assert cached_config(NAME) == model / "snapshots" / "aaaa" / "config.json"
-
-
 def test_what_exists_wins_over_a_name(cache: Path) -> None:
     keep(cache, NAME, "aaaa")
     here = Path("meta-llama") / "Llama-3.1-8B"
@@ -110,24 +96,3 @@ def test_a_name_that_is_not_here_is_one_error() -> None:
         model_of(ELSEWHERE)
     assert "list presets" in caught.value.hint
     assert f"`hf download {ELSEWHERE} config.json`" in caught.value.hint
-
-
-def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", "/home/ada")
-    expected = ["/a", "/home/ada/c/hub", "/d/huggingface/hub", "/home/ada/.cache/huggingface/hub"]
-    for name, value in zip(VARIABLES, ("/a", "~/c", "/d"), strict=True):
-        monkeypatch.setenv(name, value)
-    for name, folder in zip((*VARIABLES, ""), expected, strict=True):
-        assert str(cache_folder()) == folder
-        monkeypatch.delenv(name, raising=False)
-
-
-def test_a_cache_that_is_no_folder_is_one_error(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "loop").symlink_to("loop")
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "loop"))
-    with pytest.raises(FfnbenchError):
-        model_of(ELSEWHERE)
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "file"))
-    with pytest.raises(FfnbenchError, match="is no file here"):
-        model_of(ELSEWHERE)

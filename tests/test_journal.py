@@ -63,6 +63,14 @@ def test_without_an_output_or_beside_a_device_nothing_is_kept(call) -> None:
     assert not found
 
 
+def test_of_a_run_that_was_interrupted_before_its_first_sample_nothing_stays(call, tmp_path: Path) -> None:
+    def interrupted(label: str, worker: int, number: int) -> float:
+        raise KeyboardInterrupt
+
+    assert call(*COMPARE, "--quick", "-o", "a.json", launch=FakeLaunch(interrupted))[0] == 130
+    assert not [path.name for path in tmp_path.iterdir() if "journal" in path.name]
+
+
 def killed_at(sample: int, *more: str, folder: Path) -> None:
     """A real process with faked workers that is killed by signal 9 at that sample."""
     code = f"""
@@ -123,18 +131,6 @@ def test_several_runs_are_several_again(call, tmp_path: Path) -> None:
     report = load(tmp_path / "a.json.journal")
     assert 5 <= len(report.runs) <= 9  # of some 66 samples each
     assert sum(len(run.samples) for run in report.runs) > 400
-
-
-def test_a_later_run_names_what_is_left_and_keeps_none(call, tmp_path: Path) -> None:
-    killed_at(100, "-o", "a.json", "--workers", "5", "--rounds", "20", folder=tmp_path)
-    left = (tmp_path / "a.json.journal").read_bytes()
-    found: list = []
-    code, _, err = call(*COMPARE, "--quick", "-o", "a.json", launch=seen_while_measuring(found))
-    assert code == 0
-    assert "a.json.journal is of a run that was killed, or that runs now: ffnbench report" in err
-    assert [name for name, _, _ in found] == ["a.json.journal"]
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "a.json.journal"]
-    assert (tmp_path / "a.json.journal").read_bytes() == left
 
 
 def test_a_planted_link_is_never_written_through(call, tmp_path: Path) -> None:

@@ -5,26 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import shlex
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch, prepare
+from conftest import ROOT, FakeLaunch
 
-from ffnbench import plan
 from ffnbench.api.saved import report_of
 from ffnbench.cli import run
-from ffnbench.cli.commands import options_of
 from ffnbench.errors import FfnbenchError
-from ffnbench.features import suffixes
-from ffnbench.ffn.cost import Cost, cost
+from ffnbench.ffn.cost import Cost
 from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, FORMATS, PICTURE_SUFFIXES, PICTURES, SUFFIXES
-from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.views import VIEWS
 from ffnbench.request import BlockRequest, CompareRequest, SidesRequest, TimingRequest, command_line
 from ffnbench.worker.jobs import Jobs
@@ -73,43 +66,6 @@ def test_every_kind_has_a_view() -> None:
     assert set(VIEWS) == set(Kind)
 
 
-def test_a_picture_has_a_heading_for_each_reference_and_every_row(call, tmp_path: Path) -> None:
-    call(*shlex.split(COMMANDS[Kind.ACTIVATIONS]), "-q", "-o", str(tmp_path / "run.json"))
-    report = load(tmp_path / "run.json")
-    axes, _ = ratio_figure(report).axes
-    groups = 2 * 2 * 2  # sizes, dtypes, directions
-    assert [text.get_text() for text in axes.get_yticklabels()] == ["relu", "gelu", "silu"] * groups
-    assert len({text.get_text() for text in axes.texts}) == groups
-    drawn = sorted(line.get_xdata()[0] for line in axes.lines if line.get_markersize() == 3.6)
-    assert drawn == pytest.approx(sorted(c.ratio.value for c in report.comparisons))
-
-
-MODELS = ["bert-base", "CONFIG"]
-
-
-@pytest.mark.parametrize("command", ["cost", "block --cost-only"])
-@pytest.mark.parametrize("model", MODELS)
-def test_preset_and_config_take_the_same(command: str, model: str, call, tmp_path: Path) -> None:
-    """A preset's name or a file, under either flag, in every command."""
-    if model == "CONFIG":
-        model = str(tmp_path / "config.json")
-        keys = {"model_type": "bert", "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
-                "num_attention_heads": 12, "hidden_act": "gelu"}  # fmt: skip
-        Path(model).write_text(json.dumps(keys))
-    told = [call(*shlex.split(command), flag, model) for flag in ("--preset", "--config")]
-    assert [code for code, _, _ in told] == [0, 0]
-    assert "4,722,432" in told[0][1]
-    assert told[0][1] == told[1][1]
-
-
-@pytest.mark.parametrize("command", ["cost", "compare", "block --cost-only"])
-def test_an_unknown_model_is_the_same_error_everywhere(command: str, call) -> None:
-    unknown = [call(*shlex.split(command), flag, "gtp2") for flag in ("--preset", "--config")]
-    assert [code for code, _, _ in unknown] == [2, 2]
-    assert unknown[0][2] == unknown[1][2]
-    assert "did you mean 'gpt2'" in unknown[0][2]
-
-
 # What was asked can be asked again
 
 
@@ -144,15 +100,6 @@ def test_the_command_line_of_a_request_makes_that_request(command: str, monkeypa
     with pytest.raises(FfnbenchError, match="heard"):
         run(words)
     assert heard == [ASKED[command]]
-
-
-def test_a_plan_keeps_what_was_typed(tmp_path: Path) -> None:
-    """Not what it became: the threads of this machine and the width of the model are found anew elsewhere."""
-    request = CompareRequest(preset="gpt2", quick=True)
-    plan = prepare(request).plan
-    assert plan.command == "ffnbench compare --variants relu,gelu,swiglu --preset gpt2 --quick"
-    assert plan.cases[0].workload.threads >= 1
-    assert plan.cases[0].ffn.d_model == 768
 
 
 # Files of earlier versions
@@ -195,30 +142,6 @@ def test_figures_that_were_edited_are_said_to_be(tmp_path: Path) -> None:
     data["plan"]["protocol"]["method"] = METHOD - 1  # of an older method the figures may differ without an edit
     (tmp_path / "run.json").write_text(json.dumps(data))
     assert f"with method {METHOD - 1}, now it is {METHOD}" in report_of(str(tmp_path / "run.json"))[1]
-
-
-def test_a_count_that_changed_since_an_earlier_file_is_a_regression(call, monkeypatch) -> None:
-    baseline = RESULTS / "ci" / "baseline.json"
-    monkeypatch.setattr(plan, "cost", lambda spec, **how: with_more(cost(spec, **how)))
-    code, out, err = call("check", str(baseline), "--exact-only")
-    assert code == 1, err
-    assert "REGRESSED" in out
-
-
-def with_more(found: Cost) -> Cost:
-    return replace(found, params=found.params + 1)
-
-
-def test_the_help_of_commands_names_every_suffix() -> None:
-    for command, written in (
-        ("compare", (*SUFFIXES, *suffixes(), *PICTURES)), ("report", (*SUFFIXES, *suffixes(), *PICTURES)),
-        ("inspect", SUFFIXES), ("plot-activations", PICTURE_SUFFIXES), ("check", CHECK_SUFFIXES),
-    ):  # fmt: skip
-        told = options_of(command)["out"].help
-        assert {word for word in re.findall(r"(?<![\w/])\.\w+", told)} == set(written), command
-    for command, formats in (("compare", FORMATS), ("check", CHECK_FORMATS)):
-        told = options_of(command)["format"].help
-        assert set(re.findall(r"\w+", told)) == {"On", "stdout", "or", *formats}, command
 
 
 def test_every_metric_has_a_job_that_a_worker_knows() -> None:

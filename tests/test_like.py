@@ -4,8 +4,6 @@ that are written out here, with their weights called and laid out as published c
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
@@ -18,10 +16,9 @@ from conftest import KnownProber
 from torch import Tensor, nn
 
 from ffnbench import jsonable
-from ffnbench.cli import run
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.imported import build_imported
-from ffnbench.ffn.like import as_form
+from ffnbench.ffn.like import as_form, relative_error, tolerance_of
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, NetworkSpec
 from ffnbench.ffn.user_activation import OwnActivation
@@ -281,6 +278,16 @@ def test_gate_and_up_are_what_words_in_their_names_say() -> None:
     assert holds(crossed(("w1", "w2", "w3")), spec()) < 1e-6
 
 
+def test_an_error_is_relative_to_what_is_expected_and_its_limit_is_that_of_the_dtype() -> None:
+    """However large the numbers are; the norm by itself where nothing but zeros is expected."""
+    expected = torch.tensor([3.0, 4.0])
+    for size in (1e-6, 1.0, 1e6):
+        assert relative_error(1.01 * size * expected, size * expected) == pytest.approx(0.01, rel=1e-4)
+    assert relative_error(expected, torch.zeros(2)) == 5.0
+    assert tolerance_of(torch.float64) < tolerance_of(torch.float32) < tolerance_of(torch.bfloat16) < 0.1
+    assert tolerance_of(torch.int8) == tolerance_of(torch.float32)
+
+
 def held(*layers: nn.Module) -> nn.Module:
     """A module that holds these and gives what it gets."""
     module = nn.Sequential(*layers)
@@ -499,31 +506,3 @@ def test_modules_of_other_libraries(target: str) -> None:
     pytest.importorskip(target.partition(".")[0])
     module = build_imported(ImportedSpec(target=target, d_model=D, d_ff=H)).eval()
     assert holds(module, spec(*MODULES[target])) < 1e-5
-
-
-OWN_WIDTH = """
-from torch import nn
-class Mine(nn.Module):
-    def __init__(self, dim, width_of_mine=344):
-        super().__init__()
-        self.g, self.u = (nn.Linear(dim, width_of_mine, bias=False) for _ in "gu")
-        self.d = nn.Linear(width_of_mine, dim, bias=False)
-    def forward(self, x):
-        return self.d(nn.functional.silu(self.g(x)) * self.u(x))
-class Asked(Mine):
-    def __init__(self, dim, hidden_dim):
-        super().__init__(dim, hidden_dim)
-"""
-
-
-def test_cost_says_no_width_that_a_module_does_not_read_nor_what_only_a_run_does(tmp_path, monkeypatch, capsys) -> None:
-    """By hand: three matrices of 128 x 344, whatever d_ff is said, and of 128 x 512."""
-    monkeypatch.chdir(tmp_path)
-    Path("own.py").write_text(OWN_WIDTH)
-    asked = ["cost", "mine=own.py:Mine@like=swiglu,asked=own.py:Asked", "--d-model", "128", "--d-ff", "512"]
-    assert run([*asked, "--match", "none", "-f", "csv"]) == 0
-    rows = {row["label"]: (row["d_ff"], row["params"]) for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
-    assert rows == {"mine": ("", str(3 * 128 * 344)), "asked": ("512", str(3 * 128 * 512))}
-    assert run([*asked[:1], "mine=own.py:Mine@like=swiglu", "--d-model", "128"]) == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "its output is held" not in shown

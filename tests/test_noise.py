@@ -8,27 +8,9 @@ import pytest
 from test_stats import plan_of, run_of
 
 from ffnbench.plan import CONTROL
-from ffnbench.result import Timer, Verdict
+from ffnbench.result import Verdict
 from ffnbench.run.neighbours import Watch
 from ffnbench.stats.verdict import summarise
-
-
-def texts(values: dict[str, list[list[float]]], **changes: object) -> list[str]:
-    plan = plan_of(workers=3, rounds=len(next(iter(values.values()))[0]), control=CONTROL in values)
-    return [note.text for note in summarise(run_of(plan, values, **changes))[2]]
-
-
-def test_a_quiet_run_says_nothing() -> None:
-    assert texts({"a": [[1.0] * 9] * 3, "b": [[1.1] * 9] * 3}, timer=Timer(empty_call_s=2e-6, resolution_s=1e-9)) == []
-
-
-def test_calls_too_short_for_the_harness_are_told() -> None:
-    timer = Timer(empty_call_s=2e-6, resolution_s=1e-9)
-    short, fine = [[1e-4] * 6] * 3, [[3e-4] * 6] * 3
-    notes = summarise(run_of(plan_of(workers=3, rounds=6), {"a": short, "b": fine}, timer=timer))[2]
-    assert [(note.label, note.text.partition(":")[0]) for note in notes] == [
-        ("a", "calls below 200 us are partly overhead")
-    ]
 
 
 def test_a_reference_that_differs_from_itself_makes_the_machine_unfit() -> None:

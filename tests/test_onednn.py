@@ -15,9 +15,7 @@ from ffnbench.backends.building import build, changed, no_onednn, unavailable
 from ffnbench.errors import Unsupported
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Backend, Workload
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
-from ffnbench.worker.jobs import Jobs, Mismatch, prepare
+from ffnbench.worker.jobs import prepare
 from ffnbench.worker.subject import Subject, subject_of
 
 D, H = 24, 40
@@ -176,6 +174,7 @@ def test_what_is_held_is_what_a_call_computes_with() -> None:
         least = 4 * (3 * 64 * 128 + 128 + 128 + 64)
         assert least <= told["held_bytes"] <= 1.1 * least
         assert ("pack_s" in told) == (backend == "onednn")
+        assert 0 <= told.get("pack_s", 0) < 60
 
 
 def test_a_machine_without_oneDNN_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,31 +185,3 @@ def test_a_machine_without_oneDNN_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     assert unavailable("eager", cpu) == unavailable("packed", cpu) == ""
     with pytest.raises(Unsupported, match="built without oneDNN"):
         onednn.pack(build(SWIGLU), torch.randn(1, 4, D))
-
-
-@needs_onednn
-@pytest.mark.parametrize("variant", ["swiglu@backend=onednn", f"{__file__}:Mixed@backend=onednn"])
-def test_another_function_is_found_before_timing(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A backend that computes something else, be it of ours or of a user's module, whose form nobody knows."""
-    request = CompareRequest(variants=variant, d_model=D, d_ff=H, seq_len=8, threads=1, device="cpu", match="none")
-    plan = plan_compare(request, KnownAnything())
-    jobs, label = Jobs(plan), plan.cases[0].label
-    jobs.open(label, 1)
-    assert 0 < jobs.check(label)["error"] < 1e-6
-    right = onednn._linear
-    monkeypatch.setattr(onednn, "_linear", lambda x, *rest: 1.01 * right(x, *rest))
-    with pytest.raises(Mismatch, match=r"the output differs from "):
-        Jobs(plan).open(label, 1)
-
-
-class KnownAnything:
-    """A probe that takes every target for a module."""
-
-    def within(self, arm: object) -> KnownAnything:
-        return self
-
-    def describe(self, target: str) -> None:
-        return None
-
-    def count(self, spec: object, workload: object) -> None:
-        return None

@@ -109,14 +109,6 @@ def test_a_width_that_a_module_makes_up_is_not_told_as_d_ff(on_fakes, tmp_path: 
     assert "100 wide" in on_fakes(*cost, "-v", prober=ProberHere)[1]
 
 
-def test_cost_says_of_no_output_that_it_was_compared(on_fakes, tmp_path: Path) -> None:
-    """Nothing is run there, so nothing is known of what a module gives."""
-    (tmp_path / "wrong.py").write_text(MODULE.replace("silu", "gelu"))
-    _, out, _ = on_fakes("cost swiglu", f"mine={tmp_path}/wrong.py:Mlp@like=swiglu", "--d-model 64", prober=ProberHere)
-    assert "mine" in out
-    assert "output" not in out
-
-
 def test_a_change_of_the_input_is_no_other_function(tmp_path: Path) -> None:
     """What a side of `ab` is held against is the input that the other one was given, not what became of it."""
     request = CompareRequest(variants=f"relu,mine={HOSTILE}:Changes", d_model=16, d_ff=32, seq_len=4, match="none")

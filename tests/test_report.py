@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, below, csv_of, lost, measure, prepare
+from conftest import FakeLaunch, lost, measure, prepare
 from rich.cells import cell_len
 
 from ffnbench import cost
@@ -21,13 +18,10 @@ from ffnbench.plan import Note, NoteKind
 from ffnbench.report import listing
 from ffnbench.report.columns import case_records
 from ffnbench.report.files.outputs import Outputs
-from ffnbench.report.files.store import load, report_text
 from ffnbench.report.formats import SUFFIXES
 from ffnbench.report.sentences import verdict_lines
 from ffnbench.report.terminal import plain
-from ffnbench.report.views import report_view
-from ffnbench.report.words import interval_text
-from ffnbench.report.writers import latex, markdown
+from ffnbench.report.writers import latex
 from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Estimate, Report, Verdict
 from ffnbench.stats.figures import figures_of, with_figures
@@ -83,12 +77,6 @@ def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) ->
     assert lines == golden.read_text(encoding="utf-8").splitlines()
 
 
-def test_what_explains_most_is_in_the_80_columns_of_the_main_job() -> None:
-    text = plain(compare_frame(report_of(variants="relu,gelu,swiglu")), 80)
-    for heading in ("d_ff", "params", "peak", "latency", "time vs relu", "verdict"):
-        assert heading in text
-
-
 def test_the_columns_do_not_depend_on_what_was_measured() -> None:
     """The same question on a quiet and on a noisy machine, fast and slow: the same columns at every width."""
 
@@ -102,20 +90,6 @@ def test_the_columns_do_not_depend_on_what_was_measured() -> None:
         rules = [next(i for i, line in enumerate(text.splitlines()) if "─" in line) for text in tables]
         titles = [text.splitlines()[rule - 2].split() for text, rule in zip(tables, rules, strict=True)]
         assert titles[0] == titles[1]
-
-
-def test_verbose_shows_every_column_in_blocks_that_fit_and_the_details() -> None:
-    from rich.console import Console
-
-    from ffnbench.report.terminal import show
-
-    table = compare_frame(report_of())
-    console = Console(width=80, file=io.StringIO(), force_terminal=False)
-    show(table, console, verbose=True)
-    text = console.file.getvalue()
-    assert all(word in text for column in table.headings() for word in (column.title, column.unit))
-    assert "5 fresh processes x 30 shuffled rounds" in text
-    assert all(cell_len(line.rstrip()) <= 80 for line in text.splitlines())
 
 
 def test_the_flops_shown_are_those_of_the_half_that_is_timed() -> None:
@@ -134,23 +108,6 @@ def test_a_long_label_is_folded_and_the_numbers_stay() -> None:
     assert "reference" in text
     assert "1.200 [1.199, 1.201]  slower" in text
     assert all(cell_len(line.rstrip()) <= 60 for line in text.splitlines())
-
-
-@pytest.mark.parametrize(
-    ("ratio", "text"),
-    [
-        ((0.9991, 0.9862, 1.0124), "0.999 [0.986, 1.012]"),
-        ((1.0102, 1.0001, 1.0203), "1.010 [1.0001, 1.020]"),  # rounding must not hide that 1 is left out
-        ((0.943, 0.89, 0.9996), "0.94 [0.89, 0.9996]"),
-        ((0.999, 0.9801, 1.00001), "0.999 [0.980, 1.000]"),
-        ((4.6, 0.0076, 2608.0), "4.6 [<0.5, >46]"),
-        ((1.2, 0.5, 2.9), "1.2 [0.50, 2.9]"),
-        ((1.271, 1.241, 1.302), "1.27 [1.24, 1.30]"),
-        ((1.2712, None, None), "1.27"),
-    ],
-)
-def test_a_ratio_reads_as_number_and_interval(ratio, text: str) -> None:
-    assert interval_text(Estimate(value=ratio[0], low=ratio[1], high=ratio[2])) == text
 
 
 S, F, E, U, B = Verdict.SLOWER, Verdict.FASTER, Verdict.SAME, Verdict.UNCLEAR, Verdict.BUSY
@@ -192,18 +149,6 @@ def test_what_the_table_says_in_words(rows, said: str) -> None:
     assert verdict_lines(replace(report, comparisons=tuple(comparisons))) == [said]
 
 
-def test_a_verdict_is_a_word_and_a_busy_row_shows_no_ratio() -> None:
-    report = report_of()
-    busy = tuple(replace(c, verdict=B, ratio=None) if c.case == "gelu" else c for c in report.comparisons)
-    table = compare_frame(replace(report, comparisons=busy))
-    columns = (below(title, table) for title in ("variant", "time vs relu", "verdict"))
-    shown = {label: (ratio, verdict) for label, ratio, verdict in zip(*columns, strict=True)}
-    assert shown["relu"] == ("1", "reference")
-    assert shown["gelu"] == ("-", "busy")
-    assert shown["swiglu"][1] == "slower"
-    assert shown["glu"][1] == "can't tell"
-
-
 def test_the_total_is_weights_and_what_a_call_holds_with_the_gradients_counted_once() -> None:
     """By hand, classic relu of d 512, h 2048, 512 tokens, float32: forward holds h and relu(h); a training step holds
     at its peak the gradients of both matrices, which are in the peak, so they are not added again.
@@ -229,69 +174,6 @@ def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
     assert len(full.summary) == 4  # of five: what the control says is left out
     assert any("no answer within 300 s" in line for line in full.summary)
     assert any(line.startswith("interrupted in process") for line in full.summary)
-
-
-CONTRACT = (
-    "label,variant,d_model,d_ff,activation,gated,gate,bias,dtype,device,mode,backend,batch,seq_len,threads,params,"
-    "params_active,flops_forward,flops_backward,flops_elementwise,latency_s,latency_low_s,latency_high_s,ratio,"
-    "ratio_low,ratio_high,verdict,tokens_per_s,peak_bytes,saved_bytes,weight_bytes,workers,rounds,failure"
-)
-
-
-def test_the_csv_contract() -> None:
-    text = csv_of(report_of())
-    assert text.splitlines()[0].startswith(CONTRACT + ",")
-    rows = list(csv.DictReader(io.StringIO(text)))
-    swiglu = next(row for row in rows if row["label"] == "swiglu")
-    assert (swiglu["d_ff"], swiglu["params"], swiglu["gated"], swiglu["gate"]) == ("2048", "4718592", "true", "inner")
-    assert (swiglu["flops_forward"], swiglu["flops_backward"]) == ("9437184", "18874368")
-    assert (swiglu["saved_bytes"], swiglu["failure"], swiglu["workers"], swiglu["rounds"]) == ("", "", "5", "30")
-    assert (swiglu["verdict"], rows[0]["verdict"], rows[0]["ratio"]) == ("slower", "reference", "1.0")
-    latency, low, high = (float(swiglu[key]) for key in ("latency_s", "latency_low_s", "latency_high_s"))
-    assert low < latency < high
-    assert float(swiglu["tokens_per_s"]) == pytest.approx(512 / latency, rel=1e-15)
-
-
-def test_csv_reads_back_in_pandas() -> None:
-    import pandas as pd
-
-    report = report_of()
-    frame = pd.read_csv(io.StringIO(csv_of(report)))
-    assert frame["gated"].tolist() == [False, False, True, True]
-    assert frame["latency_s"].tolist() == report.frame()["latency_s"].tolist()  # full precision
-
-
-def test_json_holds_everything_and_reads_back(tmp_path: Path) -> None:
-    report = report_of()
-    path = tmp_path / "run.json"
-    path.write_text(report_text(report), encoding="utf-8")
-    data = json.loads(path.read_text())
-    assert data["schema"] == 2
-    assert len([s for s in data["samples"] if s["metric"] == "latency"]) == 4 * 5 * 30
-    assert {"case", "metric", "worker", "starter", "round", "order", "value", "calls"} == set(data["samples"][0])
-    loaded = with_figures(load(path))
-    assert case_records(loaded) == case_records(report)
-    assert loaded.plan == report.plan
-
-
-def test_markdown_has_every_ordinary_column() -> None:
-    lines = markdown(compare_frame(report_of())).splitlines()
-    header = next(line for line in lines if line.startswith("| variant"))
-    assert "latency (ms)" in header
-    assert "tokens (k/s)" in header
-    assert len({line.count("|") for line in lines if line.startswith("|")}) == 1
-    assert r"2\*d\*4d" in markdown(
-        compare_frame(report_of()), every=True
-    )  # else `d` would be in italics and the stars gone
-
-
-def test_a_folder_gets_every_format(tmp_path: Path) -> None:
-    report = report_of()
-    with Outputs([f"{tmp_path}/results/mine/"], "compare", SUFFIXES) as outputs:
-        paths = outputs.write(lambda path: report_view(report).files[path.suffix]().encode())
-    assert sorted(path.name for path in paths) == ["compare.csv", "compare.json", "compare.md", "compare.tex"]
-    assert sorted(p.name for p in (tmp_path / "results" / "mine").iterdir()) == [p.name for p in sorted(paths)]
-    assert all(path.stat().st_size > 100 for path in paths)
 
 
 @pytest.mark.parametrize(

@@ -8,16 +8,12 @@ from pathlib import Path
 
 import pytest
 from conftest import FakeLaunch, measure, prepare
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY, ROOF
-from ffnbench.report.files.store import report_text
-from ffnbench.report.formats import PICTURES, bytes_of
 from ffnbench.report.pictures.roofline import roofline, roofline_figure
-from ffnbench.report.views import report_view
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, Estimate, Report, Roof, Sample, Share
 from ffnbench.stats.figures import figures_of
@@ -107,21 +103,6 @@ def test_lines_are_the_best_roofs_and_meet_at_the_ridge() -> None:
     assert said == ["420 GFLOP/s: float32, oneDNN", "38.0 GB/s: memory\ntorch.sum"]
 
 
-@pytest.mark.parametrize(("seq_len", "seconds"), [(512, 0.02), (1, 1e-3), (2048, 0.06)])
-def test_the_axes_fit_the_dots(seq_len: int, seconds: float) -> None:
-    """A ridge is in sight where it is near; a line that is not has no name either."""
-    figure = roofline_figure(report_of("swiglu", lambda *_: seconds, seq_len=seq_len))
-    (x, y), (left, right), (bottom, top) = at(drawn(figure)["swiglu"]), *(
-        getattr(figure.axes[0], f"get_{axis}lim")() for axis in "xy"
-    )  # fmt: skip
-    assert left < x < right < 100 * x
-    assert left > x / 100
-    assert bottom < y < top < 100 * bottom
-    ridge = 420 / 38
-    assert (left < ridge < right) == (x / 20 < ridge < x * 20)
-    assert len(figure.axes[0].texts) == 1 + (left < ridge < right)
-
-
 def test_each_dtype_has_its_products_and_each_level_that_was_met_its_bytes() -> None:
     report = report_of(
         "full=swiglu@seq_len=1,half=swiglu@seq_len=1@dtype=bf16",
@@ -157,22 +138,6 @@ def test_a_level_that_was_met_at_several_sizes_has_a_line_for_each_that_differs(
     assert [line.roof.path for line in roofline(report).bytes_] == ["one", "three"]
 
 
-def test_every_case_is_in_the_legend_and_told_by_colour_and_shape() -> None:
-    """Also one that matplotlib would hide, or read as mathematics."""
-    variants = "a$b$=swiglu,_hidden=swiglu," + ",".join(f"v{i}=swiglu@batch={i}@bias=true" for i in range(1, 11))
-    figure = roofline_figure(report_of(variants, lambda label, _: 0.02 * (1 + len(label))))
-    figure.draw_without_rendering()
-    dots = [line for line in figure.axes[0].lines if line.get_marker() != "None"]
-    shapes = [(line.get_marker(), to_hex(line.get_color())) for line in dots]
-    assert len(set(shapes)) == 12
-    [legend] = figure.legends
-    assert [(line.get_marker(), to_hex(line.get_color())) for line in legend.get_lines()] == shapes
-    assert [text.get_text() for text in legend.get_texts()][:2] == [r"a\$b\$", " _hidden"]
-    box = legend.get_window_extent()
-    assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
-    assert box.y1 <= figure.axes[0].xaxis.label.get_window_extent().y0
-
-
 # Which file holds it
 
 
@@ -181,18 +146,6 @@ def call(on_machine, in_process):
     """A command in this process, on workers that are not real; gives exit code, stdout, stderr."""
     on_machine(FakeLaunch())
     return in_process
-
-
-def test_a_saved_run_is_drawn_again(call, tmp_path: Path) -> None:
-    """In one of the formats that all pictures have."""
-    report = report_of("swiglu", lambda *_: 0.02)
-    (tmp_path / "run.json").write_text(report_text(report))
-    code, _, err = call("report", tmp_path / "run.json", "-o", tmp_path / "roofline.pdf")
-    assert code == 0, err
-    assert (tmp_path / "roofline.pdf").read_bytes()[:4] == b"%PDF"
-    files = report_view(report).files
-    assert {f"roofline{suffix}" for suffix in PICTURES} < files.keys()
-    assert bytes_of(files, Path("roofline.csv")).startswith(b"label,")
 
 
 @pytest.mark.parametrize("command", ["compare", "cost", "report"])

@@ -12,7 +12,6 @@ from conftest import FakeLaunch, lost, run
 from ffnbench.errors import Unfinished
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.result import FailureKind
 from ffnbench.stats.verdict import summarise
 
 
@@ -41,13 +40,6 @@ def test_every_round_measures_every_case_once_in_a_shuffled_order() -> None:
     assert all(worker.closed for worker in launch.workers)
 
 
-def test_the_order_depends_on_the_seed_alone() -> None:
-    def order(seed: int) -> list[str]:
-        return [s.case for s in latencies(run(plan_of(seed=seed), launch=FakeLaunch()))]
-
-    assert order(1) == order(1) != order(2)
-
-
 def test_a_practice_round_is_not_recorded() -> None:
     result = run(plan_of(), launch=FakeLaunch(lambda label, worker, number: 99.0 if number == -1 else 0.01))
     assert {s.value for s in latencies(result)} == {0.01}
@@ -63,18 +55,6 @@ def test_memory_is_measured_once_and_only_if_asked_for() -> None:
     bytes_only = run(plan_of(metrics="memory"), launch=FakeLaunch())
     assert not latencies(bytes_only)
     assert len(bytes_only.samples) == 3
-
-
-@pytest.mark.parametrize(
-    ("job", "kind"), [("open", "oom"), ("sample", "crash"), ("sample", "recompiled"), ("open", "unsupported")]
-)
-def test_a_case_that_fails_is_dropped_and_the_others_go_on(job: str, kind: str) -> None:
-    result = run(plan_of(), launch=FakeLaunch(trouble={(job, "gelu"): kind}))
-    assert [(f.case, f.kind, f.message) for f in result.failures] == [("gelu", FailureKind(kind), "gelu said no")]
-    for label in ("relu", "swiglu"):
-        assert len([s for s in latencies(result) if s.case == label]) == 12
-    measured, comparisons, _ = summarise(result)
-    assert {m.case for m in measured} == {c.case for c in comparisons} == {"relu", "swiglu"}
 
 
 @pytest.mark.parametrize("kind", ["timeout", "oom", "crash"])
@@ -154,32 +134,9 @@ def test_what_was_measured_survives_workers_that_can_not_be_had_any_more() -> No
     assert {s.worker for s in latencies(result)} in ({0, 1}, {0, 1, 2, 3})
 
 
-def test_when_every_case_fails_the_run_ends() -> None:
-    trouble = {("open", label): "oom" for label in ("relu", "gelu", "swiglu")}
-    launch = FakeLaunch(trouble=trouble)
-    result = run(plan_of(), launch=launch)
-    assert len(result.failures) == 3
-    assert result.samples == ()
-    assert {index for index, job, _ in launch.log if job == "open"} == {0}
-
-
 def test_a_worker_that_dies_of_nothing_ends_the_run() -> None:
     with pytest.raises(Unfinished, match="too many processes were lost"):
         run(plan_of(), launch=FakeLaunch(trouble={("plan", None): lost("crash")}))
-
-
-def test_ctrl_c_keeps_what_was_measured() -> None:
-    def seconds(label: str, worker: int, number: int) -> float:
-        if (label, worker, number) == ("gelu", 1, 2):
-            raise KeyboardInterrupt
-        return 0.01
-
-    launch = FakeLaunch(seconds)
-    result = run(plan_of(), launch=launch)
-    assert result.interrupted
-    assert {s.worker for s in latencies(result)} == {0, 1}
-    assert len([s for s in latencies(result) if s.worker == 0]) == 12
-    assert all(worker.closed for worker in launch.workers)
 
 
 def test_a_polite_kill_is_an_interruption() -> None:

@@ -177,26 +177,6 @@ def test_report_and_schema_refuse_the_same_and_take_the_same(tmp_path: Path, on_
     assert (plan.protocol.runs, plan.shard) == (3, "2/3")
 
 
-NEWER, OLDER = "by a newer ffnbench (schema 3; this one reads 2)", "by an older ffnbench (schema 1; this one reads 2)"
-
-
-@pytest.mark.parametrize(
-    ("schema", "error", "hint"),
-    [(3, NEWER, "pip install -U ffnbench"), (1, OLDER, "measure again with this version"),
-     (None, "no run of ffnbench", "is written by"), ("2", "no run", "is written by"),
-     (True, "no run", "is written by")],
-)  # fmt: skip
-def test_another_schema_is_refused_by_name(schema: object, error: str, hint: str, tmp_path: Path, on_fakes) -> None:
-    run = made("counted", tmp_path, on_fakes) | {"schema": schema}
-    for data in (run, {**run, "plan": "of another kind"}):
-        assert not VALID.is_valid(data)
-        (tmp_path / "other.json").write_text(json.dumps(data))
-        for command in ("report other.json", "check other.json --exact-only"):
-            code, out, err = on_fakes(command)
-            assert (code, out) == (2, "")
-            assert [part in line for part, line in zip((error, hint), err.splitlines(), strict=True)] == [True, True]
-
-
 def test_the_docs_have_the_schema_of_the_code() -> None:
     Draft202012Validator.check_schema(VALID.schema)
     assert schema_text() == SCHEMA.read_text(), "python tests/result_schema.py"

@@ -112,11 +112,6 @@ def test_counts_are_exact_and_marked(prober: Prober) -> None:
     assert (cost.uncounted, cost.width_note) == ((), "")
 
 
-def test_a_fused_kernel_is_named_and_not_taken_for_free(prober: Prober) -> None:
-    cost = prober.count(spec("Fused"), SMALL)
-    assert any("hostile" in name and "fused" in name for name in cost.uncounted)
-
-
 @pytest.mark.parametrize(
     ("name", "says"),
     [("Packed", "packed width: each branch is 24 wide"), ("TwoThirds", "d_ff 48 to about 2/3 by itself")],

@@ -101,17 +101,6 @@ def test_no_control_gets_into_a_table() -> None:
         assert not set(CONTROLS) & set(shown.replace("\n", ""))
 
 
-def test_markdown_reads_no_markup() -> None:
-    text = "<b>x</b> `c` [a](http://b) a|b **bold** \\| end"
-    shown = markdown(Frame(columns=(Column(key="x"),), rows=[{"x": text}], header=("# head", "> quote")))
-    (row,) = [line for line in shown.splitlines() if "end" in line]
-    assert "<b>" not in row
-    assert "](http" not in row
-    assert len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == 2  # the bars of the cell alone
-    assert shown.startswith("\\# head")
-    assert "\n\\> quote" in shown
-
-
 def test_progress_reads_no_markup(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for terminal in ("1", ""):
         monkeypatch.setenv("FORCE_COLOR", terminal)
@@ -121,12 +110,3 @@ def test_progress_reads_no_markup(capsys: pytest.CaptureFixture[str], monkeypatc
         progress(Progress(done=0.2, text="warming up [/nothing]"))
         progress.close()
         assert "\x1b]0" not in capsys.readouterr().err
-
-
-def test_a_label_that_is_typed_is_shown(call) -> None:
-    for name in ("[/x]", "\x1b[31m", "\udcff"):
-        code, out, err = call("cost", "--variants", f"{name}=relu")
-        assert code == 0, err
-        assert "4,718,592" in out
-        assert not OBEYED.search(out + err)
-        assert "\udcff" not in out

@@ -27,6 +27,7 @@ VECTORS = [
     ("torchtune", 4096, {}, 11008),
     ("torchtune", 4096, {"multiple_of": 1}, 10920),
     ("llama", 4096, {"multiple_of": 1}, 10922),
+    ("llama", 5, {"ratio": 2.7, "multiple_of": 1}, 8),  # int(2 * int(13.5) / 3): each step is cut off
     ("dinov2", 1536, {}, 4096),
     ("dinov2", 1024, {}, 2736),
     ("dinov2", 768, {}, 2048),

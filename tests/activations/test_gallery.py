@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from ffnbench import cli
 from ffnbench.activations.describing import draw_activations
 from ffnbench.activations.facts import facts_of
-from ffnbench.activations.picture import points, titles
+from ffnbench.activations.picture import titles
 from ffnbench.activations.plan import every_activation, select
 from ffnbench.activations.table import facts_frame, facts_records, facts_view
 from ffnbench.ffn.activations import ACTIVATIONS
@@ -24,7 +24,6 @@ from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.report.output import Destination
 from ffnbench.report.terminal import plain
 from ffnbench.request import PictureRequest
-from ffnbench.result import Curve
 from ffnbench.run.world import World
 
 OWN = """
@@ -70,20 +69,6 @@ def draw(*, out: list[str], **flags) -> None:
     with Destination(Output(out=tuple(out)), "activations", suffixes=PICTURE_SUFFIXES) as destination:
         _, files = draw_activations(PictureRequest(**({"timeout": 60.0} | flags)), World())
         destination.write(files)
-
-
-def test_every_format(folder: Path) -> None:
-    draw(activations="relu,swish@beta=0.5,mine.py:cusp", out=["a.png", "a.svg", "a.pdf", "a.csv"])
-    assert png_size(folder / "a.png")[0] == 1500
-    assert (folder / "a.svg").read_text().lstrip().startswith("<?xml")
-    assert (folder / "a.pdf").read_bytes().startswith(b"%PDF")
-    rows = list(csv.DictReader((folder / "a.csv").read_text().splitlines()))
-    assert {row["activation"] for row in rows} == {"relu", "swish@beta=0.5", "cusp"}
-    at_two = next(r for r in rows if r["activation"] == "swish@beta=0.5" and float(r["x"]) == 2.0)
-    assert float(at_two["value"]) == pytest.approx(2 * 0.7310585786300049, rel=1e-15)
-    assert float(at_two["derivative"]) == pytest.approx(0.7310585786300049 + 0.19661193324148185, rel=1e-14)
-    curve = Curve(x=(0.0,), y=(0.0,), slope=(float("nan"),))
-    assert points({"f": curve}, gated=False).splitlines()[1:] == ["0.0,f,0.0,"]  # a gap where there is no slope
 
 
 def test_gated_surfaces(folder: Path) -> None:

@@ -15,7 +15,7 @@ from ffnbench.activations.facts import Facts
 from ffnbench.activations.picture import curves_figure, gated_figure
 from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.activations import ACTIVATIONS
-from ffnbench.report.pictures.canvas import pens, render
+from ffnbench.report.pictures.canvas import pens
 from ffnbench.result import Curve
 
 FACTS = Facts(
@@ -62,14 +62,6 @@ def pieces(figure: Figure, colour: str, panel: int = 0) -> list:
     return [line for line in figure.axes[panel].lines if line.get_color() == colour and 1 < line.get_linewidth() < 3.5]
 
 
-def test_each_dead_zone_has_a_bar_of_its_colour_below_all_curves(pair: Figure) -> None:
-    bars = [line for line in pair.axes[0].lines if line.get_linewidth() == 3.5]
-    assert [(line.get_color(), list(line.get_xdata())) for line in bars] == [(colour, [-4, 0]) for colour in COLOURS]
-    heights = [line.get_ydata()[0] for line in bars]
-    assert pair.axes[0].get_ylim()[0] < heights[1] < heights[0] < 0
-    assert pair.axes[0].get_xlabel() == "x; bars: zero gradient"
-
-
 def test_a_pen_is_its_names_own_and_twenty_can_be_told_apart_in_grey() -> None:
     """Beside whatever stands before it; a name of the user's gives way to one of the table."""
     table = [activation.name for activation in ACTIVATIONS]
@@ -111,36 +103,6 @@ def test_a_slope_that_does_not_exist_is_a_gap() -> None:
     assert all(map(math.isfinite, figure_of({"f": nowhere}).axes[1].get_ylim()))
 
 
-@pytest.mark.parametrize(
-    ("name", "f", "low", "high"),
-    [
-        ("sigmoid near 0", lambda x: 1 / (1 + np.exp(-x)), -0.01, 0.01),
-        ("high above", lambda x: x + 1000, -4, 4),
-        ("falling", lambda x: -5 * x, -4, 4),
-        ("constant", lambda x: 0 * x, -4, 4),
-        ("far out", lambda x: x**3, 1e11, 1e12),
-    ],
-)
-def test_every_curve_is_in_sight(name: str, f, low: float, high: float) -> None:
-    figure = figure_of({"f": curve(f, low=low, high=high), "relu": curve(relu, low=low, high=high)})
-    for axes, key in zip(figure.axes, ("y", "slope"), strict=True):
-        bottom, top = axes.get_ylim()
-        assert bottom < top
-        values = np.array(getattr(curve(f, low=low, high=high), key))
-        assert ((values >= bottom) & (values <= top)).any(), f"{name}: {key}"
-
-
-@pytest.mark.parametrize(("number", "length"), [(1, 400), (12, 120)])
-def test_the_legend_fits(number: int, length: int) -> None:
-    names = [f"{i}".ljust(length, "x") for i in range(number)]
-    figure = figure_of(dict.fromkeys(names, RELU))
-    legend = figure.legends[0].get_window_extent()
-    assert legend.x0 >= 0
-    assert legend.x1 <= figure.bbox.x1
-    assert figure.axes[0].bbox.height > 2 * figure.dpi  # the figure grows with its legend
-    assert len(figure.legends[0].get_texts()) == number
-
-
 def test_names_are_taken_as_they_are() -> None:
     figure = figure_of({"_hidden": RELU, "$x^2": RELU2, "a$b$": RELU})
     shown = [text.get_text() for text in figure.legends[0].get_texts()]
@@ -163,19 +125,6 @@ def test_panels_of_gated_forms_are_square_and_of_a_size(number: int) -> None:
     assert top > figure.bbox.height - 0.7 * figure.dpi
 
 
-def contour_levels(figure: Figure) -> set[float]:
-    return {float(level) for axes in figure.axes for c in axes.collections for level in getattr(c, "levels", ())}
-
-
-@pytest.mark.parametrize("reach", [1e-6, 1e9])
-def test_contours_scale_with_the_range(reach: float) -> None:
-    figure = gated_figure({"f": side(relu, reach=reach)}, {"f": "f"})
-    levels = contour_levels(figure)
-    assert 4 <= len(levels) <= 10
-    assert 0.3 * reach**2 <= max(levels) <= reach**2
-    assert {-level for level in levels} == levels
-
-
 def test_a_product_beyond_float64_is_refused() -> None:
     with pytest.raises(FfnbenchError, match="not finite"):
         gated_figure({"f": side(lambda x: x * 0 + 1e308)}, {"f": "f"})
@@ -187,10 +136,3 @@ def test_titles_stay_over_their_panels() -> None:
     figure.draw_without_rendering()
     for axes in figure.axes[:3]:
         assert axes.title.get_window_extent().width <= 1.1 * axes.bbox.width
-
-
-def test_signs_that_the_font_lacks_are_no_warning() -> None:
-    curves = {"日本語": RELU, "🙂": RELU2}
-    facts = {name: replace(FACTS, dead=((None, 0.0),)) if name.startswith("relu") else FACTS for name in curves}
-    figure = curves_figure(curves, facts, derivative=True)
-    assert render(figure, ".svg").startswith(b"<?xml")

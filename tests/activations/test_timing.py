@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import csv
-import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from conftest import FakeLaunch, ffnbench, measure, prepare
 from rich.cells import cell_len
 
-from ffnbench.activations.plan import plan_timing
 from ffnbench.activations.table import timing_frame, timing_records
-from ffnbench.errors import FfnbenchError
 from ffnbench.report.terminal import plain
 from ffnbench.request import TimingRequest
 from ffnbench.result import Report
@@ -59,35 +55,6 @@ def test_timing_for_real_is_one_run_of_operations(tmp_path: Path) -> None:
         (name, mode) for mode in ("forward", "backward") for name in ("relu", "telu")
     ]
     assert all((r["verdict"] == "busy" or float(r["latency_s"]) > 0) and r["failure"] == "" for r in rows)
-
-
-@pytest.mark.parametrize(
-    ("request_", "says"),
-    [
-        (TimingRequest(elements="0"), "elements must be a positive integer"),
-        (TimingRequest(elements="many"), "elements must be a positive integer"),
-        (TimingRequest(elements="1" * 5000), "elements must be a positive integer"),
-        (TimingRequest(elements=","), "has an empty value"),
-        (TimingRequest(dtype="float23"), "unknown dtype"),
-        (TimingRequest(workers=2), "too few"),
-        (TimingRequest(rounds=0), "rounds must be"),
-        (TimingRequest(elements="²"), "elements must be a positive integer, not '²'"),
-        (TimingRequest(seed=-1), "--seed -1 is out of range"),
-        (TimingRequest(timeout=0.0), "--timeout 0 is out of range"),
-        (TimingRequest(timeout=math.inf), "--timeout inf is out of range"),
-        (TimingRequest(device="foo"), "unknown device 'foo'"),
-        (TimingRequest(threads=0), "threads must be a positive integer"),
-    ],
-)
-def test_timing_mistakes(request_: TimingRequest, says: str) -> None:
-    with pytest.raises(FfnbenchError, match=says):
-        plan_timing(replace(request_, activations="gelu"))
-
-
-def test_a_size_that_stands_twice_is_measured_once() -> None:
-    plan = plan_timing(TimingRequest(activations="gelu", elements="5,05", dtype="fp32,float32"))
-    assert [len(group.cases) for group in plan.groups] == [2, 2]  # forward and backward
-    assert len(plan.cases) == len({case.label for case in plan.cases}) == 4
 
 
 def interrupted_at(place: tuple[int, int], problem: BaseException):

@@ -16,7 +16,7 @@ from ffnbench.block.picture import block_figure
 from ffnbench.block.plan import attention_of, lengths_of, plan_block
 from ffnbench.block.rows import block_records
 from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.attention import AttentionSpec, Form
+from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.attention_module import build_attention
 from ffnbench.models.presets import PRESETS
 from ffnbench.report.shown_report import ShownReport
@@ -119,18 +119,6 @@ def test_other_attention_is_said_not_to_be_counted(capsys, tmp_path) -> None:
         cli.run(["block", "--config", str(path), "--cost-only"])
     heads = ("--heads", "4", "--head-dim", "64")
     assert said in " ".join(run(capsys, "--config", str(path), "--cost-only", *heads).split())
-
-
-def test_each_length_has_a_reference_of_its_own() -> None:
-    plan = plan_block(BlockRequest(variant="swiglu", d_model=64, heads=4, seq_len="512,128", causal=False))
-    assert [case.label for case in plan.cases] == [
-        f"{name}@{n}" for n in (128, 512) for name in ("ffn", "attention", "textbook")
-    ]
-    assert plan.compared == 4
-    for length in lengths_of(plan):
-        assert plan.reference_of(length.attention.label) == plan.reference_of(length.ffn.label) == length.ffn.label
-        assert length.attention.ffn == replace(length.textbook.ffn, form=Form.SDPA)
-        assert {c.workload.seq_len for c in (length.ffn, length.attention, length.textbook)} == {length.seq_len}
 
 
 def test_measured_shares_follow_from_the_ratio() -> None:

@@ -13,11 +13,8 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, KnownProber, csv_of, measure, prepare
-from rich.cells import cell_len
+from conftest import FakeLaunch, KnownProber, measure, prepare
 
-import ffnbench
-from ffnbench.api.saved import report_of
 from ffnbench.compare.table import compare_frame
 from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
@@ -25,10 +22,9 @@ from ffnbench.plan import CONTROL, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.arrangement import Arrangement
-from ffnbench.report.files.store import load, report_text
+from ffnbench.report.files.store import report_text
 from ffnbench.report.terminal import plain
 from ffnbench.report.views import report_view
-from ffnbench.report.writers import html_fragment
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
 from ffnbench.run.what_fits import check_fits, memory_needed
@@ -60,25 +56,6 @@ def test_each_group_is_the_plan_of_its_own_values() -> None:
     assert [case for group in plan.groups for case in group.cases] == list(plan.cases)  # rows of a group together
 
 
-def test_one_value_is_no_group() -> None:
-    for one in ((64,), [64], (64, 64)):
-        cases = planned(variants="relu,swiglu", d_model=64, seq_len=one).cases
-        assert cases == planned(variants="relu,swiglu", d_model=64, seq_len=64).cases
-    assert [(case.label, case.against) for case in cases] == [("relu", None), ("swiglu", None)]
-
-
-def test_a_list_of_backends_beside_other_lists() -> None:
-    plan = planned(variants="swiglu,relu", backend="eager,onednn", dtype="float32,float16", d_model=64)
-    assert [case.label for case in plan.groups[1].cases] == [
-        "swiglu@dtype=float16", "swiglu@backend=onednn@dtype=float16",
-        "relu@dtype=float16", "relu@backend=onednn@dtype=float16",
-    ]  # fmt: skip
-    refused = [note.label for note in plan.notes if "onednn computes in" in note.text]
-    assert refused == ["swiglu@backend=onednn@dtype=float16", "relu@backend=onednn@dtype=float16"]
-    assert planned(variants="swiglu", backend="eager,onednn", seq_len=(1, 2), reference="swiglu@backend=onednn"
-                   ).reference == "swiglu@backend=onednn@seq_len=1"  # fmt: skip
-
-
 def test_memory_is_that_of_all_groups_together() -> None:
     one, many = (planned(variants="relu,swiglu", d_model=256, seq_len=n, device="cpu") for n in (8, (8, 16, 32)))
     # All weights and inputs at once; one matrix is copied to float64 at a time, and one case is called at a time.
@@ -88,12 +65,6 @@ def test_memory_is_that_of_all_groups_together() -> None:
     check_fits(many, needed)
     with pytest.raises(FfnbenchError, match="of memory, and"):
         check_fits(many, needed - 1)
-
-
-def test_a_mode_by_what_trainers_call_it() -> None:
-    for asked, mode in (("inference", "forward"), ("Training", "train"), ("backward", "backward")):
-        assert planned(mode=asked).cases[0].workload.mode == mode
-        assert planned(variants=f"relu@mode={asked}").cases[0].workload.mode == mode
 
 
 @pytest.mark.parametrize(
@@ -203,34 +174,6 @@ def test_ratios_are_to_the_reference_of_the_group() -> None:
     assert all(rows in ({c.label for c in group.cases} for group in report.plan.groups) for rows in apart)
 
 
-def test_rows_stand_in_groups() -> None:
-    report = measured()
-    text = plain(replace(compare_frame(report), short=()), 100)
-    lines = text.splitlines()
-    assert lines[0].startswith("d_model 64, seq_len 8 and 32, float32")
-    body = lines[: lines.index("swiglu: slower than relu everywhere")]
-    rows = [line.split()[0] for line in body if line.startswith(("relu", "swiglu", "seq_len", "vari"))]
-    assert rows == ["variant", "seq_len", "relu", "swiglu", "seq_len", "relu", "swiglu"]
-    assert lines[[line.startswith("seq_len 32") for line in lines].index(True) - 1] == ""
-    assert "vs relu" in text
-    assert text.count("reference") == 2
-
-
-def test_headings_fit_and_columns_stay_aligned() -> None:
-    table = compare_frame(ffnbench.cost("relu,swiglu", d_model=(64, 128), seq_len=(1, 512), dtype="float32,bf16"))
-    for columns in (60, 120):
-        text = plain(table, columns)
-        assert max(map(cell_len, text.splitlines())) <= columns
-        assert text.count("\nd_model 128, seq_len 512, bfloat16\n") == 1
-        rows = (re.match(r"(relu|swiglu) +[0-9]+(?= )", line) for line in text.splitlines())
-        ends = [found.end() for found in rows if found]
-        assert (len(ends), len(set(ends))) == (16, 1)
-    alone = plain(compare_frame(ffnbench.cost("swiglu", d_model=(64, 128))), 120)  # one row a group: a column
-    assert re.findall(r"^swiglu +(64|128) ", alone, re.MULTILINE) == ["64", "128"]
-    html = html_fragment(replace(compare_frame(measured()), short=()))
-    assert html.count('scope="rowgroup"') == 2
-
-
 def test_a_sweep_is_a_row_a_point_where_that_fits() -> None:
     """Along the axis with most points, the other one above; what failed in its place; numbers never cut."""
     launch = machine()
@@ -253,19 +196,6 @@ def test_a_sweep_is_a_row_a_point_where_that_fits() -> None:
     assert [text for _, text in by_axis.groups][:2] == ["float32, seq_len 32", "bfloat16, seq_len 32"]
 
 
-def test_a_saved_run_is_the_same_again(tmp_path: Path) -> None:
-    report = measured()
-    path = tmp_path / "run.json"
-    path.write_text(report_text(report))
-    stored = load(str(path))
-    assert stored.plan == report.plan
-    assert json.loads(path.read_text())["plan"]["command"] == stored.plan.command
-    shown, differs = report_of(str(path))
-    assert (csv_of(shown), differs) == (csv_of(report), "")
-    assert compare_frame(shown).groups == ((0, "seq_len 8"), (2, "seq_len 32"))
-    assert "--seq-len 8,32 " in stored.plan.command + " "
-
-
 @pytest.mark.parametrize("slow", ["swiglu@seq_len=32", "relu@seq_len=8"])
 def test_a_check_finds_the_group_that_became_slower(slow: str, tmp_path: Path, call, on_machine) -> None:
     path = tmp_path / "baseline.json"
@@ -281,12 +211,6 @@ def test_a_check_finds_the_group_that_became_slower(slow: str, tmp_path: Path, c
 
 
 # Widths that miss, and models by their names
-
-
-def test_the_name_alone_is_enough_for_the_reference() -> None:
-    for name, lengths in product(("preset", "llama-7b", "llama-7b (swiglu)"), (8, (8, 16))):
-        plan = planned(preset="llama-7b", variants="relu,preset", reference=name, seq_len=lengths)
-        assert plan.name_of(plan.reference) == "llama-7b (swiglu)"
 
 
 # Every key

@@ -24,7 +24,6 @@ from test_roofline import report_of as under_ceilings
 from test_stats import plan_of, run_of
 
 from ffnbench.gate.looks import report_of
-from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.pictures.roofline import roofline_figure
 from ffnbench.report.pictures.sweeps import Drawn
 from ffnbench.report.shown_report import ShownReport, as_shown
@@ -174,38 +173,6 @@ def busy(*, alone: bool = False) -> ShownReport:
         waits: dict[tuple[str, int, int], float | None] = {("a", w, r): WAITS for w in range(4) for r in range(10)}
         done = with_waits(run_of(plan, {"a": [[18.0] * 10] * 4}), waits)
     return as_shown(with_figures(replace(priced(report_of(done)), environment=ENVIRONMENT)))
-
-
-TIMES = ("latency_s", "latency_low_s", "latency_high_s", "ratio", "ratio_low", "ratio_high", "tokens_per_s",
-         "flops_per_s", "bytes_per_s", "ceiling_share")  # fmt: skip
-
-
-@pytest.mark.parametrize("alone", [False, True])
-def test_a_disturbed_row_has_no_figure_anywhere_and_the_word(alone: bool) -> None:
-    report, label = busy(alone=alone), "a" if alone else "b"
-    frame = report.frame().set_index("label")
-    assert [key for key in TIMES if not frame[key].isna()[label]] == []
-    assert frame["verdict"][label] == "busy"
-    assert not [
-        one for one in report.measured if one.case == label and one.estimate.value == pytest.approx(18, rel=0.1)
-    ]
-    assert {s.value for s in report.samples if s.case == label} <= {18.0} or not alone  # raw they stay
-    for text in (plain(report.table, 200), plain(report.table, 60)):
-        (row,) = [line for line in text.splitlines() if re.match(rf"{label} ", line)]
-        assert "busy" in row
-        assert not re.search(r"\b1[78]\b|\b18\.\d", row)
-
-
-@pytest.mark.parametrize("alone", [False, True])
-def test_the_picture_of_a_disturbed_row_has_the_word_and_no_bar_of_its_time(alone: bool) -> None:
-    report, label = busy(alone=alone), "a" if alone else "b"
-    figure = ratio_figure(report)
-    first = figure.axes[0]
-    said = [tick.get_text() for tick in first.get_yticklabels(minor=True)]
-    assert said[-1] == "busy"
-    assert label not in [line.get_gid() for line in first.lines]
-    panels = {axes.get_title(loc="left").split("\n")[0]: axes for axes in figure.axes[1:]}
-    assert "latency" not in panels
 
 
 def with_busy(report: Report, label: str) -> Report:

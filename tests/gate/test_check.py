@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, KnownProber, prepare
-from gate_world import edited, machine, measured, saved, timed
+from conftest import FakeLaunch, KnownProber
+from gate_world import edited, machine, measured, saved
 
-from ffnbench.api.saved import load
 from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.gate import checking
 from ffnbench.gate.decision import Finding, Policy, Status, exit_code, parse_tolerances, status_of
 from ffnbench.plan import Workload
-from ffnbench.report.files.store import report_text
-from ffnbench.request import CheckRequest, CompareRequest
+from ffnbench.request import CheckRequest
 from ffnbench.run.world import World
 
 ALL = ("relu", "gelu", "swiglu", "(control)")
@@ -125,14 +122,6 @@ def test_what_a_check_says(call, baseline: Path, factors, flags: str, code: int,
     assert [text for text in says if text not in out] == []
 
 
-def test_noise_is_unclear_and_loud(call, baseline: Path) -> None:
-    for flags, expected in (("", 0), ("--on-unclear fail", 4)):
-        loud = machine({"swiglu": 1.05}, scatter=0.2, seed=1)
-        code, out, _ = call(*filter(None, (baseline, "--budget 5", flags)), launch=loud)
-        assert (code, "WARNING: can't tell for" in out) == (expected, True)
-        assert "would have shown in every row" in out
-
-
 def test_a_check_that_is_interrupted_before_its_first_sample_names_one_process(call, baseline: Path) -> None:
     """The line of progress and the table's speak of the same one."""
     code, out, err = call(baseline, launch=interrupted_at_once())
@@ -152,30 +141,6 @@ def test_a_failed_case_never_passes(call, baseline: Path) -> None:
     launch.trouble = {("open", "swiglu"): "crash"}
     code, out, _ = call(baseline, launch=launch)
     assert (code, "swiglu latency MISSING" in out, "swiglu said no" in out) == (3, True, True)
-
-
-def more_params(data: dict) -> None:
-    next(c for c in data["costs"] if c["case"] == "swiglu")["cost"]["params"] -= 8
-
-
-def test_a_count_that_changed_is_a_regression_and_nothing_is_measured_for_it(call, baseline: Path) -> None:
-    """The baseline as an older version of the code would have written it."""
-    saved(baseline, load(str(edited(baseline, more_params))))
-    launch = machine()
-    code, out, _ = call(baseline, "--exact-only", launch=launch)
-    assert (code, "swiglu params REGRESSED" in out, launch.log) == (1, True, [])
-    assert call(baseline, "--exact-only", "--tolerance params=1%")[0] == 0
-
-
-def test_another_kind_of_machine_is_said_loudly(call, baseline: Path) -> None:
-    edited(baseline, lambda data: data["environment"].update(cpu="Other CPU"))
-    launch = machine({"swiglu": 2.0})
-    code, out, _ = call(baseline, launch=launch)
-    assert (code, timed(launch)) == (0, False)
-    assert "swiglu latency INCOMPARABLE" in out
-    assert "WARNING: could not compare 2 rows" in out
-    assert call(baseline, "--on-unclear fail")[0] == 4
-    assert call(baseline, "--across-machines", launch=machine({"swiglu": 2.0}))[0] == 1
 
 
 def test_absolute_needs_the_very_machine(call, baseline: Path) -> None:
@@ -244,12 +209,6 @@ def test_what_ci_reads(on_machine, in_process, baseline: Path, tmp_path: Path, m
     assert (suite.get("failures"), suite.get("skipped")) == ("1", str(len(skipped)))
 
 
-def test_update_accepts_and_shows_what(call, baseline: Path) -> None:
-    code, out, err = call(baseline, "--update", launch=machine({"swiglu": 1.2}))
-    assert (code, "swiglu latency REGRESSED" in out, str(baseline) in err) == (0, True, True)
-    assert call(baseline, launch=machine({"swiglu": 1.2}, seed=5))[0] == 0
-
-
 def test_update_needs_a_whole_and_quiet_measurement(call, baseline: Path) -> None:
     """A baseline of another machine, beside other work, or with a case that fails, is kept."""
     before, failing, noisy = baseline.read_text(), machine(), machine({"swiglu": 1.3})
@@ -260,15 +219,6 @@ def test_update_needs_a_whole_and_quiet_measurement(call, baseline: Path) -> Non
         assert f"the baseline was not updated: nothing was measured for {lacking}" in err
     before = edited(baseline, lambda data: data["environment"].update(cpu="Other CPU")).read_text()
     assert (call(baseline, "--update")[0], baseline.read_text()) == (3, before)
-
-
-def test_a_tolerance_that_can_not_be_resolved_says_what_would_have_shown(call, tmp_path: Path) -> None:
-    """Runs are taken to move by 0.4 %, so that one can't tell 1 %; what the line names is enough."""
-    path = saved(tmp_path / "b.json", measured(machine(scatter=0.0003), precision=0.05))
-    code, out, _ = call(path, "--tolerance latency=1% --budget 10")
-    assert (code, "can't tell for 2 rows: gelu, swiglu" in out) == (0, True)
-    shown = float(re.search(r"a slowdown of ([\d.]+)% would have shown in every row", out)[1])
-    assert call(path, f"--tolerance latency={shown}% --budget 10 --on-unclear fail")[0] == 0
 
 
 def test_a_baseline_of_few_processes_is_refused_with_the_command_that_makes_a_better_one(call, tmp_path: Path) -> None:
@@ -284,20 +234,6 @@ def test_a_baseline_of_few_processes_is_refused_with_the_command_that_makes_a_be
     assert call(saved(path, measured(workers=5, rounds=3)))[0] == 0
 
 
-def test_counts_are_checked_against_a_baseline_that_was_measured_beside_other_work(call, tmp_path: Path) -> None:
-    """They need no latency, and what a count was does not depend on who used the CPUs."""
-    noisy = machine()
-    noisy.waited = 0.7
-    path = saved(tmp_path / "b.json", measured(noisy, workers=5, rounds=3))
-    code, out, err = call(path)
-    assert (code, out) == (2, "")
-    assert "was measured on a busy machine" in err
-    assert call(path, "--exact-only")[0] == 0
-    edited(path, more_params)
-    code, out, _ = call(saved(path, load(str(path))), "--exact-only")
-    assert (code, "swiglu params REGRESSED" in out) == (1, True)
-
-
 def test_a_saved_run_is_held_against_the_baseline(call, baseline: Path, tmp_path: Path) -> None:
     """A case that has gone never passes, a new one is told."""
     run, launch = tmp_path / "run.json", machine()
@@ -311,29 +247,6 @@ def test_a_saved_run_is_held_against_the_baseline(call, baseline: Path, tmp_path
     noisy = measured(machine({"swiglu": 1.05}, scatter=0.05), precision=10.0)
     out = call(baseline, saved(run, noisy))[1]
     assert ("swiglu: the interval crosses the limit" in out, "--budget" in out) == (True, False)
-
-
-@pytest.mark.parametrize(
-    ("more", "told"),
-    [
-        ({"seq_len": 64, "d_model": 32}, "d_model 64 then, 32 now; seq_len 512 then, 64 now"),
-        ({"variants": "gelu,relu"}, "reference relu then, gelu now"),
-        ({"variants": "silu,glu"}, "reference relu then, silu now; rows relu gelu swiglu then, silu glu now"),
-        ({"mode": "train"}, "mode forward then, train now"),
-    ],
-)
-def test_a_run_of_another_plan_is_refused(call, baseline: Path, tmp_path: Path, more: dict, told: str) -> None:
-    """In place of a regression of each of its rows; the hint measures the right plan."""
-    code, out, err = call(baseline, saved(tmp_path / "run.json", **more))
-    assert (code, out, err.splitlines()[0].partition("another plan: ")[2]) == (2, "", told)
-    assert f"hint: `ffnbench check {baseline}` measures" in err
-
-
-def test_less_memory_for_less_work_is_no_gain(call, baseline: Path, tmp_path: Path) -> None:
-    """Nor is it a run of another plan where one row alone is fed otherwise."""
-    run = saved(tmp_path / "run.json", variants="relu,gelu,swiglu=swiglu@dtype=bf16")
-    code, out, _ = call(baseline, run, "--exact-only")
-    assert (code, "swiglu peak_bytes REGRESSED" in out, "IMPROVED" in out) == (1, True, False)
 
 
 def test_a_saved_run_that_was_interrupted_could_not_finish(call, in_process, baseline: Path, tmp_path: Path) -> None:
@@ -353,22 +266,6 @@ def test_a_saved_run_that_was_interrupted_could_not_finish(call, in_process, bas
         "",
         True,
     )
-
-
-def test_a_baseline_of_counts_is_updated_without_timing(call, in_process, tmp_path: Path) -> None:
-    """What changed is told in numbers for programs; nothing to show is a sentence."""
-    path, report = tmp_path / "counts.json", tmp_path / "report.md"
-    in_process("cost", "relu,swiglu", "--d-model", "64", "-o", path)
-    edited(path, lambda data: data["costs"][1]["cost"].update(params=16128))
-    found = json.loads(call(path, "-f json")[1])
-    assert {(f["metric"], f["before"], f["change"]) for f in found if f["status"] == "REGRESSED"} == {
-        ("params", 16128, 2.0)
-    }
-    launch = machine()
-    assert call(path, "--update", launch=launch)[0] == 0
-    assert not timed(launch)
-    assert call(path, "-o", report)[0] == 0
-    assert report.read_text().splitlines()[2:] == ["12 exact rows are equal; latency was not compared"]
 
 
 class Uncountable(KnownProber):
@@ -411,17 +308,3 @@ def test_what_a_check_could_have_seen_is_said_in_the_terms_of_its_verdicts(call,
     known = {f.case: f.change for f in checked.findings if f.metric == "latency"}
     halves = {case: math.exp((math.log(change.high) - math.log(change.low)) / 2) for case, change in known.items()}
     assert checked.smallest == pytest.approx(max(1.01 * halves["gelu"], 1.012 * halves["swiglu"]) - 1, rel=1e-9)
-
-
-@pytest.mark.parametrize("more", [(), ("--exact-only",)])
-def test_the_command_that_a_failing_check_tells_accepts_the_change(call, tmp_path: Path, more: tuple[str, ...]) -> None:
-    """Counts alone are all that a file of `cost` has, so that --exact-only leaves nothing out."""
-    path = tmp_path / "cost.json"
-    path.write_text(report_text(prepare(CompareRequest(variants="swiglu", d_model=64), counts=True).priced()))
-    edited(path, lambda data: data["costs"][0]["cost"].update(params=1))
-    code, out, _ = call(path, *more)
-    told = re.search(r"becomes the baseline: ffnbench check (\S+ --update)", out)
-    assert (code, bool(told)) == (1, True)
-    assert call(told[1], *more)[0] == 0
-    code, out, _ = call(path, *more)
-    assert (code, "--update" in out) == (0, False)

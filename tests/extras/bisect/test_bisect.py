@@ -7,7 +7,6 @@ import math
 import os
 import random
 import re
-import subprocess
 from pathlib import Path
 
 import gate_world
@@ -18,7 +17,6 @@ from repositories import MODULE, TARGET, git
 from ffnbench.cli.commands import FILES, options_of
 from ffnbench.errors import FfnbenchError
 from ffnbench.extras.bisect import posterior as rules
-from ffnbench.extras.bisect.commits import BisectRepository
 from ffnbench.extras.bisect.posterior import NO_STEP, STEP_SD, ProbeResult, posterior_of, result_of
 from ffnbench.plan import OWN, Arm, Case
 from ffnbench.result import Agreement
@@ -219,11 +217,6 @@ def test_no_samples_of_a_probe_are_kept_beside_the_answer(call, tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
 
 
-def test_how_a_probe_is_measured_is_said_once(call) -> None:
-    _, _, err = call("--good v1.0 --fail-above 3% --probes 3", launch=Revisions())
-    assert err.count("each probe: measuring takes at most") == 1
-
-
 def test_a_file_may_set_its_flags() -> None:
     """None of them runs, writes or trusts anything that a command line did not name."""
     of_core = {name for one in FILES for name in options_of(one)}
@@ -310,22 +303,6 @@ def test_what_is_no_file_of_probes_is_passed_over(call, made: Path, kind: str) -
         assert call("--good v1.0 --fail-above 3% --probes 1", launch=Revisions())[0] == 3
     finally:
         (kept.rmdir if kind == "a folder" else kept.unlink)()
-
-
-@pytest.mark.parametrize("name", ["A\u2028B", "A\u0085B", "A\x0bB", "A\x1eB", "A\rB", "\x1b[31mA"])
-def test_any_name_of_an_author_is_a_name(made: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    git(made, "checkout", "-q", "--detach", "c2")
-    raw = git(made, "cat-file", "commit", "HEAD").replace("author n ", f"author {name} ", 1)
-    raw = f"{raw.partition(chr(10) * 2)[0]}\n\nsubject {name}\n"
-    made_by = subprocess.run(
-        ["git", "hash-object", "-t", "commit", "-w", "--stdin", "--literally"], cwd=made, input=raw.encode(),
-        capture_output=True, check=True,
-    )  # fmt: skip
-    git(made, "checkout", "-q", "main")
-    with BisectRepository(made) as repository:
-        found = repository.commits_between("c1", made_by.stdout.decode().strip())
-    assert [one.author for one in found] == [name.replace("\r", "\n")]
-    assert len(found[0].name) == 40
 
 
 @pytest.mark.parametrize(

@@ -11,15 +11,6 @@ from ffnbench import features
 MEASURE = ("compare", "block", "activations")
 
 
-@pytest.mark.parametrize("command", MEASURE)
-def test_help_all_has_them_and_the_short_help_has_not(command: str, in_process) -> None:
-    _, brief, _ = in_process(command, "--help")
-    _, whole, _ = in_process(command, "--help-all")
-    for flag in ("--on slurm|local", "--slurm KEY=VALUE"):
-        assert flag in whole
-        assert flag not in brief
-
-
 @pytest.mark.parametrize("command", ["cost", "report", "check", "ab"])
 def test_what_measures_no_groups_has_none_of_them(command: str, in_process) -> None:
     code, _, err = in_process(command, "--on", "local")

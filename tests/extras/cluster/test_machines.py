@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,38 +83,6 @@ def test_no_crossing_is_of_two_kinds(on_fakes, nodes: Nodes) -> None:
         assert told.places == ()
 
 
-def test_a_row_is_held_against_the_ceiling_of_its_own_machine(on_fakes, nodes: Nodes) -> None:
-    """On the other machine the same ceiling takes half the seconds: a row of the same time is half as near to it."""
-    assert on_fakes(*SWEEP, *HOW, launch=nodes.launch)[0] == 0
-    shares = {
-        one.case: one.share.value for path in ("all.json", "all.m2.json") for one in ffnbench.load(path).shares
-        if one.case.startswith("relu")
-    }  # fmt: skip
-    assert len(shares) == len(TOKENS)
-    for few, many in zip(TOKENS[::2], TOKENS[1::2], strict=True):
-        assert shares[f"relu@seq_len={many}"] / shares[f"relu@seq_len={few}"] == pytest.approx(0.5, rel=0.01)
-
-
-def test_what_was_measured_on_any_of_them_is_gone_on_with(on_fakes, nodes: Nodes) -> None:
-    def becomes(number: int) -> str:
-        if number == 5:
-            raise KeyboardInterrupt
-        return "done"
-
-    nodes.becomes = becomes
-    assert on_fakes(*SWEEP, *HOW, launch=nodes.launch)[0] == 130
-    before = {path: load(path) for path in ("all.json", "all.m2.json")}
-    kept = {path: sum(one.metric == "latency" for one in found.samples) for path, found in before.items()}
-    assert set(kept.values()) == {2 * 2 * 5 * 6}
-    nodes.becomes = lambda number: "done"
-    assert on_fakes(*SWEEP, *HOW, "--resume", launch=nodes.launch)[0] == 0
-    after = {path: load(path) for path in before}
-    assert sorted(tokens_of(after["all.json"]) + tokens_of(after["all.m2.json"])) == list(TOKENS)
-    for found in after.values():
-        assert sum(one.metric == "latency" for one in found.samples) == len(found.plan.cases) * 5 * 6
-    assert not Path("all.m3.json").exists()
-
-
 def test_the_first_group_may_stand_in_a_file_of_its_own(on_fakes, nodes: Nodes) -> None:
     """What the file of -o holds goes on with the kind that it has, whatever group comes first."""
     first = nodes.becomes
@@ -127,22 +94,6 @@ def test_the_first_group_may_stand_in_a_file_of_its_own(on_fakes, nodes: Nodes) 
     found = [load("all.json"), load("all.m2.json")]
     assert sorted(tokens for one in found for tokens in tokens_of(one)) == list(TOKENS)
     assert all({failure.case for failure in one.failures} == set() for one in found)
-
-
-def test_a_file_of_another_run_stays(on_fakes, nodes: Nodes) -> None:
-    Path("all.m2.json").write_text("mine")
-    assert on_fakes(*SWEEP, *HOW, launch=nodes.launch)[0] == 0
-    assert Path("all.m2.json").read_text() == "mine"
-    assert tokens_of(load("all.m3.json")) == list(TOKENS[1::2])
-    assert on_fakes(*SWEEP, *HOW, launch=nodes.launch)[0] == 0
-    assert len(json.loads(Path("all.m3.json").read_text())["plan"]["cases"]) == 8
-    assert tokens_of(load("all.m4.json")) == list(TOKENS[1::2])
-
-
-def test_the_control_stands_with_its_group(on_fakes, nodes: Nodes) -> None:
-    assert on_fakes(*SWEEP, *HOW, "--control", launch=nodes.launch)[0] == 0
-    assert on_fakes("report all.json -v")[0] == 0
-    assert on_fakes("report all.m2.json -v")[0] == 0
 
 
 @pytest.mark.skipif("train" not in command_names(), reason="nothing trains")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 from pathlib import Path
 from statistics import median
@@ -11,7 +10,7 @@ from statistics import median
 import estimates
 import numpy as np
 import pytest
-from conftest import ROOT, FakeLaunch, KnownProber
+from conftest import ROOT, KnownProber
 from estimates import FEWEST, figures_of, spread_of
 
 from ffnbench.cli.commands import FILES, options_of
@@ -140,28 +139,6 @@ def test_devices_share_weights_and_flops_and_a_ring_adds_their_outputs(rows) -> 
     assert eight["at_least_s"] == pytest.approx(one["device_at_least_s"] / 8 + ring, rel=0.01)
     (experts,) = rows("swiglu@moe=8x2 --d-model 512 --d-ff 1024 --match none --tp 4 --hardware h100")
     assert experts["device_weight_bytes"] == 4 * (8 * 3 * 512 * 256 + 8 * 512)  # each has the router
-
-
-def test_every_block_of_all_columns_says_which_machine_a_row_is_of(on_machine, in_process, monkeypatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    on_machine(FakeLaunch(), KnownProber)
-    _, out, _ = in_process("estimate", "relu,swiglu", "--hardware", "h100,a100", "-v")
-    rows = [line.split() for line in out.splitlines() if line.startswith(("relu ", "swiglu "))]
-    assert len(rows) == 8  # two blocks of four
-    assert [row[1:3] for row in rows] == 2 * (2 * [["on", "h100"]] + 2 * [["on", "a100"]])
-    assert all(len(line) <= 80 for line in out.splitlines())
-
-
-def test_every_output_says_that_these_are_bounds(on_fakes) -> None:
-    line = "estimate relu,swiglu --hardware h100,a100 --tp 2"
-    for shown in ("table", "markdown"):
-        out = on_fakes(f"{line} -f {shown}")[1]
-        assert "not measurements" in out
-        assert "≥" in out
-        assert "bound ratio" in out
-    seconds = [key for key in next(csv.reader(io.StringIO(on_fakes(f"{line} -f csv")[1]))) if key.endswith("_s")]
-    assert seconds
-    assert all(key.endswith("at_least_s") for key in seconds)
 
 
 def test_what_is_not_known_is_told_in_its_row(rows, on_fakes) -> None:

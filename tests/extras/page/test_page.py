@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 from base64 import b64decode
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
-from conftest import ROOT, FakeLaunch, ProberHere, below
+from conftest import ROOT, ProberHere, below
 
 import ffnbench
 from ffnbench.errors import FfnbenchError
@@ -86,42 +85,6 @@ def test_the_page_of_a_run_has_all_of_it_and_loads_nothing(in_process, tmp_path:
     assert read.of("code")[0].startswith("ffnbench compare --variants relu,gelu,swiglu")
 
 
-def test_what_only_verbose_shows_is_folded(in_process, tmp_path: Path) -> None:
-    _, verbose, _ = in_process("report", COMPARED, "-v", "-o", tmp_path / "run.html")
-    page = (tmp_path / "run.html").read_text(encoding="utf-8")
-    folded = page.split("<details>")[1].split("</details>")[0]
-    whole, brief = Read(folded), Read(page.replace(folded, ""))
-    assert "±" in whole.of("th")
-    assert "±" not in brief.of("th")
-    told = " ".join(verbose.split())
-    assert len(brief.of("li")) > 5
-    assert [line for line in brief.of("li") if line not in told] == []
-
-
-def test_the_command_of_a_page_asks_the_same_again(in_process, on_machine, tmp_path: Path) -> None:
-    on_machine(FakeLaunch())
-    typed = ["compare", "--variants", "relu,swiglu@d_ff=128", "--d-model", "64", "--workers", "3", "--rounds", "6"]
-    assert in_process(*typed, "-o", tmp_path / "run.html")[0] == 0
-    (line,) = Read((tmp_path / "run.html").read_text()).of("code")
-    assert set(typed) <= {word for part in shlex.split(line) for word in (part, part.removesuffix("s"))}
-
-
-def test_a_sweep_has_a_body_for_each_point(in_process, tmp_path: Path) -> None:
-    asked = ["cost", "--variants", "relu,gelu", "--d-model", "64,128", "--seq-len", "8,1024"]
-    assert in_process(*asked, "-o", tmp_path / "run.html")[0] == 0
-    parts = (tmp_path / "run.html").read_text().split("<tbody>")[1:5]
-    bodies = [Read(part.split("</tbody>")[0]).of("th") for part in parts]
-    points = [f"d_model {width}, seq_len {length}" for width in ("64", "128") for length in ("8", "1,024")]
-    assert [one[:3] for one in bodies] == [[point, "relu", "gelu"] for point in points]
-
-
-def test_a_run_that_failed_wholly_has_a_page_that_says_why(in_process, on_machine, tmp_path: Path) -> None:
-    on_machine(FakeLaunch(trouble={("sample", "relu"): "crash"}))
-    asked = ["compare", "--variants", "relu", "--d-model", "64", "--quick", "-o", tmp_path / "run.html"]
-    assert in_process(*asked)[0] == 3
-    assert "relu: said no" in Read((tmp_path / "run.html").read_text()).of("p")
-
-
 def test_several_runs_have_one_page_under_their_names(in_process, tmp_path: Path) -> None:
     runs = [COMPARED, COMPARED.with_name("compare-again.json")]
     assert in_process("report", *runs, "-o", tmp_path / "both.html")[0] == 0
@@ -139,13 +102,6 @@ def test_python_saves_pages_of_every_answer(on_machine, tmp_path: Path) -> None:
     page = (tmp_path / "all" / "activations.html").read_text()
     assert page.startswith("<!doctype html>")
     assert "<script" not in page
-
-
-def test_the_help_names_the_suffix_where_there_is_a_page(in_process, tmp_path: Path) -> None:
-    for command, has in (("compare", True), ("cost", True), ("report", True), ("check", False), ("list", False)):
-        assert (".html" in in_process(command, "--help")[1]) == has
-    code, _, err = in_process("check", COMPARED, "-o", tmp_path / "check.html")
-    assert (code, err.splitlines()[0]) == (2, f"error: unknown suffix '.html' in '{tmp_path}/check.html'")
 
 
 def table_of(text: str) -> Frame:
@@ -200,18 +156,3 @@ def test_no_fact_or_command_of_a_file_can_break_a_page(in_process, tmp_path: Pat
     shown = EVIL.replace("\u2028", r"\u2028")
     assert shown in pages[EVIL].of("dd")
     assert shown in pages[EVIL].of("code")[0]
-
-
-def test_tables_stand_in_their_order_and_those_of_verbose_are_folded() -> None:
-    def of(name: str, **how) -> Frame:
-        return Frame(columns=(Column(key="variant"),), rows=({"variant": name},), header=(f"of {name}",), **how)
-
-    page = page_of(of("last", above=(of("first"), of("folded", verbose_only=True))), {})
-    read = Read(page)
-    assert read.of("th") == ["variant", "first", "variant", "folded", "variant", "last"]
-    assert Read(page.split("<details>")[1].split("</details>")[0]).of("summary", "th") == [
-        "of folded",
-        "variant",
-        "folded",
-    ]
-    assert page.count("<details>") == 1

@@ -97,24 +97,6 @@ def test_a_broken_promise_ends_with_3(call, monkeypatch: pytest.MonkeyPatch) -> 
     assert "100.0%" in out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "hint"),
-    [
-        (["--repeats", "0"], "repeats must be a positive integer", ""),
-        (["--threads", "0"], "threads must be a positive integer", ""),
-        (["--d-model", "0"], "d_model must be a positive integer", ""),
-        (["--budget", "1"], "--budget 1 is out of range", "at least 5"),
-        (["--seed", "-1"], "--seed -1 is out of range", "2^63"),
-        (["-o", "x.png"], "unknown suffix '.png'", ".json"),
-    ],
-)
-def test_mistakes(call, arguments, error, hint) -> None:  # noqa: F811
-    code, out, err = call("selftest", *arguments)
-    assert (code, out) == (2, "")
-    assert error in err.splitlines()[0]
-    assert hint in err.splitlines()[1]
-
-
 def test_a_file_may_set_its_flags() -> None:
     """None of them runs, writes or trusts anything that a command line did not name."""
     of_core = {name for one in FILES for name in options_of(one)}

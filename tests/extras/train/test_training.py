@@ -14,7 +14,7 @@ import numpy
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import ROOT, FakeLaunch, KnownProber, run
+from conftest import ROOT, FakeLaunch, KnownProber
 from scipy import stats
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -40,7 +40,6 @@ from ffnbench.report.terminal import plain
 from ffnbench.result import Sample, Verdict
 from ffnbench.run import world
 from ffnbench.run.what_fits import memory_needed
-from ffnbench.stats.cells import cells_of
 from ffnbench.stats.pairs import Pair
 
 ASKED = TrainRequest(
@@ -211,15 +210,6 @@ def test_an_edited_checkpoint_begins_anew(text: str, tmp_path: Path, edit) -> No
     assert trainee.go(1e9)["loss"] == Trainee(case, None).go(1e9)["loss"]
 
 
-def test_a_checkpoint_that_is_cut_off_begins_anew(text: str, tmp_path: Path) -> None:
-    case, kept = runs(text)[0], tmp_path / "run.pt"
-    Trainee(case, kept).go(1e-9)
-    kept.write_bytes(kept.read_bytes()[:-1000])
-    trainee = Trainee(case, kept)
-    assert trainee.step == 0
-    assert trainee.go(1e9)["loss"] == Trainee(case, None).go(1e9)["loss"]
-
-
 def test_a_loss_that_is_not_finite_at_the_end_has_diverged(text: str) -> None:
     trainee = Trainee(runs(text)[0], None)
     while trainee.step < 6:
@@ -255,16 +245,6 @@ def test_parts_of_a_text_share_no_file(text: str, tmp_path: Path) -> None:
     _, few = read_text(str(tmp_path / "few"), 1)
     assert all((few.train, few.choosing, few.held_out))
     assert told.printable == pytest.approx((95 + 3 + 128) / 256)
-
-
-def test_files_too_few_for_a_part_are_cut_by_place(tmp_path: Path) -> None:
-    for number in range(40):
-        (tmp_path / f"{number}.txt").write_text("short")
-    (tmp_path / "long.txt").write_text("a long book " * 500)
-    _, parts = read_text(str(tmp_path), 300)
-    assert (tmp_path / "long.txt").read_bytes().endswith(parts.held_out)
-    notes = planned(str(tmp_path)).notes
-    assert any("at the end of 41 files are held out" in note.text for note in notes)
 
 
 @pytest.mark.parametrize("layers", [10**12, 10**6])
@@ -444,43 +424,6 @@ def trained(text: str, on_machine, tmp_path: Path, trouble: dict | None = None, 
     return train(replace(ASKED, text=text, **asked), launch), launch
 
 
-def test_the_journey_gives_a_row_a_variant_and_reads_back(text: str, on_machine, tmp_path: Path) -> None:
-    report, _ = trained(text, on_machine, tmp_path)
-    report.save(tmp_path / "run.json")
-    again = load(tmp_path / "run.json")
-    relu, swiglu = report.rows()
-    assert (relu["verdict"], swiglu["verdict"]) == ("reference", "better")
-    assert swiglu["difference"] == pytest.approx(-0.1)
-    assert relu["loss"] == pytest.approx(1.91)
-    assert relu["step_s"] == pytest.approx(0.01)
-    assert learnt(again)["swiglu"].losses == pytest.approx({0: 1.8, 1: 1.81, 2: 1.82})
-    assert training_frame(report).summary[0].startswith("best (nats/byte from relu): swiglu -0.100 [")
-    assert "a probe" in str(report)
-    assert len(cells_of(report.plan)) == 2 + 2 * 3
-    for suffix in ("png", "svg", "csv", "md"):
-        assert report.save(tmp_path / f"run.{suffix}").stat().st_size
-
-
-def test_seconds_are_steps_by_the_paired_time_of_a_step(text: str, on_machine) -> None:
-    def seconds(label: str, worker: int, number: int) -> float:
-        pace = 1 + 0.5 * worker  # of the machine, which the ratio does not see
-        return pace * (0.02 if label == "swiglu@of=step" else 0.01)
-
-    plan = planned(text)
-    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
-    report = train(replace(ASKED, text=text), FakeLaunch(seconds, answers))
-    relu, swiglu = report.rows()
-    assert relu["training_s"] == pytest.approx(6 * relu["step_s"])
-    assert swiglu["training_s"] == pytest.approx(2 * relu["training_s"])
-    assert swiglu["training_low_s"] <= swiglu["training_s"] <= swiglu["training_high_s"]
-    assert swiglu["tokens_per_s"] == pytest.approx(6 * 4 * 16 / swiglu["training_s"])
-    curves = training_figure(report).axes[:3]
-    ends = {line.get_label(): line.get_xdata()[-1] for line in curves[2].lines if len(line.get_xdata()) == 2}
-    assert ends["swiglu"] == pytest.approx(2 * ends["relu"])
-    assert curves[0].get_ylabel() == "held-out loss, nats per byte"
-    assert list(curves[0].lines[0].get_xdata()) == [3, 6]
-
-
 def test_the_rate_that_was_chosen_stands_in_the_table_and_the_edge_of_the_list_is_told(text: str) -> None:
     losses = {("relu", rate, 0): 2.0 for rate in (1e-3, 2e-3, 4e-3)} | {
         ("swiglu", 1e-3, 0): 1.9,
@@ -521,23 +464,6 @@ def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str, on_mac
     assert "--resume" in report.stopped
 
 
-@pytest.mark.parametrize(("budget", "workers", "rounds"), [(None, 5, 8), (1000.0, 5, 8), (20.0, 3, 2), (60.0, 5, 5)])
-def test_a_budget_cuts_what_is_timed_to_what_gives_a_time(text: str, budget, workers: int, rounds: int) -> None:
-    """A sample takes a second, so a worker of 2 rows, a practice and 8 rounds takes 18."""
-    clock = [0.0]
-
-    def seconds(label: str, worker: int, number: int) -> float:
-        clock[0] += 1
-        return 1.0
-
-    cell = cells_of(planned(text))[-1]
-    cell = replace(cell, protocol=replace(cell.protocol, budget_s=budget))
-    found = run(cell, launch=FakeLaunch(seconds), now=lambda: clock[0], bound_s=budget or math.inf)
-    made = {(one.worker, one.round) for one in found.samples if one.metric == "latency"}
-    assert len({worker for worker, _ in made}) == workers
-    assert max(number for _, number in made) + 1 == rounds
-
-
 def test_the_committed_run_of_an_earlier_version_agrees_with_itself() -> None:
     report = load(ROOT / "results/amd-epyc-2cpu/training/six-forms.json")
     rows = training_records(report)
@@ -549,11 +475,6 @@ def test_the_committed_run_of_an_earlier_version_agrees_with_itself() -> None:
     order = sorted(rows, key=lambda row: row["step_ratio"])
     ends = {line.get_label(): line.get_xdata()[-1] for line in curves[2].lines}
     assert sorted((row["variant"] for row in rows), key=ends.get) == [row["variant"] for row in order]
-
-
-def test_experts_are_trained_beside_a_dense_form(text: str, on_machine, tmp_path: Path) -> None:
-    plan = planned(text, variants="relu,swiglu@moe=4x2")
-    assert len({case.workload for case in plan.cases if trained_by(case)}) == 1
 
 
 def test_each_rate_is_chosen_where_runs_are_jobs_of_one_case(text: str) -> None:
