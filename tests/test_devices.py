@@ -6,6 +6,7 @@ import json
 import sys
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 from conftest import FACTS, FakeLaunch, run
 
 from ffnbench.device import accelerator, nvml
-from ffnbench.device.environment import about_device, about_gpus, describe
+from ffnbench.device.environment import about_device, about_gpus, describe, usable_cpus, usable_memory
 from ffnbench.device.nvml import DeviceWatch, advice, reasons
 from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
@@ -282,3 +283,24 @@ def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
     assert device_others(done) == "2 other processes computed on cuda"
     notes = [note.text for note in summarise(done)[2]]
     assert {device_clocks(done), device_others(done)} <= set(notes)
+
+
+@pytest.mark.parametrize(
+    ("quota", "limit", "cpus", "gigabytes"),
+    [("max 100000", "max", 4, 40), ("250000 100000", "16000000000", 2, 10), ("50000 100000", "5000000000", 1, 0),
+     ("900000 100000", "90000000000", 4, 40), (None, None, 4, 40)],
+)  # fmt: skip
+def test_a_container_has_what_its_limits_leave(monkeypatch, quota, limit, cpus: int, gigabytes: int) -> None:
+    """Of a machine of 4 CPUs and 40 GB that are free, in a cgroup that uses 6 GB already."""
+    told = {"cpu.max": quota, "memory.max": limit, "memory.current": limit and "6000000000",
+            "meminfo": "MemFree: 7 kB\nMemAvailable: 39062500 kB\n"}  # fmt: skip
+
+    def read_text(path: Path, **_: object) -> str:
+        if told.get(path.name) is None:
+            raise FileNotFoundError(path)
+        return f"{told[path.name]}\n"
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(4), raising=False)
+    assert usable_cpus() == cpus
+    assert 0.93e9 * gigabytes <= usable_memory() <= 1e9 * gigabytes

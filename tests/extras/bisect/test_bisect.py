@@ -88,6 +88,14 @@ def test_a_step_is_found_in_nineteen_of_twenty(step: float, answer: str) -> None
     assert told.count(answer) >= 38, told
 
 
+def test_a_probe_has_to_tell_a_step_from_none_and_the_last_commit_from_its_limit() -> None:
+    assert posterior_of(8, []).tolerance(0.02) == 0.02
+    wide, narrow = (posterior_of(8, [ProbeResult(8, math.log1p(step), 0.001)]) for step in (0.2, 0.03))
+    assert wide.next == narrow.next != 8
+    assert wide.tolerance(0.02) == pytest.approx(0.1, rel=0.01)  # as far from 0 as from 20 %
+    assert narrow.tolerance(0.04) == 0.02  # no step below the limit is looked for
+
+
 def test_a_commit_that_can_not_be_probed_stays_with_the_next_one() -> None:
     known = [ProbeResult(8, 0.05, 0.003), ProbeResult(3, 0.0, 0.003), ProbeResult(5, 0.05, 0.003)]
     posterior = posterior_of(8, known, skipped={4, 7})

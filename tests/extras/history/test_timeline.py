@@ -53,6 +53,14 @@ def test_three_runs_have_no_step() -> None:
     assert [steps_of(runs[:number]) for number in (1, 2, 3)] == [[]] * 3
 
 
+@pytest.mark.parametrize("after", [2, 3])
+def test_two_runs_on_either_side_show_a_step_that_is_large(after: int) -> None:
+    runs = [Mean(value, 1e-4, 6.0) for value in (0.0, 1e-4, *[0.5] * after)]
+    [found] = steps_of(runs)
+    assert found.at == 2
+    assert found.change.low < math.exp(0.5) < found.change.high
+
+
 def test_the_place_is_where_absolute_deviations_are_least() -> None:
     """Every split is tried here; one odd run, six scatters off, is no level."""
     dice = np.random.default_rng(5)
