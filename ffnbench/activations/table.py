@@ -190,11 +190,6 @@ def timing_rows(report: Report) -> list[Row]:
     return rows
 
 
-def timing_records(report: Report) -> list[Row]:
-    """The rows as they are saved; seconds in full precision."""
-    return [{key: row[key] for key in TIMED} for row in timing_rows(report)]
-
-
 def timing_frame(report: Report) -> Frame:
     """Seconds of each operation, the ratio to relu's and the verdict, group by group."""
     groups = report.plan.groups

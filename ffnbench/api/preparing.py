@@ -109,13 +109,10 @@ def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
 
 def _plan(request: AnyRequest, probe: Probe, planned: Planned | None) -> Plan:
     """The plan of a request; mistakes in its flags are found before code of the user's is loaded."""
-    if planned is not None:
-        return planned(request, probe)
-    planned = function_of(PLANS[type(request)])
+    plan_of: Planned = planned or function_of(PLANS[type(request)])
     if isinstance(request, CompareRequest) and ":" in request.variants and "routing" not in request.metrics:
-        planned(replace(request, variants="swiglu", reference=None), NoProbe())
-    plan: Plan = planned(request, probe)
-    return plan
+        plan_of(replace(request, variants="swiglu", reference=None), NoProbe())
+    return plan_of(request, probe)
 
 
 def with_notes(plan: Plan, texts: Sequence[str]) -> Plan:

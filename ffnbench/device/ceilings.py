@@ -13,7 +13,7 @@ from ffnbench.device.environment import UNKNOWN_CACHE, CacheLevel, level_of
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.plan import Backend, Case, MatmulPrecision, needed_by
 from ffnbench.result import Bound, CaseCost, Roof
-from ffnbench.stats.ceilings import ALIKE, read_bytes
+from ffnbench.stats.ceilings import ALIKE
 
 MM, ONEDNN = "torch.mm", "oneDNN"
 SUM, SUM_INT, MV, AGAIN = "torch.sum", "torch.sum of int64", "torch.mv", "repeated torch.sum"
@@ -83,7 +83,7 @@ def group_of(roof: Roof) -> tuple[str | int, ...]:
     if roof.bound is Bound.PRODUCTS:
         return roof.bound.value, roof.device, roof.threads, roof.dtype, roof.matmul_precision
     if roof.bound is Bound.BYTES:
-        return roof.bound.value, roof.device, roof.threads, read_bytes(roof)
+        return roof.bound.value, roof.device, roof.threads, roof.read_bytes
     return roof.bound.value, roof.device
 
 
@@ -92,7 +92,7 @@ def memory_of(roof: Roof) -> int:
     if roof.bound is Bound.PRODUCTS:
         tokens, out, width = roof.shape
         return item_bytes(roof.dtype) * (tokens * (out + width) + 2 * out * width)
-    return 0 if roof.bound is Bound.CALL else 2 * read_bytes(roof)
+    return 0 if roof.bound is Bound.CALL else 2 * roof.read_bytes
 
 
 def apart(sizes: Iterable[int]) -> list[int]:

@@ -1,6 +1,7 @@
 """How a check measures: until every row is decided, or the budget is spent.
 
-Pure: a real check measures the plan in processes, an exam on simulated machines, both with this rule.
+No I/O but for its table of levels: a real check measures the plan in processes, an exam on simulated machines, both
+with this rule.
 """
 
 from __future__ import annotations

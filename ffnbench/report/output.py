@@ -6,7 +6,6 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -117,14 +116,17 @@ class Destination:
         from ffnbench.report.files.store import load
 
         journal = journal_of(first)
-        paths = [path for path in (journal, *self._outputs.paths) if path.is_file()]
-        paths = [path for path in paths if path == journal or path.suffix == ".json"]
+        saved = [path for path in self._outputs.paths if path.suffix == ".json"]
+        paths = [path for path in (journal, *saved) if path.is_file()]
+        if not paths:
+            return None
         if journal in paths:
             with journal.open("rb") as file:
                 refuse_running(file)
-        with suppress(NoSamples):
-            return load(max(paths, key=lambda path: path.stat().st_mtime)) if paths else None
-        return None
+        try:
+            return load(max(paths, key=lambda path: path.stat().st_mtime))
+        except NoSamples:
+            return None
 
     def show(self, shown: View) -> None:
         """Write the files and show the answer, whatever becomes of either; raises what the answer ends with.

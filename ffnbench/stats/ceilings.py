@@ -25,11 +25,6 @@ ALIKE = 0.05  # sizes that differ by no more share one roof
 _EXACT = [one.value for one in (MatmulPrecision.MEDIUM, MatmulPrecision.HIGH, MatmulPrecision.HIGHEST)]
 
 
-def read_bytes(roof: Roof) -> int:
-    """The bytes of its buffer."""
-    return roof.read_bytes
-
-
 def fits(roof: Roof, case: Case, needed: Needed) -> bool:
     """Whether a roof bounds a case: of its device and threads, and for products no coarser than its dtype, for a
     call may always compute more exactly; for bytes of its own size, or both of memory.

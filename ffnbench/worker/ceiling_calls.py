@@ -21,7 +21,6 @@ from ffnbench.device.ceilings import AGAIN, MM, MV, ONEDNN, SUM, SUM_INT, group_
 from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.result import MEMORY, Bound, Roof
-from ffnbench.stats.ceilings import read_bytes
 from ffnbench.stats.rounds import WAITED
 from ffnbench.worker import meters
 from ffnbench.worker.subject import Subject, set_precision
@@ -167,7 +166,7 @@ def _product(of: Ceilings, roof: Roof) -> Call:
 
 
 def _read(of: Ceilings, roof: Roof) -> Call:
-    rows, columns = matrix_of(read_bytes(roof))
+    rows, columns = matrix_of(roof.read_bytes)
     flat = of.operand(rows * columns, "float32", roof.device)
     if roof.path in (SUM, SUM_INT, AGAIN):
         again = flat.expand(roof.shape[0], flat.numel()) if roof.path == AGAIN else flat

@@ -9,7 +9,7 @@ import pytest
 from conftest import FakeLaunch, ffnbench, measure, prepare
 from rich.cells import cell_len
 
-from ffnbench.activations.table import timing_frame, timing_records
+from ffnbench.activations.table import timing_frame
 from ffnbench.report.terminal import plain
 from ffnbench.request import TimingRequest
 from ffnbench.result import Report
@@ -28,7 +28,8 @@ def told(activations: str | None, launch: FakeLaunch, **flags) -> Report:
 
 def test_timing_compares_within_size_dtype_and_direction() -> None:
     report = told("gelu,silu", FakeLaunch(seconds), elements="1000,5000", dtype="float32,bf16", quick=True)
-    records, table = timing_records(report), timing_frame(report)
+    table = timing_frame(report)
+    records = table.records()
     assert not report.interrupted
     assert len(records) == 2 * 2 * 2 * 3  # dtypes, sizes, directions; relu is added
     assert len(table.groups) == 8

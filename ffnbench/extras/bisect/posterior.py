@@ -101,8 +101,8 @@ class Posterior:
         return end is not None and end.high is not None and end.high <= 1 + limit
 
     def tolerance(self, limit: float) -> float:
-        """The share that the next probe is to decide at: the limit itself at the last commit, elsewhere half of the
-        step, that far from both answers.
+        """The share that the next probe is to decide at: the limit itself at the last commit; elsewhere half of the
+        step, or of the limit where the step is smaller, as far from none as from all of it.
         """
         if self.next == len(self.probabilities) - 1:
             return limit
