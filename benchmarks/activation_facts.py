@@ -17,8 +17,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from ffnbench import jsonable
 from ffnbench.activations.facts import FILE, Facts
+from ffnbench.common import jsonable
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.worker.functions import Function, function_of, value_and_slope

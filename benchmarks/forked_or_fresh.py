@@ -15,7 +15,7 @@ import time
 from collections import defaultdict
 from statistics import fmean, median, stdev
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest

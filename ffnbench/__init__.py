@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ffnbench.activations.python import activations, plot_activations, time_activations
     from ffnbench.block.python import block
+    from ffnbench.common.errors import FfnbenchError as Error
     from ffnbench.compare.python import compare, cost
-    from ffnbench.errors import FfnbenchError as Error
     from ffnbench.extras.estimate.python import estimate
     from ffnbench.extras.models.python import inspect
     from ffnbench.extras.selftest.python import selftest
@@ -35,7 +35,7 @@ __all__ = [
 _HOMES = {
     "Answer": ("report.answers", "Answer"),
     "Check": ("gate.shown", "ShownCheck"),
-    "Error": ("errors", "FfnbenchError"),
+    "Error": ("common.errors", "FfnbenchError"),
     "FFNSpec": ("ffn.spec", "FFNSpec"),
     "Report": ("report.shown_report", "ShownReport"),
     "activation": ("ffn.user_activation", "activation"),

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 
 EXTRAS = Path(__file__).with_name("extras")
 

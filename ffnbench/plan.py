@@ -14,7 +14,8 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.jsonable import LATER, STATED, among, least, typed
 from ffnbench.features import kinds
 from ffnbench.ffn.attention import AttentionSpec, attention_cost
 from ffnbench.ffn.cost import Cost, activation_cost, cost
@@ -22,7 +23,6 @@ from ffnbench.ffn.dtypes import DTYPES, item_bytes, tolerance
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
 from ffnbench.ffn.user_activation import OwnActivation
-from ffnbench.jsonable import LATER, STATED, among, least, typed
 from ffnbench.metrics import METRICS, Metric
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30

@@ -8,10 +8,11 @@ plan made of it.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from ffnbench.jsonable import LATER
+from ffnbench.common.jsonable import LATER
 
 Texts = Annotated[str, "comma separated"]
 Seconds = Annotated[float, "as 90s or 5m"]
@@ -293,3 +294,25 @@ def command_line(request: Request, command: str = "") -> str:
             for item in value if isinstance(value, tuple) else (value,):
                 words += [name, shlex.quote(f"{item:g}" if isinstance(item, float) else str(item))]
     return " ".join(words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """How an answer is shown and written. `defaults` are what a reader should know of those that a file has set;
+    `measure` is what a feature measures with in place of the core.
+    """
+
+    format: str = "table"
+    json: bool = False
+    verbose: bool = False
+    columns: Texts = ""
+    sort: str = ""
+    out: tuple[str, ...] = ()
+    quiet: bool = False
+    wait: bool = False
+    resume: bool = False
+    on_unclear: str = "pass"
+    update: bool = False
+    append: bool = False
+    defaults: tuple[str, ...] = ()
+    measure: Callable[..., Any] | None = None

@@ -13,8 +13,8 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, TypeVar
 
+from ffnbench.common.jsonable import LATER, STATED, UNSAVED, least
 from ffnbench.ffn.cost import Cost
-from ffnbench.jsonable import LATER, STATED, UNSAVED, least
 from ffnbench.metrics import CLOSED_FORMS, LATENCY
 from ffnbench.plan import CONTROL, Axis, Case, MatmulPrecision, Needed, Note, Plan, Protocol
 

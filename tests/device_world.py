@@ -26,7 +26,7 @@ import torch
 from conftest import FACTS
 from torch import Tensor, nn
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
 from ffnbench.device import accelerator, nvml
 from ffnbench.plan import Plan
 from ffnbench.run.session import WorkerLost

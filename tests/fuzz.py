@@ -40,7 +40,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 from fuzz_inputs import LINES, MODULE, FuzzLaunch, Input, Maker, installed  # noqa: E402
 
 from ffnbench import cli  # noqa: E402
-from ffnbench.errors import FfnbenchError  # noqa: E402
+from ffnbench.common.errors import FfnbenchError  # noqa: E402
 from ffnbench.report.files.store import load  # noqa: E402
 
 LIMIT_S = 100

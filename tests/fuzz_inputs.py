@@ -24,7 +24,7 @@ from conftest import FakeLaunch, FakeWorker
 
 from ffnbench.api import measuring
 from ffnbench.cli.commands import command_names
-from ffnbench.errors import Unfinished
+from ffnbench.common.errors import Unfinished
 from ffnbench.plan import OWN, Arm
 from ffnbench.run import world
 from ffnbench.run.prober import Prober

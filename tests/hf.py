@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.models.configs import read_groups
 from ffnbench.models.family_reader import Row, families

@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
 from ffnbench.plan import AddedSpec, kind_names
 from ffnbench.report.files.store import OLDER, OLDER_FAILURES
 from ffnbench.result import SCHEMA, Report

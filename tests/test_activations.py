@@ -10,12 +10,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ffnbench.backends.building import build
 from ffnbench.ffn.activations import ACTIVATIONS
-from ffnbench.ffn.spec import FFNSpec, Gate, Init
-from ffnbench.ffn.variants import GATED
+from ffnbench.ffn.spec import GATED, FFNSpec, Gate, Init
 from ffnbench.models.configs import read_groups
 from ffnbench.models.family_reader import HF_ACTIVATIONS
+from ffnbench.worker.backends.building import build
 
 ALL = [row.name for row in ACTIVATIONS]
 

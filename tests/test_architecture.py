@@ -15,8 +15,9 @@ PACKAGE = ROOT / "ffnbench"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"torch", "pandas", "matplotlib", "numpy", "scipy"}
 TORCH_FILES = {
-    "backends/building.py", "backends/compiling.py", "backends/onednn.py", "backends/packed.py",
-    "device/accelerator.py", "ffn/attention_module.py", "ffn/experts.py", "ffn/like.py", "ffn/modules.py",
+    "worker/backends/building.py", "worker/backends/compiling.py", "worker/backends/onednn.py",
+    "worker/backends/packed.py", "device/accelerator.py", "ffn/attention_module.py", "ffn/experts.py", "ffn/like.py",
+    "ffn/modules.py",
     "worker/accelerated.py", "worker/agreement.py", "worker/ceiling_calls.py", "worker/correctness.py",
     "worker/functions.py", "worker/jobs.py", "worker/meters.py", "worker/peak_memory.py", "worker/probe_jobs.py",
     "worker/subject.py",
@@ -26,11 +27,11 @@ PICTURES = ("report/pictures/", "block/picture.py", "activations/picture.py")
 QUESTIONS = ("compare", "block", "activations", "gate")  # rooms side by side, each from its plan to its command
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
-    "__main__", "extras", *QUESTIONS, "cli", "python", "api", "report", "run", "worker", "backends", "device",
-    "stats", "planning", "following", "result", "plan", "metrics", "request", "models", "ffn", "targets",
-    "features", "files", "git", "names", "units", "errors", "jsonable", "streams",
+    "__main__", "extras", *QUESTIONS, "cli", "python", "api", "report", "run", "worker", "device",
+    "stats", "planning", "following", "result", "plan", "metrics", "request", "models", "ffn",
+    "features", "common",
 )  # fmt: skip
-APART = {("report", room) for room in ("run", "worker", "backends", "device")}  # neither knows the other
+APART = {("report", room) for room in ("run", "worker", "device")}  # neither knows the other
 APART |= set(permutations(QUESTIONS, 2))
 
 

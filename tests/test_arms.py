@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from conftest import FakeLaunch, FakeWorker, prepare, run
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import about_machine, about_torch
-from ffnbench.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.variant_text import parse_variant

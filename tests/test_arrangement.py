@@ -9,7 +9,7 @@ import pytest
 from conftest import FakeLaunch, measure, prepare, titles
 
 from ffnbench import cost
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.views import refuse_unknown_columns, report_view
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest

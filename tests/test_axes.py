@@ -13,10 +13,10 @@ from ffnbench.activations.plan import plan_timing
 from ffnbench.block.plan import lengths_of, plan_block
 from ffnbench.block.rows import block_records
 from ffnbench.block.table import block_frame
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.lists import several
+from ffnbench.planning.fields import several
 from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
 

@@ -14,8 +14,8 @@ from conftest import FakeLaunch, FakeWorker, KnownProber, csv_of, measure, prepa
 from rich.cells import cell_len
 
 from ffnbench.block.plan import plan_block
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
-from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.gate.decision import Policy, Status, exact_findings

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import KnownProber
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
 from ffnbench.metrics import COMPILE
 from ffnbench.plan import CompileMode, Plan
 from ffnbench.planning.compare import plan_compare

@@ -14,7 +14,7 @@ from exam.machine import ENVIRONMENT
 
 from ffnbench.api import measuring
 from ffnbench.api.preparing import Prepared
-from ffnbench.errors import Unfinished
+from ffnbench.common.errors import Unfinished
 from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from conftest import FACTS, FakeLaunch, lost, measure, prepare, run
 
-from ffnbench import jsonable
 from ffnbench.api.this_machine import environment
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.ceilings import matrix_of, memory_of, roofs_for, roofs_of_machine
 from ffnbench.device.environment import CacheLevel, caches, level_of
 from ffnbench.device.waiting import WaitMeter
-from ffnbench.errors import FfnbenchError
 from ffnbench.following import SILENT
 from ffnbench.plan import NoProbe, cost_of, needed_by
 from ffnbench.planning.compare import plan_compare

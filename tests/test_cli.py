@@ -21,7 +21,7 @@ from conftest import ROOT, FakeLaunch, csv_of, ffnbench, listen, measure, prepar
 from ffnbench import __version__
 from ffnbench.api import preparing
 from ffnbench.ffn.activations import ACTIVATIONS
-from ffnbench.ffn.variants import GATED
+from ffnbench.ffn.spec import GATED
 from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 

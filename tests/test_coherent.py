@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import FakeLaunch, measure, prepare
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.report.files.store import load, report_text
 from ffnbench.request import BlockRequest, CompareRequest
 

@@ -12,7 +12,7 @@ from conftest import ROOT
 from hf import written
 
 from ffnbench.cli import run
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.ffn.spec import Gate
 from ffnbench.models.configs import read_config, read_groups

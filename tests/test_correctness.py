@@ -16,8 +16,7 @@ import torch
 import torch.nn.functional as F
 from conftest import FakeLaunch, KnownProber, measure, prepare
 
-from ffnbench.backends.building import build
-from ffnbench.errors import Unsupported
+from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
@@ -26,6 +25,7 @@ from ffnbench.report.files.store import load, report_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind, Report, Verdict
+from ffnbench.worker.backends.building import build
 from ffnbench.worker.correctness import Mismatch, difference, row_error
 from ffnbench.worker.jobs import Jobs
 
@@ -241,7 +241,7 @@ def test_a_changed_input_is_refused(mine: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_backend_that_computes_something_else_is_found(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of gate where those of up should be."""
-    from ffnbench.backends import packed
+    from ffnbench.worker.backends import packed
 
     right = packed.JoinedFeedForward.hidden
     assert errors("swiglu@backend=packed", dtype=dtype)["error"] < 2e-2
@@ -433,7 +433,7 @@ def test_a_side_that_is_wrong_has_no_time(call) -> None:
 
 
 def test_a_journal_with_them_is_read(tmp_path: Path) -> None:
-    from ffnbench import jsonable
+    from ffnbench.common import jsonable
     from ffnbench.report.files.journal import HEAD
     from ffnbench.report.shown_report import recompute
 

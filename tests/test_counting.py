@@ -9,14 +9,14 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 
-from ffnbench.backends.compiling import not_compiled
+from ffnbench.common.errors import Unsupported
 from ffnbench.device import accelerator
-from ffnbench.errors import Unsupported
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import NoProbe, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
+from ffnbench.worker.backends.compiling import not_compiled
 from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.loop import answer_to
 from ffnbench.worker.probe_jobs import UNNAMED, count

@@ -13,9 +13,8 @@ import torch
 from conftest import ffnbench
 from torch import Tensor, nn
 
-from ffnbench.backends.building import build
+from ffnbench.common.errors import Unsupported
 from ffnbench.device.environment import accelerator_of
-from ffnbench.errors import Unsupported
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.moe import Dispatch, MoESpec
@@ -23,6 +22,7 @@ from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
 from ffnbench.worker import meters, peak_memory
 from ffnbench.worker import subject as subjects
+from ffnbench.worker.backends.building import build
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 

@@ -14,10 +14,10 @@ import pytest
 import torch
 from conftest import FACTS, FakeLaunch, run
 
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.device import accelerator, nvml
 from ffnbench.device.environment import about_device, about_gpus, describe, usable_cpus, usable_memory
 from ffnbench.device.nvml import DeviceWatch, advice, reasons
-from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest

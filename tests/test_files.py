@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from conftest import FakeLaunch, measure, prepare
 
-from ffnbench.errors import FfnbenchError, Unfinished
+from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.report.files import outputs as written
 from ffnbench.report.files.outputs import Outputs, replace_file
 from ffnbench.report.files.store import report_text
@@ -134,7 +134,7 @@ def test_what_is_named_is_read_to_a_size_that_is_said(
 ) -> None:
     """By every command that reads a file of the user's."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ffnbench.files.MOST_BYTES", 1024)
+    monkeypatch.setattr("ffnbench.common.files.MOST_BYTES", 1024)
     Path("folder").mkdir()
     for command in ("report", "check", "block --config", "cost relu --config"):
         code, out, err = call(*command.split(), what)

@@ -11,7 +11,7 @@ import pytest
 from conftest import FakeLaunch, measure, prepare
 from matplotlib.figure import Figure
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.report.pictures.ratios import MARKS, WIDTH, ratio_figure
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, Failure, FailureKind, Measured, Report, Verdict

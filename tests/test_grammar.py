@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import Gate
 from ffnbench.planning.variant_text import parse_scalar, parse_variant, parse_variants
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
 from ffnbench.plan import NoProbe, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hf
 import pytest
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.models.family_reader import families
 
 ONE_OF_EACH_FAMILY = sorted({str(stacks): name for name, stacks in families().stacks.items()}.values())

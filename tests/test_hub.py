@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from ffnbench.cli import run
-from ffnbench.errors import FfnbenchError
-from ffnbench.models.hub import cached_config, is_name
-from ffnbench.models.presets import config_path, model_of
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.models.presets import cached_config, config_path, is_name, model_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ffnbench.common.targets import resolve
 from ffnbench.ffn.imported import match_arguments
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.targets import resolve
 
 
 def spec(**arguments: object) -> ImportedSpec:

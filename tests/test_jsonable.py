@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from ffnbench import jsonable
-from ffnbench.errors import FfnbenchError
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.report.files.store import load
 from ffnbench.result import Estimate, Failure, FailureKind
 

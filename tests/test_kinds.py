@@ -13,7 +13,7 @@ from conftest import ROOT, FakeLaunch
 
 from ffnbench.api.saved import report_of
 from ffnbench.cli import run
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.cost import Cost
 from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind

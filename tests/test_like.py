@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from conftest import KnownProber
 from torch import Tensor, nn
 
-from ffnbench import jsonable
-from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.like import as_form, relative_error, tolerance_of
 from ffnbench.ffn.modules import reference_output

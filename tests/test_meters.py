@@ -11,8 +11,8 @@ import torch
 from device_world import Context, Kernels, World, used
 from torch import Tensor, nn
 
+from ffnbench.common.errors import Unsupported
 from ffnbench.device.environment import CacheLevel
-from ffnbench.errors import Unsupported
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.worker import jobs, meters, peak_memory

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from gate_world import edited, machine, saved, timed
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.report.files.store import load
 
 TODAY = 6  # written by hand: whoever raises it says in plan.py what it means

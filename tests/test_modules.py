@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ffnbench.backends.building import build
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec, Init
+from ffnbench.worker.backends.building import build
 
 
 def test_dropout_is_nothing_at_zero_and_in_eval() -> None:

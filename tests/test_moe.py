@@ -11,9 +11,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import ffnbench
-from ffnbench import jsonable
-from ffnbench.backends.building import build
-from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn import experts
 from ffnbench.ffn.cost import cost, flops_elementwise
 from ffnbench.ffn.experts import expert_load, impose
@@ -26,6 +25,7 @@ from ffnbench.report.words import sizing_text
 from ffnbench.request import CompareRequest
 from ffnbench.worker import jobs
 from ffnbench.worker import subject as subjects
+from ffnbench.worker.backends.building import build
 
 D, H, TOKENS = 32, 48, 40
 AROUND = {

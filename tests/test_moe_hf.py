@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ffnbench.backends.building import build
 from ffnbench.ffn.moe import Dispatch, MoESpec, Scores
 from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.worker.backends.building import build
 
 transformers = pytest.importorskip("transformers")
 D, H, E, K = 32, 48, 8, 2

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ffnbench.errors import FfnbenchError
-from ffnbench.names import Registry, did_you_mean
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.names import Registry, did_you_mean
 
 
 def test_spelling_is_forgiven_and_aliases_lead_to_the_entry() -> None:

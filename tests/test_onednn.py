@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.backends import onednn
-from ffnbench.backends.building import build, changed, no_onednn, unavailable
-from ffnbench.errors import Unsupported
+from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Backend, Workload
+from ffnbench.worker.backends import onednn
+from ffnbench.worker.backends.building import build, changed, no_onednn, unavailable
 from ffnbench.worker.jobs import prepare
 from ffnbench.worker.subject import Subject, subject_of
 

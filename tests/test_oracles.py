@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from ffnbench.backends.building import build
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import cost, flops_elementwise, matrix_params
 from ffnbench.ffn.modules import reference_output
@@ -17,6 +16,7 @@ from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
 from ffnbench.worker import peak_memory
 from ffnbench.worker import subject as subjects
+from ffnbench.worker.backends.building import build
 
 ACTIVATION_NAMES = [row.name for row in ACTIVATIONS]
 D, H, TOKENS = 64, 176, 80

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from conftest import FakeLaunch, ProberHere, ffnbench
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
 from ffnbench.device.environment import usable_cpus
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest

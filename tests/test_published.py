@@ -7,7 +7,7 @@ import json
 import pytest
 from conftest import ffnbench
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.compare import plan_compare

@@ -21,8 +21,8 @@ from torch import nn
 
 import ffnbench
 from ffnbench.cli.commands import Commands
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare import python as compare_python
-from ffnbench.errors import FfnbenchError
 from ffnbench.features import calls, suffixes
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.moe import Routing

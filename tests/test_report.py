@@ -12,8 +12,8 @@ from conftest import FakeLaunch, lost, measure, prepare
 from rich.cells import cell_len
 
 from ffnbench import cost
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
-from ffnbench.errors import FfnbenchError
 from ffnbench.plan import Note, NoteKind
 from ffnbench.report import listing
 from ffnbench.report.columns import case_records

@@ -5,7 +5,7 @@ import math
 import pytest
 
 import ffnbench
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.ffn.user_activation import OwnActivation

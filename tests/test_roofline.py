@@ -11,7 +11,7 @@ from conftest import FakeLaunch, measure, prepare
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.metrics import LATENCY, ROOF
 from ffnbench.report.pictures.roofline import roofline, roofline_figure
 from ffnbench.request import CompareRequest

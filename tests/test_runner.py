@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from conftest import FakeLaunch, lost, run
 
-from ffnbench.errors import Unfinished
+from ffnbench.common.errors import Unfinished
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.stats.verdict import summarise

@@ -16,7 +16,7 @@ from jsonschema import Draft202012Validator
 from result_schema import schema_text
 
 from ffnbench.api import measuring
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.report.files.store import load, report_text
 
 SCHEMA = ROOT / "docs" / "result.schema.json"

@@ -17,10 +17,10 @@ import pytest
 import torch
 from conftest import ROOT, KnownProber, run
 
-from ffnbench import jsonable
 from ffnbench.api.measuring import measure
 from ffnbench.api.preparing import Prepared, priced
-from ffnbench.errors import FfnbenchError
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Arm, Workload, cost_of
 from ffnbench.planning.compare import plan_compare

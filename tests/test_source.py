@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from conftest import FakeLaunch, KnownProber, lost, run
 
-from ffnbench import jsonable
-from ffnbench.errors import Unfinished
+from ffnbench.common import jsonable
+from ffnbench.common.errors import Unfinished
 from ffnbench.plan import Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from ffnbench.errors import FfnbenchError
-from ffnbench.units import (
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.units import (
     IEC,
     SI,
     TIME,

@@ -6,11 +6,11 @@ import pytest
 from conftest import FakeLaunch, prepare
 from test_cli import call  # noqa: F401 - a fixture
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.targets import resolve
 from ffnbench.report.progress import duration, wait_text
 from ffnbench.request import BlockRequest
 from ffnbench.run import prober, world
-from ffnbench.targets import resolve
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.2, "1 s"), (14.2, "15 s"), (90, "90 s"), (91, "2 min"),

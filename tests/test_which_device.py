@@ -9,9 +9,9 @@ import pytest
 from conftest import ROOT, FakeLaunch, run
 from test_cli import call  # noqa: F401 - a fixture
 
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.device import environment
 from ffnbench.device.environment import why_no_gpu
-from ffnbench.errors import FfnbenchError
 from ffnbench.gate import checking
 from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare

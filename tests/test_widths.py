@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.width_rules import RULES, round_nearest, round_up, width_by_rule, width_for
 
 VECTORS = [

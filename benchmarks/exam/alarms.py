@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from math import log, sqrt
 
 from exam.text import table
+from ffnbench.common.units import percent
 from ffnbench.gate.decision import Finding, Policy, Status
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.units import percent
 
 TOLERANCE = 0.01
 ROW = "swiglu"  # the row that is slowed down

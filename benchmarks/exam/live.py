@@ -17,8 +17,8 @@ from exam.alarms import SLOWED, TOLERANCE, Alarm, alarms_of, check_policy, slowe
 from exam.noisy_neighbour import HERE, Neighbour
 from exam.readings import FORM, OURS, RIVALS, Reading, Truth, truth_plan, truths_of
 from exam.worlds import LIVE_WORLDS, QUIET, LiveWorld, seed_of
-from ffnbench import jsonable
-from ffnbench.errors import Unfinished
+from ffnbench.common import jsonable
+from ffnbench.common.errors import Unfinished
 from ffnbench.gate.decision import past_of
 from ffnbench.gate.looks import UntilDecided, plan_of_check, report_of
 from ffnbench.plan import Plan

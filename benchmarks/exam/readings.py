@@ -9,12 +9,12 @@ from math import log, sqrt
 from statistics import median
 
 from exam.text import table
+from ffnbench.common.units import percent
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Verdict
 from ffnbench.stats.verdict import SAME_WITHIN
-from ffnbench.units import percent
 
 OURS, RIVALS = "ffnbench", ("torch Timer", "median loop")
 REFERENCE, FORM, SLOWED_FORM, SLOWED_BY = "relu", "swiglu", "swiglu5", 0.05

@@ -14,7 +14,7 @@ from time import perf_counter
 
 from torch.utils.benchmark import Timer
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
 from ffnbench.plan import Plan
 from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.loop import keep_freed_memory

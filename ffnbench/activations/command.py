@@ -6,7 +6,7 @@ import typer
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
-from ffnbench.planning.lists import several
+from ffnbench.planning.fields import several
 from ffnbench.request import FactsRequest, PictureRequest, TimingRequest
 
 app = typer.Typer()
@@ -34,9 +34,9 @@ def plot_activations(
 ) -> int:
     """Draw activations, or the surfaces of gated forms."""
     from ffnbench.activations import describing
+    from ffnbench.common.streams import say
     from ffnbench.report.formats import PICTURE_SUFFIXES
     from ffnbench.run.world import this_machine
-    from ffnbench.streams import say
 
     request, output = asked(PictureRequest, ctx, activations=placed), output_of(ctx)
     if not output.out:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
 from ffnbench.ffn.activations import Activation
 
 FILE = Path(__file__).with_name("facts.json")

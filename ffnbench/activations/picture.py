@@ -22,9 +22,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ffnbench.activations.facts import Facts
-from ffnbench.errors import FfnbenchError
-from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.ffn.variants import GATED_BY_ACTIVATION
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.ffn.spec import GATED_BY_ACTIVATION, ActivationSpec
 from ffnbench.report.formats import PICTURES, Write
 from ffnbench.report.writers import csv_text
 from ffnbench.request import PictureRequest

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.names import hint_for
 from ffnbench.ffn.activations import ACTIVATIONS
-from ffnbench.ffn.spec import ActivationSpec, Gate
-from ffnbench.ffn.variants import GATED
-from ffnbench.names import hint_for
+from ffnbench.ffn.spec import GATED, ActivationSpec, Gate
 from ffnbench.plan import GIVEN, Case, Kind, Mode, NoProbe, Plan, Probe, group_suffix
 from ffnbench.planning.axes import axes_of, listed_variants
 from ffnbench.planning.compare import as_compare, identify
 from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.lists import cut
+from ffnbench.planning.fields import cut
 from ffnbench.planning.variant_text import Variant, parse_variant
 from ffnbench.planning.workload import workload_of
 from ffnbench.request import Effort, TimingRequest

@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 
 from ffnbench.activations.facts import Facts
 from ffnbench.activations.plan import REFERENCE
+from ffnbench.common.units import counted
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.plan import Group, typed_as
 from ffnbench.report.columns import LATENCY_KEYS, RATIO_KEYS, case_rows, timed_columns
@@ -17,7 +18,6 @@ from ffnbench.report.notes import case_notes, details
 from ffnbench.report.sentences import answer
 from ffnbench.report.words import FLOPS_OF_ONE, device_text
 from ffnbench.result import Report
-from ffnbench.units import counted
 
 MOST_PLACES = 4  # of jumps and kinks, in the table
 ONLY_BUILT_IN = "facts are known of built-in names, each at its own beta; `plot-activations` draws all"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.plan import OWN
 from ffnbench.request import CompareRequest
 
@@ -16,8 +16,8 @@ def build(request: CompareRequest, device: Any = None) -> nn.Module:
     """The nn.Module of a request's one variant, in this process, on a device of torch's."""
     import torch
 
-    from ffnbench.backends.building import build as build_module
     from ffnbench.planning.compare import plan_compare
+    from ffnbench.worker.backends.building import build as build_module
     from ffnbench.worker.probe_jobs import InProcess
 
     plan = plan_compare(request, InProcess())

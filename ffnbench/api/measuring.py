@@ -12,7 +12,7 @@ from typing import Any
 
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep, refuse_short
-from ffnbench.errors import FfnbenchError, termination_as_interruption
+from ffnbench.common.errors import FfnbenchError, termination_as_interruption
 from ffnbench.following import UNFOLLOWED, Following, ProgressListener
 from ffnbench.plan import OWN, Note, NoteKind, Plan
 from ffnbench.report.output import Destination

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from ffnbench import __version__
+from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import usable_cpus
-from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.features import function_of
 from ffnbench.ffn.cost import uncounted
 from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of

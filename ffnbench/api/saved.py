@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ffnbench.errors import Unfinished
+from ffnbench.common.errors import Unfinished
 from ffnbench.report.files.store import load as load_report
 from ffnbench.report.files.store import made_anew
 from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ffnbench.api.preparing import Prepared, new_report
-from ffnbench.errors import FfnbenchError, termination_as_interruption
+from ffnbench.common.errors import FfnbenchError, termination_as_interruption
+from ffnbench.common.units import counted
 from ffnbench.following import Following
 from ffnbench.plan import Plan, Protocol
 from ffnbench.planning.effort import LEAST_BUDGET_S
@@ -27,7 +28,6 @@ from ffnbench.stats.cells import (
     whole,
 )
 from ffnbench.stats.figures import with_figures
-from ffnbench.units import counted
 
 Visit = Callable[[Plan, Following], ShownReport]  # one run of a cell
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
+from ffnbench.common.errors import Unfinished
 from ffnbench.device.ceilings import roofs_of_machine
 from ffnbench.device.environment import advice, auto_device, caches, describe, usable_cpus, usable_memory
 from ffnbench.device.nvml import advice as device_advice
-from ffnbench.errors import Unfinished
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.following import ProgressListener
 from ffnbench.report.formats import View

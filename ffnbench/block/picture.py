@@ -26,12 +26,12 @@ from ffnbench.block.rows import (
     sees,
     spec_of,
 )
+from ffnbench.common.units import SI, scale
 from ffnbench.ffn.attention import projection_flops
 from ffnbench.plan import typed_as
 from ffnbench.report.frame import Row, keys_of
 from ffnbench.report.words import sizing_text, verdict_word
 from ffnbench.result import Report
-from ffnbench.units import SI, scale
 
 SIZE = (10.0, 4.2)  # inches
 POINTS = 200

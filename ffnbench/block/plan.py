@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.spec import read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
@@ -19,7 +19,7 @@ from ffnbench.plan import Case, Kind, Note, Plan, Point, Probe, Sizing, group_su
 from ffnbench.planning.axes import READ, CellAsked, axes_of, listed_variants
 from ffnbench.planning.compare import as_compare, plan_compare, refuse_own_values
 from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.lists import several
+from ffnbench.planning.fields import several
 from ffnbench.planning.variant_text import parse_variant
 from ffnbench.planning.workload import parse_backends, refuse_lacking, refuse_several, workload_of
 from ffnbench.request import BlockRequest

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ffnbench.block.plan import ATTENTION, FFN, TEXTBOOK, Length, lengths_of
 from ffnbench.block.rows import MEAN, block_records, block_rows, blocks_of, crossing, kinds_of, sees, spec_of
+from ffnbench.common.units import counted
 from ffnbench.ffn.cost import bias_params, matrix_params
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import Mode
@@ -17,7 +18,6 @@ from ffnbench.report.notes import details
 from ffnbench.report.sentences import failure_line, machine_line, to_do
 from ffnbench.report.words import device_text, sizing_text
 from ffnbench.result import Report, Verdict
-from ffnbench.units import counted
 
 PASSES = {
     Mode.FORWARD.value: "forward",

@@ -17,7 +17,7 @@ import typer
 
 from ffnbench import __version__
 from ffnbench.cli.commands import Commands, UsageError, command_names, ending, options_of, settings_here
-from ffnbench.errors import (
+from ffnbench.common.errors import (
     EXIT_INTERRUPTED,
     EXIT_UNFINISHED,
     EXIT_USAGE,
@@ -25,10 +25,10 @@ from ffnbench.errors import (
     complain,
     termination_as_interruption,
 )
-from ffnbench.files import content_of
-from ffnbench.names import hint_for
+from ffnbench.common.files import content_of
+from ffnbench.common.names import hint_for
+from ffnbench.common.streams import hush, prepare
 from ffnbench.request import EXAMPLES, spelling
-from ffnbench.streams import hush, prepare
 
 INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"
@@ -176,7 +176,7 @@ def _usage_error(problem: Any) -> int:
 
 def _flag_elsewhere(option: str, command: str) -> str:
     """What there is for a flag that a command has not: another command, a key of a variant, or no need of it."""
-    from ffnbench.planning.keys import KEYS
+    from ffnbench.planning.variant_text import KEYS
 
     field = option.lstrip("-").replace("-", "_")
     if field in UNNEEDED and command in command_names() and "budget" in options_of(command):

@@ -19,11 +19,10 @@ from typer.main import get_command_from_info
 from ffnbench import features
 from ffnbench.cli.defaults import Settings, found_settings, held_of, is_typed, noted
 from ffnbench.cli.words import as_meant
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.features import measured_elsewhere
 from ffnbench.planning.fields import read, typed_order
-from ffnbench.report.flags import Output
-from ffnbench.request import Request
+from ffnbench.request import Output, Request
 
 if TYPE_CHECKING:
     from ffnbench.report.output import Destination

@@ -19,7 +19,7 @@ def _next(incomplete: str, known: Iterable[str]) -> list[str]:
 def variants(incomplete: str) -> list[str]:
     """Forms, and models that stand for one."""
     from ffnbench.ffn.activations import ACTIVATIONS
-    from ffnbench.ffn.variants import GATED
+    from ffnbench.ffn.spec import GATED
     from ffnbench.models.presets import PRESETS
 
     return _next(incomplete, [*ACTIVATIONS.names(), *GATED.names(), *PRESETS.names()])

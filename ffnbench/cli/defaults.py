@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ffnbench.errors import FfnbenchError
-from ffnbench.files import content_of
-from ffnbench.names import hint_for
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.files import content_of
+from ffnbench.common.names import hint_for
 
 FILE, TABLE = "pyproject.toml", "tool.ffnbench"
 NEVER = {  # no file sets what runs, what is trusted, and what is written

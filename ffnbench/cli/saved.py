@@ -4,9 +4,9 @@ import typer
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, destination_of, ending, output_of
+from ffnbench.common.streams import say
 from ffnbench.features import function_of
 from ffnbench.planning.fields import refuse_empty
-from ffnbench.streams import say
 
 app = typer.Typer()
 

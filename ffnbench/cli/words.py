@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ffnbench.cli.completing import words_of
+from ffnbench.common.units import SECONDS
 from ffnbench.request import EXAMPLES
-from ffnbench.units import SECONDS
 
 NUMBER = re.compile(r"\d[\w./]*")
 MEANT = {  # what others call a flag, and a flag that says its value

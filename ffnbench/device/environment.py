@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ffnbench import __version__
-from ffnbench.git import head
+from ffnbench.common.git import head
 from ffnbench.result import MEMORY, Environment
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import expm1, log
 from typing import Any
 
-from ffnbench.names import Registry
+from ffnbench.common.names import Registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.jsonable import LATER
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import require_positive
-from ffnbench.jsonable import LATER
 
 
 class Form(Enum):

@@ -16,10 +16,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from ffnbench.common.jsonable import LATER, least
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, shared_expert
-from ffnbench.jsonable import LATER, least
 
 FORMULA = {Gate.NONE: "2*d*d_ff", Gate.INNER: "3*d*d_ff", Gate.OUTPUT: "2*d*d_ff + d^2"}
 BIAS_FORMULA = {Gate.NONE: " + d_ff + d", Gate.INNER: " + 2*d_ff + d", Gate.OUTPUT: " + d_ff + 2*d"}

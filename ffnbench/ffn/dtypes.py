@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ffnbench.names import Registry
+from ffnbench.common.names import Registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.errors import Unsupported
+from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.modules import Device, OwnForm, build_dense, dense_reference
 from ffnbench.ffn.moe import Dispatch, MoESpec, Routing, Scores, shares
 from ffnbench.ffn.spec import FFNSpec, Init, shared_expert

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from math import inf, nextafter
 from typing import Any
 
-from ffnbench.errors import FfnbenchError, Raised
+from ffnbench.common.errors import FfnbenchError, Raised
+from ffnbench.common.names import did_you_mean
+from ffnbench.common.targets import one_line, resolve
 from ffnbench.ffn.spec import LIKE, ImportedSpec, Scalar
-from ffnbench.names import did_you_mean
-from ffnbench.targets import one_line, resolve
 
 D_MODEL_NAMES = (
     "d_model", "dim", "hidden_size", "in_features", "embed_dim", "n_embd", "n_embed", "model_dim", "embedding_dim",

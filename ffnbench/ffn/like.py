@@ -17,7 +17,7 @@ from itertools import permutations, product
 import torch
 from torch import Tensor, nn
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.cost import matrix_params
 from ffnbench.ffn.dtypes import DTYPES, tolerance
 from ffnbench.ffn.modules import OwnForm, build_dense, reference_output

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from math import isfinite
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 
 
 class Scores(Enum):

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import isfinite
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.jsonable import LATER
+from ffnbench.common.names import Registry
+from ffnbench.common.units import read_count
 from ffnbench.ffn.activations import ACTIVATIONS, Activation
 from ffnbench.ffn.moe import MoESpec
 from ffnbench.ffn.user_activation import OwnActivation, row_of_own
-from ffnbench.ffn.variants import CLAMPED, GATED_BY_ACTIVATION
-from ffnbench.jsonable import LATER
-from ffnbench.units import read_count
 
 Scalar = bool | int | float | str | None
 LIKE = "like"  # the key of a module of the user's that names the form of ffnbench that it is said to be
@@ -220,3 +220,47 @@ def read_positive(name: str, value: object) -> int:
         with suppress(FfnbenchError):
             value = read_count(value)
     return require_positive(name, value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedName:
+    """A published name of W_down(act(W_gate x) * (W_up x)) and the activation on its gate.
+
+    A clamped one has a `limit` and an `offset`: act(min(gate, limit)) * (clamp(up, -limit, limit) + offset).
+    """
+
+    name: str
+    activation: str
+    aliases: tuple[str, ...] = ()
+    note: str = ""
+    limit: float | None = None
+    offset: float = 0.0
+
+
+_GATED_ROWS = (
+    GatedName(name="glu", activation="sigmoid", note="glu is the original form: the sigmoid is on the gate"),
+    GatedName(name="bilinear", activation="identity", aliases=("liglu",)),
+    GatedName(name="reglu", activation="relu"),
+    GatedName(
+        name="geglu",
+        activation="gelu",
+        aliases=("geglu_erf",),
+        note="geglu is the exact erf form; TransformerEngine, Gemma and T5 v1.1 mean geglu_tanh",
+    ),
+    GatedName(name="geglu_tanh", activation="gelu_tanh"),
+    GatedName(name="swiglu", activation="silu"),
+    GatedName(
+        name="swiglu_oai",
+        activation="quick_gelu",
+        limit=7.0,
+        offset=1.0,
+        aliases=("swigluoai", "clamped_swiglu"),
+        note="swiglu_oai is quick_gelu(min(gate, 7)) * (clamp(up, -7, 7) + 1), as in gpt-oss, "
+        "whose hidden_act says silu",
+    ),
+)
+GATED: Registry[GatedName] = Registry("gated form", "`ffnbench list variants` shows all")
+for _gated in _GATED_ROWS:
+    GATED.add(_gated.name, _gated, _gated.aliases)
+GATED_BY_ACTIVATION = {row.activation: row.name for row in _GATED_ROWS if row.limit is None}
+CLAMPED = tuple(row for row in _GATED_ROWS if row.limit is not None)

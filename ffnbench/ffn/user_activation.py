@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import Activation
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -90,7 +90,7 @@ def row_of_own(own: OwnActivation) -> Activation:
 
 @cache
 def _loaded(target: str) -> Callable[[Any], Any]:
-    from ffnbench.targets import resolve
+    from ffnbench.common.targets import resolve
 
     function: Callable[[Any], Any] = resolve(target)
     return function

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from ffnbench.errors import FfnbenchError
-from ffnbench.names import Registry
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.names import Registry
 
 DEFAULT_RATIO = 4.0
 DEFAULT_MULTIPLE = 8

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Set
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.units import read_share
 from ffnbench.gate.decision import EXACT, IDENTITY, Policy, exact_value, parse_tolerances
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, Plan, Value, added_kind, value_of
@@ -15,7 +16,6 @@ from ffnbench.request import CheckRequest, SidesRequest
 from ffnbench.result import Environment, FailureKind, Report
 from ffnbench.stats.history import SECONDS
 from ffnbench.stats.rounds import table_of
-from ffnbench.units import read_share
 
 FEWEST_WORKERS = 5  # of a run in a baseline for time
 BETTER = {"workers": 2 * FEWEST_WORKERS, "rounds": None, "quick": False, "precision": None, "budget": None}

@@ -19,8 +19,9 @@ from ffnbench.api.preparing import (
     with_threads,
 )
 from ffnbench.api.saved import load
+from ffnbench.common.errors import FfnbenchError, Unfinished
+from ffnbench.common.targets import NO_FILE, NOT_THERE
 from ffnbench.device.environment import auto_device, describe
-from ffnbench.errors import FfnbenchError, Unfinished
 from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.gate.baseline import (
     is_timed,
@@ -55,7 +56,6 @@ from ffnbench.request import CheckRequest, SidesRequest
 from ffnbench.result import CaseCost, Environment, Report
 from ffnbench.run.prober import Prober
 from ffnbench.run.world import World, device_facts
-from ffnbench.targets import NO_FILE, NOT_THERE
 
 
 def check(request: CheckRequest, world: World, following: Following = UNFOLLOWED, *, updates: bool = False) -> Checked:

@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.git import git, head
 from ffnbench.gate.sides import SideFlags
-from ffnbench.git import git, head
 from ffnbench.plan import Arm
 from ffnbench.planning.variant_text import Variant, parse_env
 from ffnbench.run.prober import Prober

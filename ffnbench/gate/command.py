@@ -4,7 +4,7 @@ import typer
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, asked, ending, output_of
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.request import CheckRequest, SidesRequest
 
 app = typer.Typer()

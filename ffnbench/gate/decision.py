@@ -14,15 +14,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from ffnbench.errors import EXIT_REGRESSED, FfnbenchError
+from ffnbench.common.errors import EXIT_REGRESSED, FfnbenchError
+from ffnbench.common.names import hint_for
+from ffnbench.common.units import read_share
 from ffnbench.metrics import LATENCY, METRICS, Metric
-from ffnbench.names import hint_for
 from ffnbench.plan import SWEPT, Case, Plan
 from ffnbench.result import Agreement, Environment, Estimate, Report
 from ffnbench.stats.history import SECONDS, Change, History, history_of, mismatch_of_row, rounds_of_row, row_of
 from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.verdict import ONE_WORKER, busy_text, control_slack
-from ffnbench.units import read_share
 
 Row = tuple[str, str]  # case, metric
 DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ffnbench.errors import EXIT_INTERRUPTED
+from ffnbench.common.errors import EXIT_INTERRUPTED
+from ffnbench.common.streams import say
 from ffnbench.report.files.outputs import inputs_of, refuse_unwritable, save
-from ffnbench.report.flags import Output
 from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, View
 from ffnbench.report.output import Destination, one_of
-from ffnbench.streams import say
+from ffnbench.request import Output
 
 
 class CheckDestination(Destination):

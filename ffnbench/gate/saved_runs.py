@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ffnbench.api.saved import load
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.gate.side_by_side import compare_runs
 from ffnbench.gate.side_by_side_table import names_of, side_by_side_frame
 from ffnbench.plan import added_kind

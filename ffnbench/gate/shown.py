@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, fields, replace
 
-from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
+from ffnbench.common.errors import EXIT_INTERRUPTED, Unfinished
+from ffnbench.common.jsonable import text_of
 from ffnbench.gate.decision import Checked, Status, exit_code
 from ffnbench.gate.table import finding_records, findings_frame, junit, workflow_commands
 from ffnbench.gate.updating import longer_baseline, new_baseline
-from ffnbench.jsonable import text_of
 from ffnbench.report.answers import Shows, origin_record
 from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import NOT_ALL, View, view_of

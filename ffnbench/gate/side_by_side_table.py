@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ffnbench.common.units import IEC, SI, TIME, counted, digits
 from ffnbench.gate.side_by_side import COMPARED, FLOPS, PARAMS, RATIO, RunChange, RunsCompared
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.frame import UNKNOWN, Column, Frame, Row, in_row
@@ -23,7 +24,6 @@ from ffnbench.report.words import (
     side_lines,
 )
 from ffnbench.result import Estimate, Report, Side
-from ffnbench.units import IEC, SI, TIME, counted, digits
 
 NAMES = {LATENCY: "latency", RATIO: "ratio", PARAMS: "params", FLOPS: "FLOPs", PEAK: "peak"}
 UNITS = {LATENCY: TIME, FLOPS: SI, PEAK: IEC}

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.plan import CONTROL, OWN, Arm, Kind, Plan, Probe, Protocol
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_seed, check_timeout
-from ffnbench.planning.lists import refuse_lists
+from ffnbench.planning.fields import refuse_lists
 from ffnbench.planning.variant_text import Variant, parse_variants
 from ffnbench.request import SidesRequest
 

@@ -7,6 +7,8 @@ import xml.etree.ElementTree as xml
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ffnbench.common.streams import visible
+from ffnbench.common.units import counted, percent, signed_percent
 from ffnbench.gate.decision import OUTPUT, TIMED, Checked, Finding, Status
 from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.metrics import LATENCY
@@ -15,8 +17,6 @@ from ffnbench.report.frame import OF_NUMBER, OF_RATIO, UNKNOWN, Column, Frame, R
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
 from ffnbench.report.words import CERTAIN, change_text, listed, side_lines
-from ffnbench.streams import visible
-from ffnbench.units import counted, percent, signed_percent
 
 FAILS = {Status.REGRESSED, Status.MISSING}
 WARNS = {Status.UNCLEAR, Status.INCOMPARABLE}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.ffn.user_activation import OwnActivation
 from ffnbench.plan import Arm, Plan

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ffnbench.errors import Unfinished
+from ffnbench.common.errors import Unfinished
 from ffnbench.gate.baseline import is_timed, too_few
 from ffnbench.gate.decision import Checked, Status, kind
 from ffnbench.report.files.store import made_anew, report_text

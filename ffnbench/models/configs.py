@@ -11,12 +11,12 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-from ffnbench import jsonable
-from ffnbench.errors import FfnbenchError
-from ffnbench.files import content_of
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.files import content_of
+from ffnbench.common.names import did_you_mean
 from ffnbench.models.family_reader import ASK, PARTS, Config, Reader, Unanswered, by_own_names, families
 from ffnbench.models.model import LayerGroup, ModelSpec
-from ffnbench.names import did_you_mean
 
 A_CONFIG = "give a config.json, or the folder that holds one"
 

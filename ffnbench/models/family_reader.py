@@ -17,14 +17,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.names import did_you_mean
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
 from ffnbench.ffn.spec import LARGEST, FFNSpec, Gate
 from ffnbench.models.model import LayerGroup
 from ffnbench.models.windows import FULL_VIEW, sights, views
-from ffnbench.names import did_you_mean
 
 FILE = Path(__file__).with_name("families.toml")
 DEFAULTS = Path(__file__).with_name("defaults.json")

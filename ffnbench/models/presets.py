@@ -10,14 +10,13 @@ import os
 import re
 from pathlib import Path
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.files import content_of
+from ffnbench.common.names import Registry, did_you_mean, normalise
 from ffnbench.ffn.attention import AttentionSpec, MLASpec
 from ffnbench.ffn.moe import MoESpec, Scores
-from ffnbench.ffn.spec import FFNSpec, Gate, Scalar
-from ffnbench.ffn.variants import GATED
-from ffnbench.models.hub import cache_folder, cached_config, is_name
+from ffnbench.ffn.spec import GATED, FFNSpec, Gate, Scalar
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight
-from ffnbench.names import Registry, did_you_mean, normalise
 
 
 def _ffn(form: str, d_model: int, d_ff: int, bias: bool = False, moe: MoESpec | None = None) -> FFNSpec:
@@ -294,3 +293,33 @@ def as_text(spec: FFNSpec, keys: dict[str, Scalar]) -> str:
     return "@".join(
         [name, *(f"{k}={words[v] if isinstance(v, bool) or v is None else v}" for k, v in keys.items())]
     )  # fmt: skip
+
+
+PART = r"[A-Za-z0-9_](?:[\w.-]{0,94}[\w-])?"
+NAME = re.compile(rf"(?:{PART}/)?{PART}", re.ASCII)
+
+
+def is_name(text: str) -> bool:
+    """Whether it may be a model of the hub: ORG/NAME or NAME, which can't lead out of the cache."""
+    return bool(NAME.fullmatch(text)) and ".." not in text and "--" not in text and not text.endswith(".json")
+
+
+def cache_folder() -> Path:
+    """Where the cache is; it need not be there."""
+    home = os.environ.get("HF_HOME") or os.environ.get("XDG_CACHE_HOME", "~/.cache") + "/huggingface"
+    return Path(os.path.expandvars(os.environ.get("HF_HUB_CACHE") or home + "/hub")).expanduser()
+
+
+def cached_config(name: str) -> Path | None:
+    """The config.json of a name in the cache: of the commit that `main` was when it was downloaded, else of the only
+    snapshot; None where there is none that can be read.
+    """
+    if not is_name(name):
+        return None
+    model = cache_folder() / f"models--{name.replace('/', '--')}"
+    if os.path.isfile(main := model / "refs" / "main"):
+        config = model / "snapshots" / content_of(main).decode("ascii", "replace").strip() / "config.json"
+        if os.path.isfile(config):
+            return config
+    found = list(model.glob("snapshots/*/config.json"))
+    return found[0] if len(found) == 1 else None

@@ -12,20 +12,19 @@ from itertools import product
 from math import prod
 from typing import Any, Generic, TypeVar
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.names import choose
+from ffnbench.common.units import read_number
 from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.moe import Dispatch, Routing, Scores
 from ffnbench.ffn.spec import Gate, Init, read_positive
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.model import ModelSpec
-from ffnbench.names import choose
 from ffnbench.plan import SWEPT, Cache, CompileMode, MatmulPrecision, Point, Time, Value
-from ffnbench.planning.keys import KEYS, Of, keys_of
-from ffnbench.planning.lists import MOST_CELLS, cut, is_range, several, too_many, written_out
-from ffnbench.planning.variant_text import Variant, is_variant, parse_scalar, parse_variant
+from ffnbench.planning.fields import MOST_CELLS, cut, is_range, several, too_many, written_out
+from ffnbench.planning.variant_text import KEYS, Of, Variant, is_variant, keys_of, parse_scalar, parse_variant
 from ffnbench.planning.workload import device_of, mode_of
 from ffnbench.request import DEFAULT_VARIANTS, EXAMPLES, AnyRequest, spelling
-from ffnbench.units import read_number
 
 R = TypeVar("R", bound=AnyRequest)
 Reader = Callable[[Any], Value]

@@ -12,18 +12,17 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.names import hint_for
 from ffnbench.ffn.width_rules import Match
 from ffnbench.metrics import CEILINGS, METRIC_GROUPS
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import model_of
-from ffnbench.names import hint_for
 from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, Workload, control_of, group_suffix
 from ffnbench.planning.axes import READ, CellAsked, Listed, axes_of, listed_variants
 from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.keys import WORKLOAD_KEYS
-from ffnbench.planning.lists import cut, several
-from ffnbench.planning.variant_text import Variant, as_activation_variant
+from ffnbench.planning.fields import cut, several
+from ffnbench.planning.variant_text import WORKLOAD_KEYS, Variant, as_activation_variant
 from ffnbench.planning.widths import Sizer
 from ffnbench.planning.workload import labels_of, lacks, parse_backends, refuse_lacking, workload_of
 from ffnbench.request import DEFAULT_VARIANTS, CompareRequest, Request, spelling

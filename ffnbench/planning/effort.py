@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.units import counted
 from ffnbench.ffn.spec import read_positive
 from ffnbench.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Protocol
 from ffnbench.request import DEFAULT_BUDGET_S, BlockRequest, CompareRequest, Effort, GroupedRequest, Request, spelling
-from ffnbench.units import counted
 
 MIN_WORKERS, MIN_ROUNDS = 3, 6
 QUICK_WORKERS, QUICK_ROUNDS = 5, 4

@@ -6,7 +6,8 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
 
-from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.common.errors import FfnbenchError, Unsupported
+from ffnbench.common.names import choose
 from ffnbench.ffn.cost import flops_forward, params_active
 from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, read_positive
 from ffnbench.ffn.width_rules import (
@@ -18,10 +19,8 @@ from ffnbench.ffn.width_rules import (
     width_by_rule,
     width_for,
 )
-from ffnbench.names import choose
 from ffnbench.plan import ACTIVE_PARAMS, GIVEN, Arm, Case, Probe, Sizing, Workload
-from ffnbench.planning.keys import MOE_KEYS, flag, limit_of, moe_of, number
-from ffnbench.planning.variant_text import Variant, module_spec
+from ffnbench.planning.variant_text import MOE_KEYS, Variant, flag, limit_of, module_spec, moe_of, number
 from ffnbench.planning.workload import workload_of
 from ffnbench.request import CompareRequest
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.names import choose, hint_for, normalise
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.dtypes import DTYPES, item_bytes
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec, Scalar, read_positive
-from ffnbench.names import choose, hint_for, normalise
 from ffnbench.plan import (
     MODE_ALIASES,
     AnySpec,
@@ -23,9 +23,8 @@ from ffnbench.plan import (
     Time,
     Workload,
 )
-from ffnbench.planning.keys import flag, number
-from ffnbench.planning.lists import cut
-from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant
+from ffnbench.planning.fields import cut
+from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant, flag, number
 from ffnbench.request import CompareRequest
 
 DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda

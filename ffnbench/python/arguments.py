@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from ffnbench.errors import WrongArgument
+from ffnbench.common.errors import WrongArgument
 from ffnbench.planning.fields import read, takes_several, typed_order, types_of
 from ffnbench.python.targets import variant_text, variants_text
 from ffnbench.request import Request

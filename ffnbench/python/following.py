@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.following import Following
 from ffnbench.report.answers import notebook_shell
 from ffnbench.report.progress import NotebookProgress, TerminalProgress

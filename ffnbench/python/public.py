@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from ffnbench.errors import FfnbenchError, WrongArgument, interruption
+from ffnbench.common.errors import FfnbenchError, WrongArgument, interruption
 from ffnbench.ffn.imported import D_FF_NAMES, D_MODEL_NAMES
 from ffnbench.python.arguments import NAMED
 

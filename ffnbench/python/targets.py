@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ffnbench.errors import FfnbenchError, WrongArgument
+from ffnbench.common.errors import FfnbenchError, WrongArgument
 
 CELL = "write the cell to a file: begin it with `%%writefile mine.py`, run it, then name it as 'mine.py:{name}'"
 FILE = "save it to a file, for example mine.py, and name it as 'mine.py:{name}'"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ffnbench.errors import WrongArgument
+from ffnbench.common.errors import WrongArgument
 from ffnbench.report.files.outputs import Outputs
 from ffnbench.report.formats import View, Write, bytes_of
 from ffnbench.report.frame import Frame, Row

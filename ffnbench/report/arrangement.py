@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ffnbench.errors import FfnbenchError
-from ffnbench.names import hint_for
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.names import hint_for
 from ffnbench.report.columns import COLUMNS
 from ffnbench.report.frame import EXTRA, Column, Frame, Row
 

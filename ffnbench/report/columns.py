@@ -12,6 +12,7 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any
 
+from ffnbench.common.units import IEC, SI, TIME, digits, percent
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, GRADIENT_ERROR, HELD, HOST_TIME, LATENCY, PACK, PEAK, SAVED
 from ffnbench.plan import Case, needed_by
@@ -29,7 +30,6 @@ from ffnbench.report.words import (
     verdict_word,
 )
 from ffnbench.result import Bound, Estimate, Report, Roof, Share, Verdict
-from ffnbench.units import IEC, SI, TIME, digits, percent
 
 GIGA = 1e9
 TOKEN = "/tok"

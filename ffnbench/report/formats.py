@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.features import Feature, suffixes
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.frame import Frame, Row

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from ffnbench.common.streams import visible
+from ffnbench.common.units import Units, digits, scale
 from ffnbench.result import Estimate
-from ffnbench.streams import visible
-from ffnbench.units import Units, digits, scale
 
 Row = dict[Any, Any]
 Groups = tuple[tuple[int, str], ...]  # of rows: the place of the first row of each group, and what the group is

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from ffnbench.common.units import counted, signed_percent
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.plan import (
     ACTIVE_PARAMS,
@@ -27,7 +28,6 @@ from ffnbench.plan import (
 )
 from ffnbench.report.frame import Column, Row
 from ffnbench.report.words import backend_text, device_text, listed
-from ffnbench.units import counted, signed_percent
 
 
 @dataclass(frozen=True, slots=True)

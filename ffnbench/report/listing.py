@@ -6,23 +6,22 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.names import hint_for
+from ffnbench.common.units import IEC, TIME, counted, digits, quantity
 from ffnbench.features import listings
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import FORMULA, params
 from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.ffn.spec import Gate
-from ffnbench.ffn.variants import CLAMPED, GATED, GATED_BY_ACTIVATION, GatedName
+from ffnbench.ffn.spec import CLAMPED, GATED, GATED_BY_ACTIVATION, Gate, GatedName
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.presets import PRESETS
-from ffnbench.names import hint_for
 from ffnbench.plan import Backend, CompileMode, values_of
-from ffnbench.planning.keys import KEYS
+from ffnbench.planning.variant_text import KEYS
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import Row, frame_of
 from ffnbench.report.words import FLOPS_OF_ONE
 from ffnbench.result import Bound, Ceiling, Environment
-from ffnbench.units import IEC, TIME, counted, digits, quantity
 
 GIGA = 1e9
 DISTURBED = "disturbed"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.units import IEC, TIME, counted, digits, percent, quantity
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 from ffnbench.metrics import CEILINGS, DEVICE_TIME, ERROR, HIT, HOST_TIME, LATENCY, LOAD
@@ -13,7 +14,6 @@ from ffnbench.plan import MatmulPrecision, Mode, NoteKind, Plan, Time
 from ffnbench.report.words import INTERVALS, labelled, side_lines
 from ffnbench.result import Bound, Ceiling, Report, Roof, Run, Verdict
 from ffnbench.stats.verdict import NOISES
-from ffnbench.units import IEC, TIME, counted, digits, percent, quantity
 
 TOLD_APART = 5  # the first method that tells wall, device and host time apart
 TIMES = {

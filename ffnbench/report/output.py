@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from ffnbench.errors import EXIT_REGRESSED, FfnbenchError, Unfinished, complain
+from ffnbench.common.errors import EXIT_REGRESSED, FfnbenchError, Unfinished, complain
+from ffnbench.common.names import hint_for
+from ffnbench.common.streams import hush, say
 from ffnbench.following import Following
-from ffnbench.names import hint_for
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.journal import Journal, NoSamples, journal_of, refuse_running
 from ffnbench.report.files.outputs import Outputs, append
-from ffnbench.report.flags import Output
 from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write, bytes_of, is_roofline
 from ffnbench.report.progress import TerminalProgress
 from ffnbench.report.terminal import Terminal, show
 from ffnbench.report.views import refuse_unknown_columns
+from ffnbench.request import Output
 from ffnbench.result import Report
-from ffnbench.streams import hush, say
 
 STDOUT_OF_CI = 100  # columns
 SHORT_FORMATS = {"md": "markdown"}

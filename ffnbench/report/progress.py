@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
+from ffnbench.common.streams import say, visible
 from ffnbench.following import ProgressListener
 from ffnbench.result import Progress
-from ffnbench.streams import say, visible
 
 REFRESH_S = 0.2
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ffnbench.common.units import counted, digits
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Case, Group, NoteKind
@@ -17,7 +18,6 @@ from ffnbench.report.notes import untested_note
 from ffnbench.report.words import WITHIN, backend_text, interval_text, labelled, listed
 from ffnbench.result import Comparison, Crossing, Crossings, Estimate, Fastest, Report, Verdict
 from ffnbench.stats.figures import LONGEST_S
-from ffnbench.units import counted, digits
 
 MOST = 4  # lines
 MEANS = 8  # rows whose mean over several runs is told

@@ -15,8 +15,8 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ffnbench.common.streams import visible
 from ffnbench.report.frame import Frame, ShownColumn
-from ffnbench.streams import visible
 
 GAP = 2
 PROSE = 16  # the narrowest that wrapped text stays readable

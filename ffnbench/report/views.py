@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ffnbench.errors import EXIT_INTERRUPTED, FfnbenchError, Interrupted, Unfinished
+from ffnbench.common.errors import EXIT_INTERRUPTED, FfnbenchError, Interrupted, Unfinished
 from ffnbench.features import function_of
 from ffnbench.plan import Kind, added_kind
 from ffnbench.report.arrangement import Arrangement, arranged, key_of

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from ffnbench.jsonable import text_of
+from ffnbench.common.jsonable import text_of
+from ffnbench.common.streams import visible
 from ffnbench.report.frame import Frame, Row, ShownColumn
-from ffnbench.streams import visible
 
 PLAIN = {int, float, type(None)}  # what stands in a CSV as it is
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
 from ffnbench.device.ceilings import roofs_for
 from ffnbench.metrics import CEILINGS, ROOF
 from ffnbench.result import CaseCost, Ceiling, Roof, Sample

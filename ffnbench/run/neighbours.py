@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from ffnbench.files import locked, own_folder
+from ffnbench.common.files import locked, own_folder
 from ffnbench.result import Around
 
 POLL_S = 0.5

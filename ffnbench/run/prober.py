@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ffnbench import jsonable
-from ffnbench.errors import FfnbenchError, Unfinished, Unsupported
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError, Unfinished, Unsupported
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.ffn.user_activation import OwnActivation

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
+from ffnbench.common.errors import Unfinished, termination_as_interruption
 from ffnbench.device.environment import CacheLevel
-from ffnbench.errors import Unfinished, termination_as_interruption
 from ffnbench.metrics import LATENCY, METRICS
 from ffnbench.plan import Backend, Plan
 from ffnbench.result import CaseCost, Environment, FailureKind, Progress, Run, Sample, Side, Timer

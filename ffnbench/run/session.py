@@ -19,8 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from ffnbench.errors import FfnbenchError, Unfinished
-from ffnbench.jsonable import no_number
+from ffnbench.common.errors import FfnbenchError, Unfinished
+from ffnbench.common.jsonable import no_number
 from ffnbench.plan import OWN, Arm
 from ffnbench.worker.channel import MARK, Message, end_group
 

@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.units import IEC, counted, quantity
 from ffnbench.device.environment import USABLE, auto_device
-from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec, Form, working_bytes
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import AddedSpec, Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
 from ffnbench.result import DeviceSeen, Failure, FailureKind
 from ffnbench.run.session import WorkerLost, lost_over_device
-from ffnbench.units import IEC, counted, quantity
 from ffnbench.worker.channel import Message
 
 MODEST = 8  # the share of what is free that ceilings may take is one part of so many

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ffnbench.errors import Unfinished
+from ffnbench.common.errors import Unfinished
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import CONTROL, OWN, AddedSpec, Arm, Backend, Plan
 from ffnbench.result import Side

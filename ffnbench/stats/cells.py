@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from itertools import zip_longest
 from typing import Any, TypeVar
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.plan import CONTROL, Kind, Plan
 from ffnbench.result import FailureKind, Report, Verdict
 from ffnbench.stats.rounds import table_of

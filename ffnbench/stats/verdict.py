@@ -16,6 +16,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TypeVar
 
+from ffnbench.common.units import counted, percent
 from ffnbench.metrics import COMPILE, DEVICE_TIME, HOST_TIME, LATENCY, PACK
 from ffnbench.plan import CONTROL, Note, NoteKind, Plan, metrics_of
 from ffnbench.result import (
@@ -32,7 +33,6 @@ from ffnbench.result import (
 )
 from ffnbench.stats.interval import CONFIDENCE, Mean
 from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, Row, Table, held_down, is_clean, table_of, waited_for
-from ffnbench.units import counted, percent
 
 CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
 CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs

@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
+from ffnbench.common.errors import Unsupported
 from ffnbench.device.accelerator import UNROLLED
-from ffnbench.errors import Unsupported
 from ffnbench.worker.subject import Subject
 
 PASSES = 3  # at the device's time, where it is what was asked for and others disturb the host

@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench import jsonable
-from ffnbench.backends.building import WEIGHTS, build, carry, changed, in_float64, seed_all
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import known_device, place_of
-from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.like import relative_error
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.plan import Backend, Case, Workload
 from ffnbench.result import Agreement
+from ffnbench.worker.backends.building import WEIGHTS, build, carry, changed, in_float64, seed_all
 from ffnbench.worker.subject import set_precision_of
 
 TOKENS = 16
@@ -92,11 +92,11 @@ def _error(y: Tensor | None, expected: Tensor | None) -> float | None:
 def _forward_of(module: nn.Module, work: Workload, x: Tensor) -> Callable[[Tensor], Tensor]:
     """What is called in the module's place for inputs like x, where nothing is timed."""
     if work.compiled:
-        from ffnbench.backends.compiling import compiled_of
+        from ffnbench.worker.backends.compiling import compiled_of
 
         return compiled_of(module, work)
     if work.backend == Backend.ONEDNN.value:
-        from ffnbench.backends.onednn import pack
+        from ffnbench.worker.backends.onednn import pack
 
         pack(module, x)
     return module

@@ -15,14 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench import jsonable
-from ffnbench.backends.building import no_onednn
+from ffnbench.common import jsonable
 from ffnbench.device.ceilings import AGAIN, MM, MV, ONEDNN, SUM, SUM_INT, group_of, matrix_of
 from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.result import MEMORY, Bound, Roof
 from ffnbench.stats.rounds import WAITED
 from ffnbench.worker import meters
+from ffnbench.worker.backends.building import no_onednn
 from ffnbench.worker.subject import Subject, set_precision
 
 Call = Callable[[], Any]

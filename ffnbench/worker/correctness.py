@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from ffnbench.backends.building import build, carried, seed_all
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import place_of
-from ffnbench.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.modules import OwnModule
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.plan import AnySpec, Case
+from ffnbench.worker.backends.building import build, carried, seed_all
 from ffnbench.worker.subject import Subject, gradient_salt
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ffnbench import jsonable
-from ffnbench.errors import FfnbenchError
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.targets import one_line
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.targets import one_line
 
 Function = Callable[[Tensor], Tensor]
 REPEATS = 1000  # elements enough that even a rare random one shows

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ffnbench import jsonable
-from ffnbench.backends.building import build, carried, changed, impose_routing, seed_all
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.waiting import WaitMeter
-from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, GRADIENT_ERROR, HELD, HIT, HOST_TIME, LOAD, PACK
 from ffnbench.plan import Backend, Case, Plan, Workload
 from ffnbench.planning.workload import lacks
 from ffnbench.result import Roof
 from ffnbench.worker import meters, peak_memory
+from ffnbench.worker.backends.building import build, carried, changed, impose_routing, seed_all
 from ffnbench.worker.correctness import Correctness, Mismatch
 from ffnbench.worker.probe_jobs import check_output
 from ffnbench.worker.subject import Subject, gradient_salt, most_inputs, padded, set_precision_of, subject_of
@@ -212,14 +212,14 @@ def prepare(subject: Subject, work: Workload) -> dict[str, Any]:
     """
     weights = sum(parameter.nbytes for parameter in subject.module.parameters())
     if work.compiled:
-        from ffnbench.backends.compiling import compile_now, compiled_of
+        from ffnbench.worker.backends.compiling import compile_now, compiled_of
 
         subject.run = compiled_of(subject.module, work)
         seconds, graphs = compile_now(subject.call, subject.x.device, subject.accelerator, freeze=work.freeze)
         # frozen weights are constants in layouts of the compiler's own
         return {COMPILE: seconds, "graphs": graphs, HELD: None if work.freeze else weights}
     if work.backend == Backend.ONEDNN.value:
-        from ffnbench.backends.onednn import pack
+        from ffnbench.worker.backends.onednn import pack
 
         packed = pack(subject.module, subject.x.detach())
         called = f"{packed.layers - packed.unused} of {packed.layers} linear layers"
@@ -244,7 +244,7 @@ def _settled(work: Workload) -> AbstractContextManager[None]:
     """Where it is compiled, nothing compiles in here."""
     if not work.compiled:
         return nullcontext()
-    from ffnbench.backends.compiling import settled
+    from ffnbench.worker.backends.compiling import settled
 
     return settled()
 

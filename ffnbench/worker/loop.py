@@ -26,8 +26,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ffnbench.common.targets import one_line
 from ffnbench.features import verb
-from ffnbench.targets import one_line
 from ffnbench.worker.channel import Channel, Message, end_group
 
 ALLOCATOR = "FFNBENCH_ALLOCATOR"  # in the environment of a process that measures
@@ -69,7 +69,7 @@ def main() -> None:
     try:
         import torch
 
-        from ffnbench import jsonable
+        from ffnbench.common import jsonable
         from ffnbench.device.environment import about_machine, about_torch, usable_memory
         from ffnbench.plan import Plan
         from ffnbench.worker.jobs import Jobs
@@ -157,7 +157,7 @@ def answer_to(job: Any, request: Message, jobs: Any = None) -> Message:
     """Do one job; any exception is an answer. This process ends with one that has broken its device, or torch.compile:
     what a compiler leaves behind that failed makes later rows of a process wrong.
     """
-    from ffnbench.errors import FfnbenchError, Raised, Unsupported
+    from ffnbench.common.errors import FfnbenchError, Raised, Unsupported
 
     arguments = {key: value for key, value in request.items() if key != "do"}
     try:
@@ -191,8 +191,8 @@ def _make_room(torch: Any, jobs: Any, request: Message) -> None:
 
 
 def _kind(problem: BaseException) -> str:
-    from ffnbench.backends.compiling import not_compiled
     from ffnbench.device.accelerator import is_full
+    from ffnbench.worker.backends.compiling import not_compiled
 
     text = str(problem)
     full = is_full(problem) or "can't allocate memory" in text or "not enough memory" in text
@@ -205,8 +205,8 @@ def _kind(problem: BaseException) -> str:
 
 
 def _one_line(problem: BaseException) -> str:
-    from ffnbench.backends.compiling import not_compiled
     from ffnbench.device.accelerator import first_line, is_full
+    from ffnbench.worker.backends.compiling import not_compiled
 
     text = " ".join(str(problem).split())
     if asked := re.search(r"you tried to allocate (\d+) bytes", text):

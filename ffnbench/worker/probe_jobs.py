@@ -21,17 +21,17 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from ffnbench import jsonable
-from ffnbench.backends.building import build_foreign, unavailable
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError, Unsupported
+from ffnbench.common.targets import one_line, origin_of, resolve
 from ffnbench.device.environment import about_device, accelerator_of, known_device
-from ffnbench.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.ffn.user_activation import OwnActivation, as_activation
 from ffnbench.plan import Arm, Backend, Probe, Workload
-from ffnbench.targets import one_line, origin_of, resolve
+from ffnbench.worker.backends.building import build_foreign, unavailable
 from ffnbench.worker.meters import empty_call
 
 if TYPE_CHECKING:

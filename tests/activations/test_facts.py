@@ -13,7 +13,7 @@ from scipy.stats import norm
 from test_activations import ORACLE, sigmoid
 
 from ffnbench.activations.facts import Facts, facts_of
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.worker.functions import checked, function_of

@@ -19,11 +19,10 @@ from ffnbench.activations.plan import every_activation, select
 from ffnbench.activations.table import facts_frame, facts_records, facts_view
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.plan import Probe
-from ffnbench.report.flags import Output
 from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.report.output import Destination
 from ffnbench.report.terminal import plain
-from ffnbench.request import PictureRequest
+from ffnbench.request import Output, PictureRequest
 from ffnbench.run.world import World
 
 OWN = """

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 
 from ffnbench.activations.facts import Facts
 from ffnbench.activations.picture import curves_figure, gated_figure
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.report.pictures.canvas import pens
 from ffnbench.result import Curve

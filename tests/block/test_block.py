@@ -15,7 +15,7 @@ from ffnbench import cli
 from ffnbench.block.picture import block_figure
 from ffnbench.block.plan import attention_of, lengths_of, plan_block
 from ffnbench.block.rows import block_records
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.attention_module import build_attention
 from ffnbench.models.presets import PRESETS

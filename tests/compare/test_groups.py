@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from conftest import FakeLaunch, KnownProber, measure, prepare
 
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
-from ffnbench.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.keys import KEYS
+from ffnbench.planning.variant_text import KEYS
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.store import report_text
 from ffnbench.report.terminal import plain

@@ -22,7 +22,7 @@ from exam.machine import WORLDS, Machine
 
 from ffnbench.api.preparing import Prepared, new_report
 from ffnbench.api.sweeping import Sweep
-from ffnbench.files import locked
+from ffnbench.common.files import locked
 from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.plan import Plan
 from ffnbench.report.files.journal import Journal

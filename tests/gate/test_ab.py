@@ -15,8 +15,9 @@ import pytest
 from conftest import ROOT, FakeLaunch, KnownProber, ffnbench, listen
 from repositories import MODULE, TARGET, git
 
-from ffnbench import jsonable
-from ffnbench.errors import FfnbenchError
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.targets import NOT_THERE
 from ffnbench.gate.checkouts import PREFIX, Repository
 from ffnbench.gate.decision import Status, output_finding
 from ffnbench.plan import CONTROL, OWN, Arm, Case
@@ -24,7 +25,6 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Agreement
 from ffnbench.run.prober import Prober
-from ffnbench.targets import NOT_THERE
 from ffnbench.worker.agreement import hold, keep
 
 SMALL = ("--d-model", "16", "--seq-len", "32", "--threads", "1", "-q")

@@ -11,7 +11,7 @@ import pytest
 from conftest import FakeLaunch, KnownProber
 from gate_world import edited, machine, measured, saved
 
-from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.gate import checking

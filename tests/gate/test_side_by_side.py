@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT, FakeLaunch, cells, measure, prepare
 
 from ffnbench.api.saved import load
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.gate.saved_runs import side_by_side_view
 from ffnbench.gate.side_by_side import changes_between
 from ffnbench.report.arrangement import Arrangement

@@ -13,7 +13,7 @@ from conftest import FakeLaunch, ProberHere, ffnbench, measure, prepare
 from repositories import git
 
 import ffnbench as module
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.gate.checkouts import Repository
 from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest

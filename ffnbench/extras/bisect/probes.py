@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
+from ffnbench.common.files import content_of
 from ffnbench.extras.bisect.commits import Commit
 from ffnbench.extras.bisect.posterior import Posterior, ProbeResult, posterior_of, result_of
-from ffnbench.files import content_of
 from ffnbench.result import Estimate
 
 FILE = Path("ffnbench", "bisect.jsonl")

@@ -8,7 +8,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from ffnbench.api.preparing import with_threads
-from ffnbench.errors import EXIT_USAGE, FfnbenchError, Unfinished
+from ffnbench.common.errors import EXIT_USAGE, FfnbenchError, Unfinished
+from ffnbench.common.units import counted
 from ffnbench.extras.bisect.commits import BisectRepository, Commit
 from ffnbench.extras.bisect.probes import Bisected, CommitProbe, Memory
 from ffnbench.extras.bisect.request import BisectRequest
@@ -24,7 +25,6 @@ from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.request import DEFAULT_BUDGET_S, SidesRequest, command_line
 from ffnbench.result import Progress
 from ffnbench.run.world import World
-from ffnbench.units import counted
 
 SHARED = {one.name for one in fields(BisectRequest)} & {one.name for one in fields(SidesRequest)}
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ffnbench.errors import EXIT_INTERRUPTED, Unfinished
+from ffnbench.common.errors import EXIT_INTERRUPTED, Unfinished
+from ffnbench.common.jsonable import text_of
+from ffnbench.common.units import counted, percent
 from ffnbench.extras.bisect.commits import Commit
 from ffnbench.extras.bisect.probes import FOUND, NONE, OPEN, Bisected, CommitProbe
-from ffnbench.jsonable import text_of
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import Frame, Row, frame_of
 from ffnbench.report.words import CERTAIN, change_text
-from ffnbench.units import counted, percent
 
 UNLIKELY = 0.01  # what is left out
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.cluster import LOCAL, SLURM
 
 

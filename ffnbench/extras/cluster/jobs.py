@@ -27,16 +27,18 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from ffnbench import jsonable
 from ffnbench.api.measuring import Measure, measured_once
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep, refuse_short
-from ffnbench.errors import FfnbenchError, termination_as_interruption
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError, termination_as_interruption
+from ffnbench.common.files import is_own, locked, own_folder
+from ffnbench.common.names import hint_for
+from ffnbench.common.streams import say
+from ffnbench.common.units import counted
 from ffnbench.extras.cluster import LOCAL, SLURM
 from ffnbench.extras.cluster.machines import FilesBeside, by_machine
-from ffnbench.files import is_own, locked, own_folder
 from ffnbench.following import UNFOLLOWED, Following
-from ffnbench.names import hint_for
 from ffnbench.plan import Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.files.store import report_text
@@ -45,8 +47,6 @@ from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.result import Failure, FailureKind, Progress, Report
 from ffnbench.run.world import World
 from ffnbench.stats.cells import cells_of, is_part, whole
-from ffnbench.streams import say
-from ffnbench.units import counted
 
 POLL_S = {LOCAL: 0.2, SLURM: 5.0}
 GONE_S = {LOCAL: 0.0, SLURM: 15.0}  # a result may come so long after its job has ended, where folders are shared

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count, takewhile
 from pathlib import Path
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.streams import say
+from ffnbench.common.units import counted
 from ffnbench.plan import Note, NoteKind, Plan, added_kind
 from ffnbench.report.files.outputs import save
 from ffnbench.report.files.store import load, report_text
@@ -20,8 +22,6 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, Report
 from ffnbench.stats.cells import joined
 from ffnbench.stats.figures import with_figures
-from ffnbench.streams import say
-from ffnbench.units import counted
 
 
 @dataclass(slots=True)

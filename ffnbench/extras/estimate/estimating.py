@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 
 from ffnbench.api.preparing import prepare
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.estimate.bounds import Bounds, Hardware, Near, bounds_of, is_held
 from ffnbench.extras.estimate.hardware import hardware_in, how_near, published
 from ffnbench.extras.estimate.request import EstimateRequest

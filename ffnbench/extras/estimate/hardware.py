@@ -9,11 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ffnbench import jsonable
-from ffnbench.errors import FfnbenchError
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.files import content_of
+from ffnbench.common.names import Registry
 from ffnbench.extras.estimate.bounds import Hardware
-from ffnbench.files import content_of
-from ffnbench.names import Registry
 
 FILE, NEAR = Path(__file__).with_name("published.toml"), Path(__file__).with_name("how_near.json")
 

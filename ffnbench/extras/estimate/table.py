@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
+from ffnbench.common.units import IEC, SI, TIME, digits
 from ffnbench.extras.estimate.bounds import Hardware, Near, is_held, path_of
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import Plan
@@ -16,7 +17,6 @@ from ffnbench.report.listing import records_view
 from ffnbench.report.sentences import failure_line, general_line
 from ffnbench.report.words import listed
 from ffnbench.result import MEMORY, Bound, Report
-from ffnbench.units import IEC, SI, TIME, digits
 
 
 def estimate_view(report: Report, machines: Sequence[Hardware], rows: list[Row], near: Near) -> View:

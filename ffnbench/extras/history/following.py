@@ -9,7 +9,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.history.table import annotated, history_frame
 from ffnbench.extras.history.timeline import Timeline, timeline_of
 from ffnbench.gate.side_by_side import apart, common_rows

@@ -10,12 +10,12 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from ffnbench.common.units import IEC, SI, TIME, scale, signed_percent
 from ffnbench.extras.history.table import commit_text, metric_text, named, runs_text
 from ffnbench.extras.history.timeline import Series, Timeline
 from ffnbench.gate.side_by_side import RATIO
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.pictures.canvas import BLACK, SMALL, drawing, literal, panels, shortened, write_numbers
-from ffnbench.units import IEC, SI, TIME, scale, signed_percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ffnbench.common.streams import visible
+from ffnbench.common.units import IEC, SI, TIME, counted, percent, quantity, scale
 from ffnbench.extras.history.steps import Shift
 from ffnbench.extras.history.timeline import Series, Timeline, unlike
 from ffnbench.gate.side_by_side import FLOPS, RATIO
@@ -11,8 +13,6 @@ from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.frame import Column, Frame, Row, in_row
 from ffnbench.report.words import CERTAIN, change_text, interval_text, seconds_text
 from ffnbench.result import Estimate
-from ffnbench.streams import visible
-from ffnbench.units import IEC, SI, TIME, counted, percent, quantity, scale
 
 NAMES = {FLOPS: "FLOPs/tok", PEAK: "peak"}
 TOLD, LEFT = 4, 6  # steps, and labels of a single run, that are told below the table

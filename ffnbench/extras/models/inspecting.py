@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from ffnbench import jsonable
-from ffnbench.errors import FfnbenchError
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.by_length import count_by_length
 from ffnbench.extras.models.counting import CountedModel, WholeModel, count_model
 from ffnbench.extras.models.counting import whole_model as whole_of

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ffnbench.block.table import overtaking_text
+from ffnbench.common.units import IEC, SI, Units, quantity
 from ffnbench.extras.models.by_length import CountedByLength
 from ffnbench.extras.models.table import parts_frame
 from ffnbench.report.columns import with_sign
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import EXTRA, Column, Frame
-from ffnbench.units import IEC, SI, Units, quantity
 
 
 def layers_view(counted: CountedByLength) -> View:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
+from ffnbench.common.jsonable import text_of
+from ffnbench.common.units import SI, quantity
 from ffnbench.extras.models.counting import CountedLayers, CountedModel, WholeModel
 from ffnbench.ffn.moe import MoESpec, Scores
-from ffnbench.jsonable import text_of
 from ffnbench.report.columns import with_sign
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import EXTRA, Column, Frame, Row
-from ffnbench.units import SI, quantity
 
 SHOWN = {"ffn": "FFN"}  # where a part's name is written otherwise
 ALWAYS = ("embeddings", "attention", "ffn", "norms", "head", "all")  # the others are shown where a model has them

@@ -18,7 +18,7 @@ from itertools import chain
 from math import prod
 from typing import Any
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.counting import CountedLayers, CountedModel, WholeModel
 from ffnbench.models.configs import A_CONFIG, code_note, read_file, refuse_other_classes, type_of
 from ffnbench.models.family_reader import INSTALL, NOT_INSTALLED, by_own_names, families

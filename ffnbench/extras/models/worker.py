@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
 from ffnbench.extras.models.transformers import count_layers, count_whole
 
 

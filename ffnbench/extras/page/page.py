@@ -14,14 +14,14 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.streams import visible
+from ffnbench.common.units import IEC, quantity
 from ffnbench.plan import Kind
 from ffnbench.report.answers import origin_record
 from ffnbench.report.frame import EXTRA, Frame, written
 from ffnbench.report.writers import brief, html_table, paragraphs
 from ffnbench.result import Report
-from ffnbench.streams import visible
-from ffnbench.units import IEC, quantity
 
 MOST_NAMES = 6  # of variants in a title
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
+from ffnbench.common.errors import Interrupted, Unfinished
+from ffnbench.common.units import percent
 from ffnbench.device.environment import usable_cpus
-from ffnbench.errors import Interrupted, Unfinished
 from ffnbench.extras.selftest.request import SelftestRequest
 from ffnbench.ffn.spec import require_positive
 from ffnbench.plan import Plan
@@ -19,7 +20,6 @@ from ffnbench.run.runner import run
 from ffnbench.run.world import World
 from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.verdict import summarise
-from ffnbench.units import percent
 
 REFERENCE, SAME = "base", ("same1", "same2")
 SLOWER = {"+3%": 0.03, "+5%": 0.05, "+10%": 0.10}

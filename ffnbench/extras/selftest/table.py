@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from ffnbench.errors import Interrupted, Unfinished
+from ffnbench.common.errors import Interrupted, Unfinished
+from ffnbench.common.units import percent
 from ffnbench.extras.selftest.exam import COVERAGE, FALSE_AT_MOST, SLOWER, Rate, Rates, Told, failures, rates_of
 from ffnbench.report.formats import NOT_ALL, View, view_of
 from ffnbench.report.frame import UNKNOWN, Column, Frame, Row
 from ffnbench.result import Verdict
-from ffnbench.units import percent
 
 BUSY = Verdict.BUSY.value
 ENDED_EARLY = f"interrupted; {NOT_ALL}"

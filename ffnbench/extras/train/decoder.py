@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.jsonable import LATER
 from ffnbench.extras.train.metrics import LOSS
 from ffnbench.extras.train.text import Training
 from ffnbench.ffn.attention import AttentionSpec, attention_flops
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import NetworkSpec, require_positive
-from ffnbench.jsonable import LATER
 from ffnbench.plan import AddedSpec, Case, NoProbe, Probe, cost_of
 
 HEAD_DIM = 32
@@ -59,8 +59,8 @@ class DecoderSpec(AddedSpec):
 
     def build(self, *, device: Any, dtype: Any) -> Any:
         """Its module."""
-        from ffnbench.backends.building import build
         from ffnbench.extras.train.module import Decoder
+        from ffnbench.worker.backends.building import build
 
         make = partial(build, self.around, device=device, dtype=dtype)
         return Decoder(self.attention, self.layers, make, device=device, dtype=dtype)

@@ -7,7 +7,8 @@ import math
 import time
 from dataclasses import dataclass, field, replace
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
+from ffnbench.common.units import counted
 from ffnbench.extras.train.decoder import trained_by
 from ffnbench.extras.train.running import OVER, train
 from ffnbench.following import Following
@@ -15,7 +16,6 @@ from ffnbench.plan import Plan
 from ffnbench.report.progress import duration
 from ffnbench.result import Progress, Run
 from ffnbench.run.worker_pool import WorkerPool
-from ffnbench.units import counted
 
 # of a budget is kept for the cells that are timed behind the runs, so many seconds at least and at most
 TIMED, LEAST_KEPT_S, TIMED_S = 0.2, 12.0, 60.0

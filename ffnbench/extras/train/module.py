@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.errors import Unsupported
+from ffnbench.common.errors import Unsupported
 from ffnbench.extras.train.text import VOCABULARY
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.attention_module import Attention

@@ -7,14 +7,14 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.units import SI, TIME, scale
 from ffnbench.extras.train.losses import learnt
 from ffnbench.extras.train.planning import STEP, TOKEN
 from ffnbench.extras.train.table import ENDS, training_of, training_records
 from ffnbench.report.pictures.canvas import BLACK, DPI, drawing, ended, literal, pens
 from ffnbench.report.words import CERTAIN
 from ffnbench.result import Report
-from ffnbench.units import SI, TIME, scale
 
 SIZE = 7.0, 5.2  # inches
 SMALL = 7

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.units import counted, percent
 from ffnbench.extras.train.decoder import DecoderSpec, TrainCase
 from ffnbench.extras.train.kind import TRAIN
 from ffnbench.extras.train.request import TrainRequest
@@ -17,8 +18,7 @@ from ffnbench.ffn.spec import read_positive
 from ffnbench.plan import OWN, Case, Mode, Note, NoteKind, Plan, Point, Probe, Protocol, group_suffix
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_budget
-from ffnbench.planning.lists import cut
-from ffnbench.units import counted, percent
+from ffnbench.planning.fields import cut
 
 D_MODEL = 128  # where nothing says how wide
 OF, STEP, TOKEN, RUN = "of", "step", "token", "run"  # the axis of the cells, and its values

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ffnbench import jsonable
+from ffnbench.common import jsonable
+from ffnbench.common.errors import termination_as_interruption
 from ffnbench.device.environment import describe
-from ffnbench.errors import termination_as_interruption
 from ffnbench.extras.train.decoder import trained_by
 from ffnbench.extras.train.kind import TRAIN
 from ffnbench.extras.train.metrics import CHOOSING, LOSS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ffnbench.common.units import IEC, SI, TIME, counted, digits, quantity
 from ffnbench.extras.train.decoder import trained_by
 from ffnbench.extras.train.losses import (
     CITED,
@@ -27,7 +28,6 @@ from ffnbench.report.sentences import general_line, machine_line
 from ffnbench.report.words import BUSY, CERTAIN, INTERVALS, VERDICTS, device_text, interval_text, listed, seconds_text
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.interval import CONFIDENCE, Mean
-from ffnbench.units import IEC, SI, TIME, counted, digits, quantity
 
 MARK = "*"
 NATS = "nats/byte"

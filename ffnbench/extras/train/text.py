@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ffnbench.errors import FfnbenchError
-from ffnbench.jsonable import least
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.jsonable import least
 
 SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache__"}  # folders of the standard library
 HELD_OUT, CHOOSING = 0.1, 0.1  # of the files: what losses are reported of, and what rates are chosen by

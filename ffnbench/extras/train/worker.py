@@ -19,14 +19,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.backends.building import seed_all
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import place_of
-from ffnbench.errors import FfnbenchError
 from ffnbench.extras.train.decoder import TrainCase
 from ffnbench.extras.train.kind import TRAIN
 from ffnbench.extras.train.metrics import CURVE, HELD_OUT
 from ffnbench.extras.train.module import LanguageModel
 from ffnbench.extras.train.text import LEAST_BATCHES, VOCABULARY, Training, read_text
+from ffnbench.worker.backends.building import seed_all
 from ffnbench.worker.jobs import Jobs
 
 WARM_UP, LAST = 0.05, 0.1  # of the steps, and of the rate

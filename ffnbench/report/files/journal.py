@@ -15,14 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
 
-from ffnbench import jsonable
-from ffnbench.errors import FfnbenchError
-from ffnbench.files import locked
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.files import locked
+from ffnbench.common.streams import say
 from ffnbench.plan import Note, NoteKind, Plan, added_kind
 from ffnbench.result import Environment, Failure, Inputs, Report, Roof, Sample
 from ffnbench.stats.cells import joined
 from ffnbench.stats.figures import with_figures
-from ffnbench.streams import say
 
 HEAD = {"ffnbench journal": 1}
 Found = Report | Plan | Environment | Sample | Failure | Note | Roof | Inputs

@@ -16,9 +16,9 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from ffnbench.errors import FfnbenchError, Unfinished
-from ffnbench.files import content_of
-from ffnbench.names import hint_for
+from ffnbench.common.errors import FfnbenchError, Unfinished
+from ffnbench.common.files import content_of
+from ffnbench.common.names import hint_for
 
 BESIDE = ".ffnbench-"  # how a file begins while it is written
 

@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from ffnbench import jsonable
-from ffnbench.errors import FfnbenchError
-from ffnbench.files import content_of
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.files import content_of
 from ffnbench.plan import METHOD, NoteKind
 from ffnbench.request import spelling
 from ffnbench.result import SCHEMA, FailureKind, Report

@@ -19,9 +19,9 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from ffnbench.common.streams import visible
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.result import Report
-from ffnbench.streams import visible
 
 BLACK = "black"
 COLOURS = (

@@ -16,7 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.streams import visible
+from ffnbench.common.units import SI
 from ffnbench.metrics import ERROR, LATENCY, PEAK
 from ffnbench.plan import Kind
 from ffnbench.report.columns import case_rows, column
@@ -43,8 +45,6 @@ from ffnbench.report.words import (
 )
 from ffnbench.result import Estimate, Report, Verdict
 from ffnbench.stats.verdict import SAME_WITHIN
-from ffnbench.streams import visible
-from ffnbench.units import SI
 
 WIDTH, DPI = 3.3, 300  # inches: a column of a paper
 ROW, FOLDED = 0.27, 0.36  # inches: a row, and one whose name may be folded

@@ -17,7 +17,9 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import LogLocator, NullFormatter
 from matplotlib.transforms import offset_copy
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.streams import visible
+from ffnbench.common.units import IEC, SI, quantity
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case, needed_by
 from ffnbench.report.columns import case_rows
@@ -26,8 +28,6 @@ from ffnbench.report.notes import no_ceilings
 from ffnbench.report.pictures.canvas import BLACK, drawing, ended, legend_below, literal, pens, shortened, write_numbers
 from ffnbench.report.words import BUSY, verdict_word
 from ffnbench.result import Bound, Ceiling, Report, Roof
-from ffnbench.streams import visible
-from ffnbench.units import IEC, SI, quantity
 
 WIDTH, HEIGHT = 3.4, 2.7  # inches: a column of a paper, and the axes with what stands around them
 LEGEND_ROW, LEGEND_AROUND = 0.115, 0.05

@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, NullFormatter
 
+from ffnbench.common.units import SI, TIME, digits, quantity, scale
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Axis, Group
 from ffnbench.report.columns import case_rows
@@ -45,7 +46,6 @@ from ffnbench.report.sentences import sweep_line
 from ffnbench.report.words import WITHIN, verdict_word
 from ffnbench.result import Crossing, Crossings, Estimate, Report, Verdict
 from ffnbench.stats.verdict import SAME_WITHIN
-from ffnbench.units import SI, TIME, digits, quantity, scale
 
 LARGE = 1e6  # numbers from here on are shortened
 

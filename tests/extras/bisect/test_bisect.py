@@ -15,7 +15,7 @@ from conftest import ROOT, FakeLaunch, KnownProber
 from repositories import MODULE, TARGET, git
 
 from ffnbench.cli.commands import FILES, options_of
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.bisect import posterior as rules
 from ffnbench.extras.bisect.posterior import NO_STEP, STEP_SD, ProbeResult, posterior_of, result_of
 from ffnbench.plan import OWN, Arm, Case

@@ -22,7 +22,7 @@ from typing import Any
 
 import hf
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 
 Data = dict[str, Any]
 Dice = random.Random

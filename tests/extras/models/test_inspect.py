@@ -15,7 +15,7 @@ from ffnbench.block.plan import plan_block
 from ffnbench.cli import run
 from ffnbench.cli.commands import options_of
 from ffnbench.cli.completing import presets
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.inspecting import inspect
 from ffnbench.models.family_reader import Unanswered
 from ffnbench.request import BlockRequest

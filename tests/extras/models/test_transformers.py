@@ -10,7 +10,7 @@ import pytest
 from hf_variations import TIES_ALWAYS, variations
 from test_hf import COMPOSITES
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.beside_reader import table
 from ffnbench.extras.models.counting import whole_model
 from ffnbench.extras.models.transformers import (

@@ -12,7 +12,7 @@ from hf import default, written
 from test_configs import DEEPSEEK
 
 from ffnbench.cli import run
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.by_length import count_by_length
 from ffnbench.extras.models.counting import WholeModel, whole_model
 from ffnbench.extras.models.inspecting import inspect_whole
@@ -238,7 +238,7 @@ class Counting:
 
 
 def test_transformers_counts_what_the_table_does_not_know(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ffnbench import jsonable
+    from ffnbench.common import jsonable
 
     file = tmp_path / "config.json"
     file.write_text(json.dumps(LLAMA | {"vocab_size": None}))

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from conftest import ROOT, ProberHere, below
 
 import ffnbench
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.page.page import page_of
 from ffnbench.report.frame import EXTRA, Column, Frame
 from ffnbench.report.pictures.canvas import render

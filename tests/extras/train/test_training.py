@@ -20,9 +20,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import ffnbench
 from ffnbench.api import preparing
-from ffnbench.backends.building import build
 from ffnbench.cli.commands import options_of
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.train import lessons, measuring
 from ffnbench.extras.train import losses as learning
 from ffnbench.extras.train.decoder import trained_by
@@ -41,6 +40,7 @@ from ffnbench.result import Sample, Verdict
 from ffnbench.run import world
 from ffnbench.run.what_fits import memory_needed
 from ffnbench.stats.pairs import Pair
+from ffnbench.worker.backends.building import build
 
 ASKED = TrainRequest(
     variants="relu,swiglu", d_model=32, layers=2, steps=6, context=16, batch=4, threads=1, device="cpu"

@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ffnbench.errors import FfnbenchError
-from ffnbench.names import did_you_mean
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.names import did_you_mean
 
 NO_FILE = "a path is relative to the current folder"
 NOT_THE_USERS = ("ffnbench", "importlib", "torch", "__main__")  # modules whose lines say nothing of a mistake

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench.errors import FfnbenchError, Unsupported
+from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.experts import ExpertLinear
 from ffnbench.ffn.like import as_own, output_of, relative_error, tolerance_of
 from ffnbench.ffn.modules import ClampedFeedForward, GatedFeedForward, OwnForm, reference_output

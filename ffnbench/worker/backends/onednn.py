@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench.backends.building import no_onednn
-from ffnbench.errors import Unsupported
+from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.modules import ClampedFeedForward, FeedForward, GatedFeedForward
+from ffnbench.worker.backends.building import no_onednn
 
 Fused = tuple[str, list[float], str]  # oneDNN's name, its scalars, its algorithm
 PLAIN: Fused = ("none", [], "")

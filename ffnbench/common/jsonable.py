@@ -15,7 +15,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ffnbench.streams import UNSEEN
+from ffnbench.common.streams import UNSEEN
 
 T = TypeVar("T")
 LATER = {"later": True}  # metadata of a field that came later: left out at its default, as files had it before

@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import floor, isfinite, log10
 from statistics import median
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 
 Units = Sequence[tuple[str, float]]  # names and sizes, the smallest first
 SI = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))

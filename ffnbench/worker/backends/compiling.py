@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench.errors import Unsupported
+from ffnbench.common.errors import Unsupported
 from ffnbench.plan import Workload
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from ffnbench.errors import FfnbenchError
-from ffnbench.units import IEC, quantity
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.units import IEC, quantity
 
 MOST_BYTES = 1 << 28
 

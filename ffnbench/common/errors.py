@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ffnbench.streams import short
+from ffnbench.common.streams import short
 
 POLITE = (signal.SIGTERM, signal.SIGHUP)
 EXIT_REGRESSED = 1

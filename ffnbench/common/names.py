@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Generic, TypeVar
 
-from ffnbench.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)

@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from ffnbench.common.targets import resolve
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.modules import Pointwise, build_dense
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
 from ffnbench.plan import AddedSpec, AnySpec, Backend, Workload
-from ffnbench.targets import resolve
 
 WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 
@@ -112,7 +112,7 @@ def build_foreign(spec: ImportedSpec) -> nn.Module:
 def unavailable(backend: str, device: torch.device, dtype: torch.dtype | None = None) -> str:
     """Why a backend can't run on this machine; "" if it can, as far as a look tells."""
     if backend == Backend.COMPILE.value:
-        from ffnbench.backends.compiling import no_compiler
+        from ffnbench.worker.backends.compiling import no_compiler
 
         return no_compiler(device)
     if backend == Backend.ONEDNN.value:
@@ -124,7 +124,7 @@ def changed(module: nn.Module, ffn: AnySpec, backend: str) -> nn.Module:
     """The module that a backend runs, with the same weights; raises Unsupported where its form lacks what it needs."""
     if backend not in (Backend.PACKED.value, Backend.PACKED_UP_GATE.value):
         return module
-    from ffnbench.backends.packed import joined
+    from ffnbench.worker.backends.packed import joined
 
     return joined(module, ffn, gate_first=backend == Backend.PACKED.value)
 
