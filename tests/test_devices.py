@@ -22,7 +22,8 @@ from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import DeviceSeen
-from ffnbench.stats.verdict import device_clocks, device_others, summarise
+from ffnbench.stats.noise import device_clocks, device_others
+from ffnbench.stats.verdict import summarise
 
 UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")
 A100 = {

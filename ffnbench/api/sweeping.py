@@ -22,10 +22,10 @@ from ffnbench.stats.cells import (
     FIRST_VISITS,
     LOOKS,
     cells_of,
+    complete_cells,
     is_part,
     joined,
     undecided,
-    whole,
 )
 from ffnbench.stats.figures import with_figures
 
@@ -85,7 +85,7 @@ class Sweep:
                 ANEW,
             )
         start = new_report(plan, self.prepared.costs)
-        if before is not None and (known := whole(before, cells)).plan.cases:
+        if before is not None and (known := complete_cells(before, cells)).plan.cases:
             self.parts.append(start := as_shown(known))
         self.following.journal(start)
         return {case.label for part in self.parts for case in part.plan.cases}

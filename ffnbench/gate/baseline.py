@@ -145,7 +145,7 @@ def _refuse_latencies(told: str, run: Report, hint: str) -> None:
     for case in run.plan.shown:
         if case.label not in {sample.case for sample in latencies}:
             raise FfnbenchError(f"{told} has no samples of {case.label!r}", hint)
-    if lacking := table_of(run).without_quiet():
+    if lacking := table_of(run).labels_without_clean():
         raise FfnbenchError(f"{told} was measured on a busy machine: no undisturbed round of {lacking[0]!r}", hint)
 
 

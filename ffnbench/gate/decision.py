@@ -22,7 +22,8 @@ from ffnbench.plan import SWEPT, Case, Plan
 from ffnbench.result import Agreement, Environment, Estimate, Report
 from ffnbench.stats.history import SECONDS, Change, History, history_of, mismatch_of_row, rounds_of_row, row_of
 from ffnbench.stats.interval import CONFIDENCE, Mean
-from ffnbench.stats.verdict import ONE_WORKER, busy_text, control_slack
+from ffnbench.stats.noise import busy_text
+from ffnbench.stats.verdict import ONE_WORKER, control_slack
 
 Row = tuple[str, str]  # case, metric
 DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
@@ -303,7 +304,7 @@ def _told(row: Row, change: Change | None, now: Report, policy: Policy, slack: f
     reference, rounds = now.plan.reference_of(label), rounds_of_row(now, label, metric)
     if why := mismatch_of_row(now, *row):
         return _finding(*row, Status.MISSING, policy, reason=why)
-    if change is None and rounds.every:
+    if change is None and rounds.rounds:
         reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else ONE_WORKER
         return _finding(*row, Status.UNCLEAR, policy, reason=reason)
     if change is None:

@@ -25,8 +25,8 @@ from ffnbench.plan import Plan, control_of
 from ffnbench.planning.effort import FINEST, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.result import Report, Run, raw_of
 from ffnbench.stats.interval import CONFIDENCE
-from ffnbench.stats.rounds import Table, table_of
-from ffnbench.stats.stopping import UntilAnswered, looks
+from ffnbench.stats.rounds import RoundTable, table_of
+from ffnbench.stats.stopping import UntilAnswered, interim_analyses
 from ffnbench.stats.verdict import summarise
 
 # A run that stops when each row is decided stops too often on a value that is off by chance, most of all where the true
@@ -50,9 +50,9 @@ class UntilDecided(UntilAnswered):
     past: Past | None = None
     level: float = CONFIDENCE  # of the last look
 
-    def answer(self, table: Table, expected: int) -> str:
+    def answer(self, table: RoundTable, expected: int) -> str:
         """`decided` where no row is unclear, at the level that a look after so many workers takes."""
-        self.level = level_of_look(table.whole_workers, expected)
+        self.level = level_of_look(table.complete_workers, expected)
         run = Run(plan=table.plan, samples=tuple(table.samples))
         statuses = {finding.status for finding in self.findings(report_of(run), self.level)}
         return "" if Status.UNCLEAR in statuses else DECIDED
@@ -62,7 +62,7 @@ class UntilDecided(UntilAnswered):
         if now.limit == DECIDED:
             level = min(self.level, REPORTED)
         else:
-            level = level_at_end(table_of(now).whole_workers)
+            level = level_at_end(table_of(now).complete_workers)
         return self.findings(now, level)
 
     def findings(self, now: Report, level: float) -> tuple[Finding, ...]:
@@ -85,7 +85,7 @@ def level_of_look(workers: int, expected: int) -> float:
     rows = look_levels()
     wanted = min(max(workers, expected), max(rows))
     row = rows[min(planned for planned in rows if planned >= wanted)]
-    number = sum(at <= workers for at in looks())  # of this look
+    number = sum(at <= workers for at in interim_analyses())  # of this look
     return row[min(max(number, 1), len(row)) - 1]
 
 

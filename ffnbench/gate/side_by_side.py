@@ -102,8 +102,8 @@ def _change(old: Report, new: Report, label: str, metric: str) -> RunChange:
 
 def is_busy(report: Report, label: str) -> bool:
     """Whether a row's rounds were disturbed, so that it has no figure to compare."""
-    found, seconds = report.comparison(label), report.estimate(label, LATENCY)
-    return bool((found and found.verdict is Verdict.BUSY) or (seconds and seconds.disturbed))
+    comparison = report.comparison(label)
+    return comparison is not None and comparison.verdict is Verdict.BUSY
 
 
 def value_in(report: Report, label: str, metric: str) -> Estimate | None:
@@ -126,12 +126,10 @@ def mean_in(report: Report, label: str, metric: str) -> Mean | None:
     """The log over all runs of a file; None for what was not measured, and for the reference's ratio to itself."""
     if metric == RATIO and report.plan.is_reference(label):
         return None
-    shown = report.estimate(label, LATENCY)
-    if shown is None:
+    if report.estimate(label, LATENCY) is None:
         return None
     means = [
-        table_of(run).seconds(label).mean(every=shown.disturbed) if metric == LATENCY else row_of(run, label, LATENCY)
-        for run in report.runs
+        table_of(run).seconds(label).mean() if metric == LATENCY else row_of(run, label, LATENCY) for run in report.runs
     ]
     known = [mean for mean in means if mean]
     if len(known) > 1 and all(mean.freedom > 0 for mean in known):

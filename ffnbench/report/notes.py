@@ -13,7 +13,7 @@ from ffnbench.metrics import CEILINGS, DEVICE_TIME, ERROR, HIT, HOST_TIME, LATEN
 from ffnbench.plan import MatmulPrecision, Mode, NoteKind, Plan, Time
 from ffnbench.report.words import INTERVALS, labelled, side_lines
 from ffnbench.result import Bound, Ceiling, Report, Roof, Run, Verdict
-from ffnbench.stats.verdict import NOISES
+from ffnbench.stats.noise import NOISES
 
 TOLD_APART = 5  # the first method that tells wall, device and host time apart
 TIMES = {

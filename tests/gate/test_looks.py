@@ -14,8 +14,8 @@ from scipy.special import stdtrit
 from ffnbench.gate.decision import Finding, Policy, Status, past_of
 from ffnbench.gate.looks import REPORTED, UntilDecided, level_at_end, level_of_look, plan_of_check, report_of
 from ffnbench.request import CompareRequest
-from ffnbench.stats.rounds import Table
-from ffnbench.stats.stopping import looks
+from ffnbench.stats.rounds import RoundTable
+from ffnbench.stats.stopping import interim_analyses
 
 RUNS = 6000
 TOLERANCES = (0.3, 0.6, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)  # in standard deviations of a worker
@@ -43,7 +43,7 @@ def coverage(means: Means, level: Level, pace: float, end: int, tolerance: float
     def half(workers: int, confidence: float) -> np.ndarray:
         return stdtrit(workers - 1, 0.5 + confidence / 2) * error[:, workers - 1]
 
-    for workers in [n for n in looks() if n <= end]:
+    for workers in [n for n in interim_analyses() if n <= end]:
         deciding = level(workers, workers + int(pace * (end - workers)))
         apart = np.abs(mean[:, workers - 1] + change - tolerance)
         stops = going & (apart > half(workers, deciding))
@@ -87,7 +87,7 @@ def test_looks_that_are_not_paid_for_cover_too_rarely(means: Means) -> None:
 @pytest.mark.parametrize("workers", [6, 12, 27, 121])
 def test_the_levels_are_those_that_the_benchmark_reckons(workers: int) -> None:
     """By dice of another seed, of the statistic that decides: each run leaves out the truth in 5 %."""
-    at = [count for count in looks() if count <= workers]
+    at = [count for count in interim_analyses() if count <= workers]
     p = spending.p_values(spending.Machine(), at, 40_000, np.random.default_rng(7))
     left_out = spending.left_out(p, [level_of_look(count, workers) for count in at])
     assert left_out == pytest.approx(0.05, abs=0.006) if workers > 6 else left_out < 0.05
@@ -119,7 +119,7 @@ def test_every_look_of_a_check_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> N
     expected: list[int] = []
 
     class Watching(UntilDecided):
-        def answer(self, table: Table, workers: int) -> str:
+        def answer(self, table: RoundTable, workers: int) -> str:
             expected.append(workers)
             return UntilDecided.answer(self, table, workers)
 

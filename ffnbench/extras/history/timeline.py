@@ -17,7 +17,7 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
 from ffnbench.result import Environment, Estimate, Report
 from ffnbench.stats.history import Change, change_between, history_of
-from ffnbench.stats.interval import Mean, Part, whole
+from ffnbench.stats.interval import Mean, VarianceEstimate, sum_of_variances
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ def change_since_first(runs: Sequence[Mean]) -> Change:
     """From the first run to the last. What moves between runs is learnt from all but the last, and counts for both."""
     first = runs[0]
     between = history_of(runs[:-1]).between
-    both = Part(2 * between.variance, between.freedom)
-    error = whole((both, Part(first.error**2, first.freedom)))
+    both = VarianceEstimate(2 * between.variance, between.freedom)
+    error = sum_of_variances((both, VarianceEstimate(first.error**2, first.freedom)))
     return change_between(Mean(first.mean, math.sqrt(error.variance), error.freedom), runs[-1])
 
 

@@ -22,7 +22,7 @@ from ffnbench.extras.train.planning import OF
 from ffnbench.plan import Case, Plan
 from ffnbench.result import Report, Verdict
 from ffnbench.stats.cells import restricted
-from ffnbench.stats.interval import CONFIDENCE, Mean, Part, Value, mean_of
+from ffnbench.stats.interval import CONFIDENCE, Mean, VarianceEstimate, WorkerValue, mean_of
 from ffnbench.stats.pairs import Pair, in_both_orders, pairs_of, pareto_front
 from ffnbench.stats.verdict import verdicts
 
@@ -99,7 +99,7 @@ def verdicts_of(differences: Mapping[K, Mean]) -> dict[K, Verdict]:
     return {name: verdict for name, (verdict, _) in verdicts(differences, same=SAME).items()}
 
 
-def scatter_of(runs: Sequence[Mapping[int, float]]) -> Part | None:
+def scatter_of(runs: Sequence[Mapping[int, float]]) -> VarianceEstimate | None:
     """How much losses scatter beyond what a variant and a seed do to them, over the seeds that all variants have."""
     known = [losses for losses in runs if losses]
     seeds = sorted(set[int].intersection(*map(set, known))) if known else []
@@ -109,10 +109,12 @@ def scatter_of(runs: Sequence[Mapping[int, float]]) -> Part | None:
     rows = [[losses[seed] for seed in seeds] for losses in known]
     columns, mean = list(map(fmean, zip(*rows, strict=True))), fmean(map(fmean, rows))
     squares = ((x - fmean(row) - of_seed + mean) ** 2 for row in rows for x, of_seed in zip(row, columns, strict=True))
-    return Part(math.fsum(squares) / freedom, freedom)
+    return VarianceEstimate(math.fsum(squares) / freedom, freedom)
 
 
-def paired(losses: Mapping[int, float], others: Mapping[int, float], common: Part | None = None) -> Mean | None:
+def paired(
+    losses: Mapping[int, float], others: Mapping[int, float], common: VarianceEstimate | None = None
+) -> Mean | None:
     """The mean of the differences, seed by seed, with its own error or that of all variants."""
     from scipy.special import fdtrc
 
@@ -126,7 +128,7 @@ def paired(losses: Mapping[int, float], others: Mapping[int, float], common: Par
 
 
 def _mean(values: Iterable[float]) -> Mean | None:
-    found = [Value(value, number) for number, value in enumerate(values)]
+    found = [WorkerValue(value, number) for number, value in enumerate(values)]
     return mean_of(found) if found else None
 
 
@@ -169,7 +171,9 @@ def _curve(report: Report, labels: list[str], metric: str) -> tuple[tuple[int, f
 
 def resolves(found: Mapping[str, Learnt]) -> float | None:
     """About the smallest difference that so many seeds can show: half an interval, the median over rows."""
-    halves = [one.difference.half(CONFIDENCE) for one in found.values() if one.difference and one.difference.freedom]
+    halves = [
+        one.difference.half_width(CONFIDENCE) for one in found.values() if one.difference and one.difference.freedom
+    ]
     return median(halves) if halves else None
 
 
