@@ -20,7 +20,7 @@ from exam.machine import STATES, WORLDS, Machine, World, as_measured
 from exam.text import table
 
 from ffnbench.extras.bisect.posterior import Posterior, ProbeResult, posterior_of, result_of
-from ffnbench.gate.looks import UntilDecided, plan_of_check, report_of
+from ffnbench.gate.interim import UntilDecided, plan_of_check, report_of
 from ffnbench.plan import Plan
 from ffnbench.run.runner import run
 from ffnbench.stats.interval import student

@@ -24,7 +24,7 @@ from scipy.special import stdtr
 from ffnbench.stats.interval import CONFIDENCE, STARTERS_FREEDOM, STARTERS_SD, WorkerValue, mean_of
 from ffnbench.stats.stopping import interim_analyses
 
-LEVELS = Path(__file__).resolve().parents[1] / "ffnbench" / "gate" / "look_levels.json"
+LEVELS = Path(__file__).resolve().parents[1] / "ffnbench" / "gate" / "interim_levels.json"
 ALPHA = 1 - CONFIDENCE
 RUNS = 200_000
 AT_A_TIME = 5_000  # runs, for the memory

@@ -13,8 +13,8 @@ from exam.machine import ENVIRONMENT
 from test_stats import plan_of, run_of
 
 from ffnbench.compare.table import compare_frame
-from ffnbench.gate.decision import Policy, Status, latency_findings, past_of
-from ffnbench.gate.looks import report_of
+from ffnbench.gate.decision import Policy, Status, baseline_times, latency_findings
+from ffnbench.gate.interim import report_of
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.report.columns import case_records
 from ffnbench.report.pictures.ratios import ratio_figure
@@ -236,6 +236,6 @@ def test_one_worker_that_had_quiet_is_no_answer_and_not_missing() -> None:
     assert compared(done)["b"].verdict is Verdict.BUSY
     before = replace(report_of(ten_rounds(workers=3)), environment=ENVIRONMENT)
     now = replace(report_of(done), environment=ENVIRONMENT)
-    (finding,) = latency_findings(past_of(before, Policy()), now, Policy())
+    (finding,) = latency_findings(baseline_times(before, Policy()), now, Policy())
     assert finding.status is Status.UNCLEAR
     assert finding.reason.startswith("busy: ")

@@ -12,7 +12,7 @@ import pytest
 from exam import machine
 from exam.machine import WORLDS, Machine, World
 
-from ffnbench.gate.looks import report_of
+from ffnbench.gate.interim import report_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare

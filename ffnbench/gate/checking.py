@@ -38,15 +38,15 @@ from ffnbench.gate.decision import (
     Finding,
     Policy,
     Status,
+    baseline_times,
     exact_findings,
     incomparable,
-    kind,
     latency_findings,
+    machine_kind,
     output_finding,
-    past_of,
     without_gain,
 )
-from ffnbench.gate.looks import UntilDecided, plan_of_check
+from ffnbench.gate.interim import UntilDecided, plan_of_check
 from ffnbench.gate.sides import BASE, plan_sides, sides_asked, variant_of_sides
 from ffnbench.gate.trust import refuse_untrusted
 from ffnbench.plan import METHOD, Arm
@@ -117,8 +117,8 @@ def _measured_again(
     here = environment_here(before.plan.cases[0].workload.device, world)
     if request.absolute:
         refuse_another_machine(request.baseline, before.environment, here)
-    past = past_of(before, policy)
-    if kind(here) != kind(before.environment) and not request.across_machines:
+    past = baseline_times(before, policy)
+    if machine_kind(here) != machine_kind(before.environment) and not request.across_machines:
         now = replace(_exact(before, prepared, world, following), environment=here)
         return now, latency_findings(past, now, policy)
     tell_wait(prepared.plan, world, following.progress, request.budget)
@@ -146,7 +146,7 @@ def _saved_run(before: ShownReport, policy: Policy, request: CheckRequest) -> tu
     runs = ((request.baseline, before), (path, now))
     if reasons := [reason for path, run in runs if (reason := of_another_method(path, run))]:
         return now, incomparable(before, policy, "; ".join(reasons))
-    return now, latency_findings(past_of(before, policy), now, policy)
+    return now, latency_findings(baseline_times(before, policy), now, policy)
 
 
 def _exact(before: ShownReport, prepared: Prepared, world: World, following: Following) -> ShownReport:

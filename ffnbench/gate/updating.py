@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ffnbench.common.errors import Unfinished
 from ffnbench.gate.baseline import is_timed, too_few
-from ffnbench.gate.decision import Checked, Status, kind
+from ffnbench.gate.decision import Checked, Status, machine_kind
 from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import Longer
 from ffnbench.stats.rounds import table_of
@@ -50,7 +50,7 @@ def _why_not_added(checked: Checked) -> str:
     regressed = [f"{f.case} {f.metric}" for f in checked.findings if f.status is Status.REGRESSED]
     if regressed:
         return f"{', '.join(regressed)} regressed"
-    if kind(now.environment) != kind(checked.before.environment) or of_status[Status.INCOMPARABLE]:
+    if machine_kind(now.environment) != machine_kind(checked.before.environment) or of_status[Status.INCOMPARABLE]:
         return "it ran on another kind of machine, or the baseline was measured with another method"
     if of_status[Status.MISSING]:
         return f"nothing was measured for {', '.join(dict.fromkeys(of_status[Status.MISSING]))}"
