@@ -74,10 +74,10 @@ def share_text(share: Estimate) -> str:
 
 
 def change_text(change: Estimate) -> str:
-    """A change in percent; as a factor where its interval is too wide for that."""
+    """A change in percent; as a factor where that is large, or its interval wide."""
     if change.low is None or change.high is None:
         return signed_percent(change.value - 1)
-    if (change.half_width or 0) > WIDEST:
+    if change.high > TENFOLD or (change.half_width or 0) > WIDEST:
         return f"x {interval_text(change)}"
     value, low, high = (signed_percent(one - 1) for one in (change.value, change.low, change.high))
     return f"{value} [{low}, {high}]"
