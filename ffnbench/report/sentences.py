@@ -305,7 +305,7 @@ def machine_line(report: Report) -> list[str]:
             return [notes[kind]]
     if NoteKind.MOVES in notes:
         return ["noisy machine: compare ratios, not times; details: -v"]
-    return list(untested_note(report))
+    return untested_note(report)
 
 
 def _ended_early(report: Report) -> str:
