@@ -64,7 +64,7 @@ def test_kinds_that_nobody_has_run_are_told(run: ShownReport) -> None:
     assert run.environment is not None
     amd = replace(run, environment=replace(run.environment, hip="7.0"))
     assert "AMD's GPUs (ROCm)" in table_text(amd)
-    assert untested_note(with_work(amd, device="cpu")) == ()
+    assert untested_note(with_work(amd, device="cpu")) == []
 
 
 OTHERS = {"time": "device", "cache": "cold", "matmul_precision": "medium", "reduced_reductions": False}
