@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.ffn.attention import AttentionSpec, Form
-from ffnbench.ffn.spec import read_positive
+from ffnbench.ffn.spec import AttentionForm, AttentionSpec, read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
 from ffnbench.models.presets import PRESETS, model_of
 from ffnbench.plan import Case, Kind, Note, Plan, Point, Probe, Sizing, group_suffix
@@ -75,7 +74,7 @@ def _cell(cell: CellAsked[BlockRequest], ffn: Case, end: str, group: LayerGroup 
     request, work = cell.request, replace(ffn.workload, seq_len=int(cell.request.seq_len))
     ffn = replace(ffn, label=FFN + end, workload=work, against=FFN + end, residual=None, point=cell.point)
     yield ffn
-    forms = [(ATTENTION, Form.SDPA), *([(TEXTBOOK, Form.TEXTBOOK)] if request.textbook else [])]
+    forms = [(ATTENTION, AttentionForm.SDPA), *([(TEXTBOOK, AttentionForm.TEXTBOOK)] if request.textbook else [])]
     for (spec, layers), (name, form) in product(attentions_of(request, ffn.ffn.d_model, group), forms):
         window = f"-{spec.window}" if spec.window and layers else ""
         yield replace(
@@ -191,7 +190,10 @@ def lengths_of(plan: Plan) -> Iterator[Length]:
         for window in dict.fromkeys(spec.window for spec, _ in beside):
             forms = {spec.form: case for spec, case in beside if spec.window == window}
             yield Length(
-                seq_len=ffn.workload.seq_len, ffn=ffn, attention=forms[Form.SDPA], textbook=forms.get(Form.TEXTBOOK)
+                seq_len=ffn.workload.seq_len,
+                ffn=ffn,
+                attention=forms[AttentionForm.SDPA],
+                textbook=forms.get(AttentionForm.TEXTBOOK),
             )
 
 

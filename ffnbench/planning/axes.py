@@ -15,9 +15,7 @@ from typing import Any, Generic, TypeVar
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose
 from ffnbench.common.units import read_number
-from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.ffn.moe import Dispatch, Routing, Scores
-from ffnbench.ffn.spec import Gate, Init, read_positive
+from ffnbench.ffn.spec import DTYPES, Dispatch, Gate, Init, Routing, Scores, read_positive
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.model import ModelSpec
 from ffnbench.plan import SWEPT, Cache, CompileMode, MatmulPrecision, Point, Time, Value

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, TIME, counted, digits, percent, quantity
-from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import FFNSpec, ImportedSpec
+from ffnbench.ffn.spec import FFNSpec, ImportedSpec, Routing
 from ffnbench.metrics import CEILINGS, DEVICE_TIME, ERROR, HIT, HOST_TIME, LATENCY, LOAD
 from ffnbench.plan import MatmulPrecision, Mode, NoteKind, Plan, Time
 from ffnbench.report.words import INTERVALS, labelled, side_lines
