@@ -41,7 +41,7 @@ class BisectRepository(Repository):
             common = self._git("merge-base", first, last).stdout.strip()[:10]
             hint = f"--good {common} is where the two part" if common else "they have no commit in common"
             other_way = f"--good {bad} --bad {good} is the other way" if after else ""
-            raise FfnbenchError(f"{bad!r} does not come after {good!r}", other_way or self._shallow or hint)
+            raise FfnbenchError(f"{bad!r} does not come after {good!r}", other_way or self._hint_if_shallow or hint)
         told = self._git(
             "rev-list", "--first-parent", "--reverse", "--format=%x00%H%x00%h%x00%an%x00%as%x00%p%x00%s%x00",
             f"{first}..{last}",

@@ -12,7 +12,7 @@ from pathlib import Path
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.history.table import annotated, history_frame
 from ffnbench.extras.history.timeline import Timeline, timeline_of
-from ffnbench.gate.side_by_side import apart, common_rows
+from ffnbench.gate.side_by_side import case_differences, common_rows
 from ffnbench.report.files.store import load as load_report
 from ffnbench.report.formats import View, view_of
 from ffnbench.result import Report
@@ -48,7 +48,7 @@ def _unlike(runs: Sequence[tuple[str, Report]]) -> str:
     if not (common := common_rows([old, new])):
         differs = [("the first row", old.plan.shown[0].label, new.plan.shown[0].label)]
     else:
-        differs = apart(old.plan.case(common[0]), new.plan.case(common[0]))
+        differs = case_differences(old.plan.case(common[0]), new.plan.case(common[0]))
     return "".join(f": {what} is {was} in {first!r}, {now} in {last!r}" for what, was, now in differs[:1])
 
 

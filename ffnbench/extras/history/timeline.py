@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from ffnbench.extras.history.steps import Shift, steps_of
-from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, apart, is_busy, mean_in, value_in
+from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, case_differences, is_busy, mean_in, value_in
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
 from ffnbench.result import Environment, Estimate, Report
@@ -98,7 +98,7 @@ def change_since_first(runs: Sequence[Mean]) -> Change:
 def unlike(case: Case, rows: Sequence[Series]) -> list[str]:
     """What sets a case apart from rows of the same label: `d_ff 128`."""
     others = [row.case for row in rows if row.case.label == case.label]
-    return list(dict.fromkeys(f"{what} {now}" for other in others for what, _, now in apart(other, case)))
+    return list(dict.fromkeys(f"{what} {now}" for other in others for what, _, now in case_differences(other, case)))
 
 
 def _identity(run: Report, label: str, metric: str) -> tuple[Any, ...]:
