@@ -19,7 +19,7 @@ from ffnbench.plan import CONTROL, Plan
 from ffnbench.report.columns import case_records
 from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.terminal import plain
-from ffnbench.result import Around, Comparison, Report, Run, Verdict
+from ffnbench.result import BackgroundLoad, Comparison, Report, Run, Verdict
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.verdict import summarise
 
@@ -89,7 +89,7 @@ def test_what_is_not_known_or_little_leaves_a_sample_clean(unknown: float | None
 def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
     """It has neither ratio nor seconds, and one sentence says who is busy. Nor has its reference then."""
     done = ten_rounds(clean=0, disturbed=1.3)
-    done = replace(done, around=Around(others_cpus=1.04))
+    done = replace(done, around=BackgroundLoad(others_cpus=1.04))
     row = compared(done)["b"]
     assert (row.verdict, row.ratio) == (Verdict.BUSY, None)
     report = replace(report_of(done), environment=ENVIRONMENT)

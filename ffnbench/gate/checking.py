@@ -193,7 +193,7 @@ def _prepare_sides(
         probes[0].keep(base, request.seed, folder)
         agreement = probes[1].hold(head, request.seed, folder)
     output = output_finding(variant.label, agreement, allowed=request.allow_mismatch)
-    return prepared, output, not agreement.apart
+    return prepared, output, not agreement.own_weights
 
 
 def _base_within(prober: Prober, arm: Arm, variant: Variant, request: SidesRequest) -> Prober:

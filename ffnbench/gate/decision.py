@@ -421,11 +421,11 @@ def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Findin
     """
     status = Status.OK
     reasons = [_how_outputs_differ(agreement)]
-    if agreement.apart:
-        reasons.append(f"its weights are not base's: {agreement.apart}")
+    if agreement.own_weights:
+        reasons.append(f"its weights are not base's: {agreement.own_weights}")
     if reasons[0] and allowed:
         reasons.append("allowed by --allow-mismatch")
-    elif reasons[0] and agreement.apart:
+    elif reasons[0] and agreement.own_weights:
         status = Status.UNCLEAR
     elif reasons[0]:
         status = Status.REGRESSED
