@@ -218,8 +218,9 @@ def _measured_sides(
     following: Following,
     weights: str,
 ) -> tuple[ShownReport, Sequence[Finding]]:
-    """Both sides measured, and what follows for latency; one worker of each for the exact metrics alone, and nothing
-    is measured of another function.
+    """Both sides measured, and what follows for latency.
+
+    For the exact metrics alone one worker of each is enough; nothing is measured where head computes something else.
     """
     if output.status is Status.REGRESSED:
         return prepared.priced(), ()
@@ -229,14 +230,14 @@ def _measured_sides(
     return _until_decided(prepared, UntilDecided(policy), request.budget, world, following, weights)
 
 
-def _one_side(found: Report, side: str, label: str) -> Report:
+def _one_side(run: Report, side: str, label: str) -> Report:
     """One side by itself, under the name of the variant: so that the two can be compared as two runs are."""
-    case = replace(found.plan.case(side), label=label)
+    case = replace(run.plan.case(side), label=label)
     return replace(
-        found,
-        plan=replace(found.plan, cases=(case,), reference=label),
-        costs=(CaseCost(case=label, cost=found.cost(side)),),
-        measured=tuple(replace(m, case=label) for m in found.measured if m.case == side),
-        failures=tuple(replace(f, case=label) for f in found.failures if f.case == side),
-        inputs=tuple(replace(i, case=label) for i in found.inputs if i.case == side),
+        run,
+        plan=replace(run.plan, cases=(case,), reference=label),
+        costs=(CaseCost(case=label, cost=run.cost(side)),),
+        measured=tuple(replace(m, case=label) for m in run.measured if m.case == side),
+        failures=tuple(replace(f, case=label) for f in run.failures if f.case == side),
+        inputs=tuple(replace(i, case=label) for i in run.inputs if i.case == side),
     )

@@ -135,7 +135,7 @@ def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple
 
     Raises FfnbenchError for what is none of these, and for a bare number, which could be percent or a share.
     """
-    known = list(labels)
+    all_labels = list(labels)
     of_labels: list[tuple[str, str, float]] = []
     of_groups: list[tuple[str, str, float]] = []
     for text in texts:
@@ -151,12 +151,12 @@ def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple
         if metric not in CHECKED:
             hint = hint_for(metric, CHECKED, "metrics: " + ", ".join(CHECKED))
             raise FfnbenchError(f"no metric is called {metric!r}, in {text!r}", hint)
-        if not case or case in known:
+        if not case or case in all_labels:
             of_labels.append((case, metric, _read_tolerance(size, text, metric)))
             continue
-        cases = _cases_of(case, known)
+        cases = _cases_of(case, all_labels)
         if not cases:
-            hint = hint_for(case, known, "cases: " + ", ".join(known))
+            hint = hint_for(case, all_labels, "cases: " + ", ".join(all_labels))
             raise FfnbenchError(f"the baseline has no case {case!r}, in {text!r}", hint)
         fraction = _read_tolerance(size, text, metric)
         of_groups += [(label, metric, fraction) for label in cases]

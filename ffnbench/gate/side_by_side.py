@@ -25,8 +25,10 @@ COMPARED = (LATENCY, RATIO, PARAMS, FLOPS, PEAK)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunChange:
-    """One metric of one row in the first run and in another: None where a run does not know it. `change` is new over
-    old, with an interval where it is timed; of what is `busy` in one of the two there is none, nor a ratio there.
+    """One metric of one row in the first run and in another: None where a run does not know it.
+
+    `change` is new over old, with an interval where it is timed; what is `busy` in one of the two has no change, nor a
+    ratio there.
     """
 
     label: str
@@ -48,8 +50,10 @@ class RunChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsCompared:
-    """The labels that all runs have; for each later run what has changed since the first, and what is not the same
-    about a row: (name, then, now); the geometric means of each metric over rows that are the same everywhere.
+    """The labels that all runs have, and what each later run has changed since the first.
+
+    `differing` is for each later run what is not the same about a row: (name, then, now). `means` are the geometric
+    means of each metric over rows that are the same everywhere.
     """
 
     common: Sequence[str]
@@ -154,8 +158,8 @@ def mean_changes(changes: Sequence[Sequence[RunChange]]) -> list[RunChange]:
 
     `changes` are those of one metric, a list of the same rows for each later run.
     """
-    known = [rows for rows in zip(*changes, strict=True) if all(c.change and c.old and c.new for c in rows)]
-    if len(known) < 2:
+    known_everywhere = [rows for rows in zip(*changes, strict=True) if all(c.change and c.old and c.new for c in rows)]
+    if len(known_everywhere) < 2:
         return []
     return [
         RunChange(
@@ -165,7 +169,7 @@ def mean_changes(changes: Sequence[Sequence[RunChange]]) -> list[RunChange]:
             new=_geometric_mean(row.new for row in rows),
             change=_geometric_mean(row.change for row in rows),
         )
-        for rows in zip(*known, strict=True)
+        for rows in zip(*known_everywhere, strict=True)
     ]
 
 

@@ -105,10 +105,10 @@ def joined(reports: Sequence[R], plan: Plan | None = None) -> R:
         plan=plan,
         costs=tuple(costs[case.label] for case in plan.cases if case.label in costs),
         samples=_all(parts, "samples"),
-        failures=tuple({failure.case: failure for failure in _all(parts, "failures")}.values()),
+        failures=_last_by("case", _all(parts, "failures")),
         warnings=tuple(dict.fromkeys(_all(parts, "warnings"))),
-        roofs=tuple({roof.name: roof for roof in _all(parts, "roofs")}.values()),
-        inputs=tuple({inputs.case: inputs for inputs in _all(parts, "inputs")}.values()),
+        roofs=_last_by("name", _all(parts, "roofs")),
+        inputs=_last_by("case", _all(parts, "inputs")),
         devices=_all(parts, "devices"),
         environment=_first_of(parts, "environment"),
         timer=_first_of(parts, "timer"),
@@ -126,6 +126,11 @@ def joined(reports: Sequence[R], plan: Plan | None = None) -> R:
 
 def _all(parts: Iterable[Report], name: str) -> tuple[Any, ...]:
     return tuple(entry for part in parts for entry in getattr(part, name))
+
+
+def _last_by(key: str, entries: Iterable[Any]) -> tuple[Any, ...]:
+    """Of the entries with one value of an attribute the last."""
+    return tuple({getattr(entry, key): entry for entry in entries}.values())
 
 
 def _first_of(parts: Iterable[Report], name: str) -> Any:

@@ -74,15 +74,15 @@ def _runs(path: str, tell: Callable[[str], None]) -> Iterator[tuple[str, Report]
         tell(f"note: left out, as they are no runs: {', '.join(others)}")
 
 
-def history_view(found: Timeline) -> View:
+def history_view(timeline: Timeline) -> View:
     """Rows over time as the end of a command."""
 
     def picture(suffix: str) -> bytes:
         from ffnbench.extras.history.picture import history_figure
         from ffnbench.report.pictures.canvas import render
 
-        return render(history_figure(found), suffix, texts=True)
+        return render(history_figure(timeline), suffix, texts=True)
 
-    title = f"history: {', '.join(dict.fromkeys(row.case.label for row in found.rows))}"
-    view = view_of(history_frame(found), pictures={"": picture}, title=title, every=False)
-    return replace(view, stdout={**view.stdout, "github": lambda: annotated(found)})
+    title = f"history: {', '.join(dict.fromkeys(row.case.label for row in timeline.rows))}"
+    view = view_of(history_frame(timeline), pictures={"": picture}, title=title, every=False)
+    return replace(view, stdout={**view.stdout, "github": lambda: annotated(timeline)})

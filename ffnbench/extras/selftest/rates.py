@@ -105,13 +105,14 @@ def rates_of(rows: Sequence[SelftestRow]) -> Rates:
         return Rate(hits=len(hits), of=len(seconds))
 
     slowed = [row for row in rows if row.row in SLOWER]
-    wrong = sum(row.verdict in (Verdict.FASTER.value, Verdict.SAME.value) for row in slowed)
+    wrong_way = [row for row in slowed if row.verdict in (Verdict.FASTER.value, Verdict.SAME.value)]
+    with_interval = [row for row in rows if row.low is not None]
     return Rates(
         runs=len(seconds),
         false_difference=runs_with(SAME, Verdict.SLOWER, Verdict.FASTER),
-        covered=Rate(hits=sum(row.covers for row in rows), of=sum(row.low is not None for row in rows)),
+        covered=Rate(hits=sum(row.covers for row in with_interval), of=len(with_interval)),
         detected={name: runs_with((name,), Verdict.SLOWER) for name in SLOWER},
-        wrong_way=Rate(hits=wrong, of=len(slowed)),
+        wrong_way=Rate(hits=len(wrong_way), of=len(slowed)),
         busy=runs_with((*SAME, *SLOWER), Verdict.BUSY),
         seconds=sum(seconds.values()) / max(1, len(seconds)),
     )
