@@ -19,8 +19,8 @@ from ffnbench.run.schedule import Schedule
 from ffnbench.run.what_fits import too_large
 from ffnbench.run.world import World
 from ffnbench.stats.cells import (
+    ANALYSES,
     FIRST_VISITS,
-    LOOKS,
     cells_of,
     complete_cells,
     is_part,
@@ -55,7 +55,7 @@ class Sweep:
         left = [cell for cell in cells if cell.reference not in known]
         again = not left
         if plan.protocol.precision is not None:
-            self.looks = max(1 if again else LOOKS, self.before.plan.protocol.looks if self.before else 1)
+            self.looks = max(1 if again else ANALYSES, self.before.plan.protocol.looks if self.before else 1)
         try:
             with termination_as_interruption():
                 done = self._visit(self._that_fit(left), FIRST_VISITS * (plan.protocol.budget_s or 0.0) / len(cells))

@@ -1,7 +1,8 @@
 """A sweep: each of its cells is a run of its own, and all of them are one report. Pure.
 
 A cell is a group of the plan: one point of the axes, with all of its variants. It is visited once; what time is left
-then goes to the cells that are not decided. `verdict.py` pays for that second look.
+then goes to the cells that are not decided. `verdict.py` pays for that second interim analysis by Bonferroni's
+correction.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ffnbench.plan import CONTROL, Kind, Plan
 from ffnbench.result import FailureKind, Report, Verdict
 from ffnbench.stats.rounds import table_of
 
-LOOKS = 2  # after which a cell may be decided: the cells that the first visit leaves undecided have another
+ANALYSES = 2  # after which a cell may be decided: the cells that the first visit leaves undecided have another
 FIRST_VISITS = 0.6  # of the budget; what they leave goes to the cells that are not decided
 R = TypeVar("R", bound=Report)
 

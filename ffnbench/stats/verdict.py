@@ -54,14 +54,14 @@ def decide(low: float, high: float, same: tuple[float, float] = SAME) -> Verdict
 
 
 def verdicts(
-    means: Mapping[K, Mean], slack: float = 0.0, looks: int = 1, same: tuple[float, float] = SAME
+    means: Mapping[K, Mean], slack: float = 0.0, analyses: int = 1, same: tuple[float, float] = SAME
 ) -> dict[K, tuple[Verdict, str]]:
     """The verdicts on rows by the means of their logs, with the reason where one is UNCLEAR.
 
     The interval decides, widened by the `slack` (in logs) that the machine is off by. A difference has to hold by
-    Holm's correction as well, over all rows and the `looks` after which measuring might have ended.
+    Holm's correction as well, over all rows and the `analyses` after which measuring might have ended.
     """
-    significant = holm({row: mean.p_value() for row, mean in means.items()}, (1 - CONFIDENCE) / looks)
+    significant = holm({row: mean.p_value() for row, mean in means.items()}, (1 - CONFIDENCE) / analyses)
     decided = {}
     for row, mean in means.items():
         interval = mean.interval(CONFIDENCE)
