@@ -207,8 +207,12 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
             continue
         case_now = now.plan.case(label)
         fed_otherwise = _workloads_differ(case, case_now, IDENTITY)
-        reason = "another network" if case_now.ffn != case.ffn else fed_otherwise
-        findings.append(_finding((label, "spec"), Status.REGRESSED if reason else Status.OK, policy, reason=reason))
+        if case_now.ffn != case.ffn:
+            findings.append(_finding((label, "spec"), Status.REGRESSED, policy, reason="another network"))
+        elif fed_otherwise:
+            findings.append(_finding((label, "spec"), Status.REGRESSED, policy, reason=fed_otherwise))
+        else:
+            findings.append(_finding((label, "spec"), Status.OK, policy))
         for metric in EXACT:
             finding = _exact_finding(before, now, label, metric, policy, alike=not fed_otherwise)
             if finding:
@@ -343,23 +347,25 @@ def _time_finding(row: RowKey, change: Change | None, now: Report, policy: Polic
     even twenty rows are not accused by chance where the tolerance is wider than an interval.
     """
     label, metric = row
-    rounds = rounds_of_row(now, label, metric)
     mismatch = mismatch_of_row(now, label, metric)
     if mismatch:
         return _finding(row, Status.MISSING, policy, reason=mismatch)
-    interval = change.difference.interval(CONFIDENCE) if change else None
-    if change is None or interval is None:
-        if not rounds.rounds:
-            reason = _why_not_measured(now, label, now.plan.reference_of(label))
-            return _finding(row, Status.MISSING, policy, reason=reason)
+    rounds = rounds_of_row(now, label, metric)
+    if change is None and not rounds.rounds:
+        reason = _why_not_measured(now, label, now.plan.reference_of(label))
+        return _finding(row, Status.MISSING, policy, reason=reason)
+    if change is None:
         reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else ONE_WORKER
         return _finding(row, Status.UNCLEAR, policy, reason=reason)
-    extra = slack if metric == LATENCY else 0.0  # the slack is of ratios
-    status = status_of(math.exp(interval[0] - extra), math.exp(interval[1] + extra), policy.of(*row))
+    half = change.difference.half_width(CONFIDENCE)
+    if metric == LATENCY:
+        half += slack  # which is of ratios
+    low, high = math.exp(change.difference.mean - half), math.exp(change.difference.mean + half)
+    status = status_of(low, high, policy.of(*row))
     reason = ""
     if status is Status.UNCLEAR and rounds.disturbed:
         reason = busy_text(now)
-    elif status is Status.UNCLEAR and extra:
+    elif status is Status.UNCLEAR and slack and metric == LATENCY:
         reason = "the reference differs from itself: the machine is too noisy now"
     before_and_now = {"before": math.exp(change.before), "now": math.exp(change.now)}
     return _finding(row, status, policy, **before_and_now, change=change.estimate(), reason=reason)
@@ -384,7 +390,9 @@ def status_of(low: float, high: float, tolerance: float) -> Status:
         return Status.REGRESSED
     if high > 1 + tolerance:
         return Status.UNCLEAR
-    return Status.IMPROVED if high < 1 else Status.OK
+    if high < 1:
+        return Status.IMPROVED
+    return Status.OK
 
 
 def exit_code(findings: Iterable[Finding], *, unclear_fails: bool) -> int:

@@ -176,7 +176,9 @@ def mean_changes(changes: Sequence[Sequence[RunChange]]) -> list[RunChange]:
 def _geometric_mean(estimates: Iterable[Estimate | None]) -> Estimate | None:
     """None where a value is not above zero."""
     values = [estimate.value for estimate in estimates if estimate]
-    return Estimate(value=math.exp(fmean(map(math.log, values)))) if min(values) > 0 else None
+    if min(values) <= 0:
+        return None
+    return Estimate(value=math.exp(fmean(map(math.log, values))))
 
 
 def case_differences(old: Case, new: Case) -> list[tuple[str, str, str]]:

@@ -79,7 +79,9 @@ class RowLogs:
         mean = mean_of(
             WorkerValue(self.centre(logs), self.starters.get(worker, worker)) for worker, logs in self.clean.items()
         )
-        return mean if self.fitted is None else replace(mean, mean=self.fitted)
+        if self.fitted is None:
+            return mean
+        return replace(mean, mean=self.fitted)
 
     def estimate(self) -> Estimate | None:
         """exp(mean) with its interval; without an interval for a single worker."""

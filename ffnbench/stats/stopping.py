@@ -130,9 +130,10 @@ class UntilAnswered(StopRule):
         """What `answer` says, `budget` or `workers`."""
         workers = table.complete_workers
         if workers >= table.plan.protocol.workers:
-            answer = self.answer(table, expected) if workers in interim_analyses() else ""
-            if answer:
-                return answer
+            if workers in interim_analyses():
+                answer = self.answer(table, expected)
+                if answer:
+                    return answer
             if fits and workers >= MOST_WORKERS:
                 return "workers"
         return "" if fits else "budget"

@@ -87,7 +87,9 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
     """
     failed = {failure.case for failure in run.failures}
     labels = [case.label for case in run.plan.cases if case.label not in failed]
-    comparisons = _comparisons(run, labels) if LATENCY in run.plan.metrics else ()
+    comparisons: tuple[Comparison, ...] = ()
+    if LATENCY in run.plan.metrics:
+        comparisons = _comparisons(run, labels)
     busy = {row.case for row in comparisons if row.verdict is Verdict.BUSY}
     quiet = [label for label in labels if label not in busy]
     timed = {metric.name for metric in metrics_of(run.plan.kind) if not metric.exact}
@@ -124,7 +126,7 @@ def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
     means = {label: row.mean() for label, row in rows.items()}
     compared = {label: mean for label, mean in means.items() if mean and label != CONTROL}
     control = means.get(CONTROL)
-    slack = slack_of(control) if control else 0.0
+    slack = slack_of(control)
     decided = verdicts(compared, slack, plan.protocol.looks)
     if control:
         decided[CONTROL] = _verdict_on_control(control, slack), "" if control.freedom > 0 else ONE_WORKER
@@ -186,13 +188,12 @@ def _why_busy(table: RoundTable, label: str, row: RowLogs) -> str:
 
 def control_slack(report: Report) -> float:
     """By how much (in logs) the reference of a run differs from itself, where that is more than chance; else 0."""
-    control = table_of(report).ratio(CONTROL, report.plan.reference).mean()
-    return slack_of(control) if control else 0.0
+    return slack_of(table_of(report).ratio(CONTROL, report.plan.reference).mean())
 
 
-def slack_of(control: Mean) -> float:
-    """By how much (in logs) the reference differs from itself, where that is more than chance; else 0."""
-    interval = control.interval(CONTROL_CONFIDENCE)
+def slack_of(control: Mean | None) -> float:
+    """How far the mean of a control (in logs) may be off, where that is more than chance; else 0."""
+    interval = control.interval(CONTROL_CONFIDENCE) if control else None
     if interval is None or interval[0] <= 0 <= interval[1]:
         return 0.0
     return max(map(abs, interval))
@@ -217,4 +218,6 @@ def is_launch_bound(device: Estimate | None, host: Estimate | None) -> bool | No
     (device_low, device_high), (host_low, host_high) = intervals
     if host_low > device_high:
         return True
-    return False if host_high < device_low else None
+    if host_high < device_low:
+        return False
+    return None
