@@ -266,10 +266,11 @@ class BackgroundLoad:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSeen:
-    """What a worker saw of a device right after its samples: the least and the most of the clock of its cores, and
-    how many other processes computed on it at the first; in older files the most of temperature and power. Unknown is
-    None.
+class DeviceReadings:
+    """What a worker read of a device right after its samples; unknown is None.
+
+    It is the least and the most of the clock of its cores, and how many other processes computed on it at the first; in
+    older files the most of temperature and power.
     """
 
     worker: int = field(metadata=least(0))
@@ -333,7 +334,7 @@ class Measurement:
     around: BackgroundLoad | None = field(default=None, metadata=LATER)
     wall_s: float | None = None
     inputs: tuple[Inputs, ...] = field(default=(), metadata=LATER)
-    devices: tuple[DeviceSeen, ...] = field(default=(), metadata=LATER)
+    devices: tuple[DeviceReadings, ...] = field(default=(), metadata=LATER)
 
 
 @dataclass(frozen=True, kw_only=True)

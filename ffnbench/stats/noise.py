@@ -12,7 +12,7 @@ from statistics import fmean
 from ffnbench.common.units import counted, percent
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Note, NoteKind
-from ffnbench.result import POWER_CAP, Comparison, DeviceSeen, Measured, Report, Run, Sample, Verdict
+from ffnbench.result import POWER_CAP, Comparison, DeviceReadings, Measured, Report, Run, Sample, Verdict
 from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, held_down, is_clean, table_of, waited_for
 
 MOVES = 0.05  # of a device's clock
@@ -109,8 +109,8 @@ def left_out(run: Run | Report) -> str:
 def device_clocks(run: Run | Report) -> str:
     """Where the clock of a device moved: how far, and how often it was at its power limit."""
     texts = []
-    for device, sightings in _by_device(run).items():
-        clocks = [mhz for seen in sightings for mhz in (seen.least_clock_mhz, seen.most_clock_mhz) if mhz]
+    for device, readings in _by_device(run).items():
+        clocks = [mhz for reading in readings for mhz in (reading.least_clock_mhz, reading.most_clock_mhz) if mhz]
         if not clocks or min(clocks) >= (1 - MOVES) * max(clocks):
             continue
         text = f"the clock of {device} fell from {max(clocks):,} to {min(clocks):,} MHz"
@@ -123,12 +123,12 @@ def device_clocks(run: Run | Report) -> str:
 
 def device_others(run: Run | Report) -> str:
     """Who else computed on a device."""
-    most = {device: max(seen.others or 0 for seen in sightings) for device, sightings in _by_device(run).items()}
+    most = {device: max(reading.others or 0 for reading in readings) for device, readings in _by_device(run).items()}
     return "; ".join(f"{counted(n, 'other process')} computed on {device}" for device, n in most.items() if n)
 
 
-def _by_device(run: Run | Report) -> dict[str, list[DeviceSeen]]:
-    sightings: dict[str, list[DeviceSeen]] = {}
-    for seen in run.devices:
-        sightings.setdefault(seen.device, []).append(seen)
-    return sightings
+def _by_device(run: Run | Report) -> dict[str, list[DeviceReadings]]:
+    readings: dict[str, list[DeviceReadings]] = {}
+    for reading in run.devices:
+        readings.setdefault(reading.device, []).append(reading)
+    return readings
