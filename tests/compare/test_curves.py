@@ -13,7 +13,7 @@ import pytest
 from conftest import ROOT, FakeLaunch, measure, prepare
 from exam.machine import WORLDS, Machine
 
-from ffnbench.gate.looks import report_of
+from ffnbench.gate.interim import report_of
 from ffnbench.plan import Axis, Plan
 from ffnbench.report.files.store import load
 from ffnbench.report.pictures.sweeps import sweep_figure

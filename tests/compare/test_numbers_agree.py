@@ -23,7 +23,7 @@ from test_roofline import drawn
 from test_roofline import report_of as under_ceilings
 from test_stats import plan_of, run_of
 
-from ffnbench.gate.looks import report_of
+from ffnbench.gate.interim import report_of
 from ffnbench.report.pictures.roofline import roofline_figure
 from ffnbench.report.pictures.sweeps import Drawn
 from ffnbench.report.shown_report import ShownReport, as_shown
