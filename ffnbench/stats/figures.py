@@ -9,7 +9,7 @@ from typing import TypeVar
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL
 from ffnbench.result import Estimate, Figures, Narrowing, Report, Verdict
-from ffnbench.stats.ceilings import ceilings_of, shares_of
+from ffnbench.stats.ceilings import ceilings_of, roofline_of, shares_of
 from ffnbench.stats.cells import cells_of, whole
 from ffnbench.stats.curves import crossings_of
 from ffnbench.stats.fastest import fastest
@@ -40,10 +40,12 @@ def figures_of(report: Report) -> Figures:
     rows = {label: table.row(label) for label in labels if label in table.rounds}
     cells = cells_of(report.plan)
     known = {case.label for case in whole(report, cells).plan.cases} if report.plan.is_sweep else set()
+    ceilings = ceilings_of(report, report.costs) if report.roofs else {}
     return Figures(
         rounds={label: (row.clean_rounds, row.rounds) for label, row in rows.items() if row.rounds},
         launch_bound={label: launch_bound(report, label) for label in labels},
-        ceilings=ceilings_of(report, report.costs) if report.roofs else {},
+        ceilings=ceilings,
+        roofline=roofline_of(report, ceilings),
         over_runs=_over_runs(report),
         crossings=crossings_of(report),
         fastest=tuple(fastest(report)),

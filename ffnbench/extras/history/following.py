@@ -76,7 +76,7 @@ def history_view(found: Timeline) -> View:
         from ffnbench.extras.history.picture import history_figure
         from ffnbench.report.pictures.canvas import render
 
-        return render(history_figure(found), suffix, texts=True)
+        return render(history_figure(found), suffix)
 
     title = f"history: {', '.join(dict.fromkeys(row.case.label for row in found.rows))}"
     view = view_of(history_frame(found), pictures={"": picture}, title=title, every=False)
