@@ -24,7 +24,7 @@ from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.result import Report
 
 COLUMN, PAGE = 3.3, 7.0  # inches: the width of a paper's column, and of its page
-DPI = 300
+DPI = 200  # of a png; print takes svg or pdf
 SMALL = 5.5  # points: the least letters
 MOST_IN_LEGEND = 8  # columns
 LONGEST = 60  # letters of a name
