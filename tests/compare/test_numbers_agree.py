@@ -201,5 +201,5 @@ def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time()
     asked = CompareRequest(variants="relu,swiglu", d_model="64,96,128", threads=1, workers=3, rounds=6)
     sweep = with_busy(measure(prepare(asked), launch=FakeLaunch()), "swiglu@d_model=64")
     assert re.search(r"^ +64 .* busy *$", plain(as_shown(sweep).table, 80), re.MULTILINE)
-    drawn = swept(sweep, sweep.plan.axes[0])
+    drawn = swept(sweep)
     assert [drawn.is_known(row) for row in drawn.rows] == [False, True, True]

@@ -1,5 +1,4 @@
-"""A sweep drawn: lines with bands along an axis, a panel for each value of the other axes; heat maps where two axes are
-long, a panel for each variant.
+"""A sweep drawn: lines with bands along its longest axis, a panel for each value of the other axes.
 
 What has no figure, since it failed or was disturbed, is a gap in its line and a cross. One panel is as wide as a column
 of a paper, several are as wide as a page. A bar marks each crossing, which the sentence in the title tells.
@@ -14,11 +13,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ffnbench.common.units import SI, TIME, digits, quantity, scale
+from ffnbench.common.units import SI, TIME, quantity, scale
 from ffnbench.plan import Axis, Value
 from ffnbench.report.columns import case_rows
 from ffnbench.report.frame import Row, keys_of
@@ -44,10 +42,9 @@ from ffnbench.report.pictures.canvas import (
 from ffnbench.report.pictures.ratios import about
 from ffnbench.report.sentences import sweep_line
 from ffnbench.report.words import WITHIN, verdict_word
-from ffnbench.result import Crossing, Report, Verdict
+from ffnbench.result import Crossing, Report
 from ffnbench.stats.verdict import SAME_WITHIN
 
-MOST_PANELS = 6  # values of a second axis of numbers; more make a heat map
 HEIGHT = 2.1  # inches, of a panel with its axis
 MOST_NUMBERS = {1: 6, 2: 5, 3: 4}  # below an axis, by panels in a row
 LETTERS = 40  # of a name in the legend
@@ -69,8 +66,9 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What is drawn of a sweep: `key` of its rows in a unit of that size, in panels."""
+    """What is drawn of a sweep: `key` of its rows in a unit of that size, along an axis, in panels."""
 
+    axis: Axis
     key: str
     size: float
     title: str
@@ -98,22 +96,17 @@ class Swept:
         return float(value) / self.size
 
 
-def sweep_figure(report: Report) -> Figure:
-    """The picture of a sweep: ratios where its cells have several variants, else latencies."""
-    axes = report.plan.axes
-    if len(axes) > 1 and len(axes[1].values) > MOST_PANELS:
-        return _heat_maps(report, axes[0], axes[1])
-    return _curves(report, axes[0])
-
-
-def swept(report: Report, *axes: Axis) -> Swept:
-    """The rows of a sweep along these axes; of ratios all but the references'."""
+def swept(report: Report) -> Swept:
+    """The rows of a sweep along its longest axis: ratios where its cells have several variants, of all but the
+    references; else latencies.
+    """
+    axis = report.plan.axes[0]
     plan = report.plan
     of_ratios = any(len(group.cases) > 1 for group in plan.groups)
     rows = {row["label"]: row for row in case_rows(report)}
     made: dict[str, Panel] = {}
-    for group in sorted(plan.groups, key=lambda group: float(group.values[axes[0].name])):
-        within = {key: value for key, value in group.values.items() if key not in [axis.name for axis in axes]}
+    for group in sorted(plan.groups, key=lambda group: float(group.values[axis.name])):
+        within = {key: value for key, value in group.values.items() if key != axis.name}
         title = heading(replace(group, values=within))
         panel = made.setdefault(title, Panel(title, within, {}))
         for case in group.cases:
@@ -123,9 +116,9 @@ def swept(report: Report, *axes: Axis) -> Swept:
     if of_ratios:
         references = {group.variant_of(plan.case(group.reference)) for group in plan.groups}
         reference = references.pop() if len(references) == 1 else "the reference"
-        return Swept("ratio", 1.0, f"time vs {shortened(reference, LETTERS)}", list(made.values()))
+        return Swept(axis, "ratio", 1.0, f"time vs {shortened(reference, LETTERS)}", list(made.values()))
     unit, size = scale([row["latency_s"] for row in rows.values() if row["latency_s"]], TIME)
-    return Swept("latency_s", size, f"latency, {unit}", list(made.values()))
+    return Swept(axis, "latency_s", size, f"latency, {unit}", list(made.values()))
 
 
 def number_text(value: float) -> str:
@@ -133,12 +126,11 @@ def number_text(value: float) -> str:
     return quantity(value, SI) if abs(value) >= LARGE else f"{value:,g}"
 
 
-# Curves
-
-
 @drawing()
-def _curves(report: Report, axis: Axis) -> Figure:
-    drawn = swept(report, axis)
+def sweep_figure(report: Report) -> Figure:
+    """The picture of a sweep."""
+    drawn = swept(report)
+    axis = drawn.axis
     looks = dict(zip(drawn.names, pens(drawn.names), strict=True))
     count = len(drawn.panels)
     columns = columns_for(count)
@@ -148,15 +140,15 @@ def _curves(report: Report, axis: Axis) -> Figure:
     for axes, panel in zip(grid, drawn.panels, strict=True):
         axes.set_title(literal(shortened(panel.title)))
         for place, (name, curve) in enumerate(panel.curves.items()):
-            _draw(axes, drawn, axis, curve, looks[name], place)
+            _draw(axes, drawn, curve, looks[name], place)
         if drawn.key == "ratio":
             axes.axhspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BAND, linewidth=0, zorder=0)
             axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
         for crossing in crossings:
             if crossing.within == panel.within:
                 ends = [crossing.at.low, crossing.at.value, crossing.at.high]
-                axes.plot(ends, [_height(drawn, axis, panel, crossing)] * 3, markevery=[1], **CROSSING)
-    _number(grid[0], drawn, axis, MOST_NUMBERS[columns])
+                axes.plot(ends, [_height(drawn, panel, crossing)] * 3, markevery=[1], **CROSSING)
+    _number(grid[0], drawn, MOST_NUMBERS[columns])
     for axes in grid[-columns:]:
         axes.set_xlabel(literal(axis.name))
     for axes in grid[::columns]:
@@ -165,35 +157,37 @@ def _curves(report: Report, axis: Axis) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, drawn: Swept, axis: Axis, curve: Sequence[Row], look: Mapping[str, Any], place: int) -> None:
+def _draw(axes: Axes, drawn: Swept, curve: Sequence[Row], look: Mapping[str, Any], place: int) -> None:
     """A line that is broken where there is no value, and its band; crosses at the bottom for what is missing, those of
     each variant at a height of their own.
     """
-    at = [row[axis.name] for row in curve]
+    at = [row[drawn.axis.name] for row in curve]
     _, low_key, high_key = keys_of(drawn.key)
     value = np.array([drawn.value(row) for row in curve])
     low = np.array([drawn.value(row, low_key) for row in curve])
     high = np.array([drawn.value(row, high_key) for row in curve])
     axes.fill_between(at, low, high, color=look["color"], alpha=0.16, linewidth=0)
     axes.errorbar(at, value, yerr=[value - low, high - value], elinewidth=0.6, zorder=3, **look)
-    missing = [row[axis.name] for row in curve if not drawn.is_known(row)]
+    missing = [row[drawn.axis.name] for row in curve if not drawn.is_known(row)]
     if missing:  # matplotlib leaves room even for a line without points
         height = [0.03 + 0.05 * place for _ in missing]
         axes.plot(missing, height, color=look["color"], transform=axes.get_xaxis_transform(), **CROSS)
 
 
-def _height(drawn: Swept, axis: Axis, panel: Panel, crossing: Crossing) -> float:
+def _height(drawn: Swept, panel: Panel, crossing: Crossing) -> float:
     """Where two lines of ratios meet: at 1 for one that meets the reference."""
     if not {crossing.variant, crossing.than} <= panel.curves.keys():
         return 1.0
     known = [row for row in panel.curves[crossing.variant] if drawn.is_known(row)]
+    axis = drawn.axis
     places = [axis.place(row[axis.name]) for row in known]
     logs = [math.log(drawn.value(row)) for row in known]
     return math.exp(np.interp(axis.place(crossing.at.value), places, logs))
 
 
-def _number(axes: Axes, drawn: Swept, axis: Axis, most: int) -> None:
+def _number(axes: Axes, drawn: Swept, most: int) -> None:
     """The limits of all panels, and the numbers beside them: below of the values of the axis those that have room."""
+    axis = drawn.axis
     if axis.logarithmic:
         axes.set_xscale("log")
     apart = 0.999 * (axis.place(axis.values[-1]) - axis.place(axis.values[0])) / most
@@ -226,61 +220,3 @@ def _handles(drawn: Swept, looks: Mapping[str, Mapping[str, Any]], crossings: Se
     if crossings:
         handles.append(Line2D([], [], label="crossing, with its interval", **CROSSING))
     return handles
-
-
-# Heat maps
-
-CELL, AROUND = (0.27, 0.18), (0.6, 0.45)  # inches: a cell; what stands beside and above the cells of a panel
-LEAST = 1.1  # the ratio that has the full colour where none is farther from 1
-PALE = 0.25, 0.75  # shares of the colours' way between which figures are black
-
-
-@drawing(**{"axes.grid": False, "axes.spines.left": False, "axes.spines.bottom": False})
-def _heat_maps(report: Report, across: Axis, up: Axis) -> Figure:
-    """A panel for each variant and each value of further axes. Colours of ratios are even around 1."""
-    drawn = swept(report, across, up)
-    cells_of = {
-        ", ".join(filter(None, [name, panel.title])): cells
-        for panel in drawn.panels
-        for name, cells in panel.curves.items()
-    }
-    width = CELL[0] * len(across.values)
-    columns = max(1, min(len(cells_of), int((PAGE - AROUND[0]) / width)))
-    size = max(COLUMN, AROUND[0] + width * columns), AROUND[1] + CELL[1] * len(up.values)
-    figure, grid = panels(len(cells_of), columns, size, sharex=True, sharey=True)
-    values = [drawn.value(row) for row in drawn.rows if drawn.is_known(row)]
-    if drawn.key == "ratio":
-        most = max([LEAST, *values, *(1 / value for value in values)])
-        norm, colours = LogNorm(1 / most, most), "RdBu_r"
-    else:
-        norm, colours = LogNorm(min(values, default=1.0), max(values, default=1.0) * (1 + 1e-9)), "cividis"
-    for axes, title, cells in zip(grid, names_apart(list(cells_of)), cells_of.values(), strict=True):
-        axes.set_title(literal(title))
-        _cells(axes, drawn, cells, (across, up), norm, colours)
-    for axes in grid[-columns:]:
-        axes.set_xlabel(literal(across.name))
-    for axes in grid[::columns]:
-        axes.set_ylabel(literal(up.name))
-    signs = f"{drawn.title}; ~: can't tell; ×: no figure" if drawn.key == "ratio" else f"{drawn.title}; ×: no figure"
-    finish(figure, "\n".join([about(report), signs, *sweep_line(report)]))
-    return figure
-
-
-def _cells(
-    axes: Axes, drawn: Swept, cells: Sequence[Row], sides: tuple[Axis, Axis], norm: LogNorm, colours: str
-) -> None:
-    """The cells of a panel, all of one size, with their figures."""
-    across, up = sides
-    grid = np.full((len(up.values), len(across.values)), np.nan)
-    for cell in cells:
-        x, y = across.values.index(cell[across.name]), up.values.index(cell[up.name])
-        grid[y, x] = value = drawn.value(cell)
-        text = digits(value) if drawn.is_known(cell) else "×"
-        if drawn.is_known(cell) and cell["verdict"] == Verdict.UNCLEAR.value:
-            text = f"~{text}"
-        is_dark = drawn.is_known(cell) and not PALE[0] < norm(value) < PALE[1]
-        axes.text(x, y, text, ha="center", va="center", fontsize=5, color="white" if is_dark else BLACK)
-    axes.imshow(grid, norm=norm, cmap=colours, aspect="auto", origin="lower")
-    axes.set_xticks(range(len(across.values)), [number_text(value) for value in across.values])
-    axes.set_yticks(range(len(up.values)), [number_text(value) for value in up.values])
-    axes.tick_params(axis="x", rotation=90 if max(across.values) >= 1000 else 0)
