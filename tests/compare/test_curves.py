@@ -213,7 +213,7 @@ def test_all_texts_are_inside_a_column_or_a_page(shape: str) -> None:
 
 def test_a_line_has_the_ratios_of_its_variant_and_a_gap_where_one_failed() -> None:
     swept = run("relu,gelu", launch=machine({("open", "gelu@seq_len=16"): "oom"}))
-    (axes,) = sweep_figure(swept).axes
+    (axes,) = figure_of(swept).axes
     (bars,) = axes.containers
     ratios = [swept.comparison(f"gelu@seq_len={tokens}") for tokens in TOKENS]
     expected = [math.nan if tokens == 16 else one.ratio.value for tokens, one in zip(TOKENS, ratios, strict=True)]
