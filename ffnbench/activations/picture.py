@@ -67,16 +67,18 @@ def titles(chosen: Mapping[str, ActivationSpec]) -> dict[str, str]:
 
 
 def points(curves: dict[str, Curve], gated: bool) -> str:
-    """Every point in full precision."""
-    if gated:
-        return csv_text(
-            {"gate": g, "up": u, "activation": label, "value": y * u}
-            for label, curve in curves.items() for u in curve.x for g, y in zip(curve.x, curve.y, strict=True)
-        )  # fmt: skip
-    return csv_text(
-        {"x": x, "activation": label, "value": y, "derivative": None if isnan(s) else s}
-        for label, curve in curves.items() for x, y, s in zip(curve.x, curve.y, curve.slope, strict=True)
-    )  # fmt: skip
+    """Every point in full precision, as csv."""
+    rows: list[dict[str, Any]] = []
+    for label, curve in curves.items():
+        if gated:
+            for u in curve.x:
+                for g, y in zip(curve.x, curve.y, strict=True):
+                    rows.append({"gate": g, "up": u, "activation": label, "value": y * u})
+        else:
+            for x, y, slope in zip(curve.x, curve.y, curve.slope, strict=True):
+                derivative = None if isnan(slope) else slope
+                rows.append({"x": x, "activation": label, "value": y, "derivative": derivative})
+    return csv_text(rows)
 
 
 HEIGHT = 2.5  # inches
@@ -106,10 +108,11 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
         if pairs:
             names = list(curves)
             titles = [f"{names[j]} \N{MINUS SIGN} {names[i]}" for i, j in pairs]
-            apart = np.array([values[j] - values[i] for i, j in pairs])
-            limits = _limits(apart, -math.inf, math.inf)
-            _draw(axes[-1], shortened(", ".join(titles)), x, apart, [looks[j] for _, j in pairs], limits)
-        labels = [name + _facts_text(facts.get(name)) for name in curves]
+            differences = np.array([values[j] - values[i] for i, j in pairs])
+            limits = _limits(differences, -math.inf, math.inf)
+            _draw(axes[-1], shortened(", ".join(titles)), x, differences, [looks[j] for _, j in pairs], limits)
+        shown = zip(names_apart(list(curves)), curves, strict=True)
+        labels = [text + _facts_text(facts.get(name)) for text, name in shown]
         handles = [Line2D([], [], label=literal(label), **look) for label, look in zip(labels, looks, strict=True)]
         finish(figure, "dashed: a curve that lies on another one for a large part", handles)
     return figure
@@ -225,7 +228,8 @@ def _levels(scale: float) -> list[float]:
 
 def _surface(axes: Axes, x: np.ndarray, z: np.ndarray, scale: float, levels: list[float]) -> Any:
     image = axes.pcolormesh(x, x, z, cmap="RdBu_r", vmin=-scale, vmax=scale, shading="gouraud", rasterized=True)
-    if within := [level for level in levels if z.min() < level < z.max()]:
+    within = [level for level in levels if z.min() < level < z.max()]
+    if within:
         lines = axes.contour(x, x, z, levels=within, colors="0.15", linewidths=0.6)
         axes.clabel(lines, fontsize=5, fmt="%g")
     axes.axhline(0, color="0.5", linewidth=0.6)

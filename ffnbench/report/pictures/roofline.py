@@ -153,7 +153,8 @@ def _draw_ceiling(axes: Axes, ceiling: Ceiling, ceilings: Sequence[Ceiling]) -> 
     x = np.geomspace(start, end, 50)
     axes.plot(x, _height(ceiling, x) * np.ones_like(x), "--" if rises else "-", color=BLACK, zorder=1.5)
     if rises:
-        place, rate = (start * end) ** 0.5, f"{quantity(ceiling.rate, SI)}B/s"
+        start_in_sight = max(start, axes.get_ylim()[0] * GIGA / ceiling.rate)
+        place, rate = (start_in_sight * end) ** 0.5, f"{quantity(ceiling.rate, SI)}B/s"
         name = f"{rate}: {roof.level}, {quantity(roof.read_bytes, IEC)}\n{literal(roof.path)}"
     else:
         place, rate = end, f"{quantity(ceiling.rate, SI)}FLOP/s"
