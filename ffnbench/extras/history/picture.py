@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 HEIGHT = 1.1  # inches, of a panel
 MOST, MOST_DATES = 24, 7  # panels, and dates below one
 SPAN = 0.05  # of a value, that a panel shows at least: what only scatters looks like that
-ROOM = 0.4  # for the words of steps, in halves of the span
+ROOM = 0.7  # for the words of steps, in halves of the span
 UNITS = {LATENCY: TIME, PEAK: IEC}
 SLOWER, RUN, FASTER = COLOURS[1:4]
 
