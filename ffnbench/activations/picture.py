@@ -13,6 +13,7 @@ from ffnbench.report.pictures.canvas import (
     drawing,
     finish,
     literal,
+    named_lines,
     names_apart,
     panels,
     pens,
@@ -32,7 +33,6 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from ffnbench.activations.facts import Facts
 from ffnbench.common.errors import FfnbenchError
@@ -113,8 +113,7 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
             _draw(axes[-1], shortened(", ".join(titles)), x, differences, [looks[j] for _, j in pairs], limits)
         shown = zip(names_apart(list(curves)), curves, strict=True)
         labels = [text + _facts_text(facts.get(name)) for text, name in shown]
-        handles = [Line2D([], [], label=literal(label), **look) for label, look in zip(labels, looks, strict=True)]
-        finish(figure, "dashed: a curve that lies on another one for a large part", handles)
+        finish(figure, "dashed: a curve that lies on another one for a large part", named_lines(labels, looks))
     return figure
 
 
@@ -187,7 +186,6 @@ def _jumps(y: np.ndarray) -> np.ndarray:
 SIDE, BESIDE = 2.4, 0.9  # inches: a panel at most; what the colour bar and the labels of axes take
 LEVELS = 5
 STEEP = 2.0  # times the usual height: steeper ones are cut, so that a square function does not flatten the others
-LETTERS = 40  # of a title
 
 
 @drawing(**{"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True})
@@ -204,7 +202,7 @@ def gated_figure(curves: dict[str, Curve], titles: dict[str, str]) -> Figure:
     size = side * columns + BESIDE, side + 0.2
     figure, axes = panels(len(curves), columns, size, sharex=True, sharey=True)
     figure.set_layout_engine("compressed")  # as constrained, for panels that are square
-    names = names_apart([titles[name] for name in curves], LETTERS)
+    names = names_apart([titles[name] for name in curves])
     levels = _levels(scale)
     for panel, title, (name, curve) in zip(axes, names, curves.items(), strict=True):
         image = _surface(panel, np.asarray(curve.x), surfaces[name], scale, levels)

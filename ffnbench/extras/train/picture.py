@@ -19,11 +19,13 @@ from ffnbench.extras.train.table import ENDS, training_of, training_records
 from ffnbench.report.frame import Row
 from ffnbench.report.pictures.canvas import (
     BLACK,
+    LETTERS,
     PAGE,
     drawing,
     ended,
     finish,
     literal,
+    named_lines,
     names_apart,
     panels,
     pens,
@@ -33,7 +35,6 @@ from ffnbench.report.words import CERTAIN
 from ffnbench.result import Report
 
 HEIGHT = 1.9  # inches, of a panel
-LETTERS = 40  # of a name
 LATE = 0.2  # of the steps, after which curves are drawn: before it they are one line
 RING: dict[str, Any] = {"marker": "o", "markersize": 8, "markerfacecolor": "none", "color": BLACK, "linestyle": ""}
 WHAT = {STEP: "a step: forward and backward", TOKEN: "one token: forward"}
@@ -71,8 +72,7 @@ def training_figure(report: Report) -> Figure:
     fronts[1].sharey(fronts[0])
     fronts[0].set_ylabel("held-out loss, nats per byte")
 
-    labels = names_apart(list(looks), LETTERS)
-    handles = [Line2D([], [], label=literal(label), **look) for label, look in zip(labels, looks.values(), strict=True)]
+    handles = named_lines(names_apart(list(looks)), looks.values())
     handles.append(Line2D([], [], label="Pareto front", **RING))
     about = f"{steps:,} steps, d_model {report.plan.shown[0].ffn.d_model}; a probe of a small model{ended(report)}"
     bars = f"bars below: {CERTAIN} of the difference and of the ratio to {shortened(reference, LETTERS)}"

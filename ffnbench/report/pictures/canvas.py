@@ -17,6 +17,7 @@ from zlib import crc32
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from ffnbench.common.streams import visible
@@ -27,7 +28,7 @@ COLUMN, PAGE = 3.3, 7.0  # inches: the width of a paper's column, and of its pag
 DPI = 200  # of a png; print takes svg or pdf
 SMALL = 5.5  # points: the least letters
 MOST_IN_LEGEND = 8  # columns
-LONGEST = 60  # letters of a name
+LETTERS, LONGEST = 40, 60  # of a name, of the title of a panel
 
 BLACK, GREY, BAND = "black", "#808080", "#EBEBEB"
 COLOURS = (
@@ -160,7 +161,7 @@ def shortened(text: str, most: int = LONGEST) -> str:
     return f"{text[: most - half - 1]}…{text[-half:]}"
 
 
-def names_apart(names: Sequence[str], most: int = LONGEST) -> list[str]:
+def names_apart(names: Sequence[str], most: int = LETTERS) -> list[str]:
     """Names of at most so many letters; those that are alike when they are cut are numbered."""
     cut = [shortened(name, most) for name in names]
     apart = []
@@ -194,6 +195,11 @@ def _pen(place: int) -> dict[str, Any]:
     is_hollow = place // len(MARKERS) % 2
     face = "white" if is_hollow else colour
     return {"color": colour, "marker": MARKERS[place % len(MARKERS)], "markerfacecolor": face}
+
+
+def named_lines(names: Sequence[str], looks: Iterable[dict[str, Any]]) -> list[Line2D]:
+    """What a legend tells of curves: each name with its pen."""
+    return [Line2D([], [], label=literal(name), **look) for name, look in zip(names, looks, strict=True)]
 
 
 def ended(report: Report) -> str:

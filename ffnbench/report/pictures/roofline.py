@@ -42,7 +42,6 @@ HEIGHT = 2.3  # inches
 GIGA = 1e9
 STEP = 1.06  # factor, from one case to the next where several have one intensity
 HALO = [withStroke(linewidth=1.4, foreground="white")]  # where a name and another line cross
-LETTERS = 40  # of a name in the legend
 GAP = 1.2  # points between a line and its name
 # factors: how far beyond the cases and the ridges the axis goes, and how far from the cases a ridge is shown
 BESIDE, NEAR = 3.0, 20.0
@@ -70,7 +69,7 @@ def roofline_figure(report: Report) -> Figure:
     handles = []
     intensities = [_intensity(row) for row in rows]
     places = _side_by_side(intensities)
-    looks, names = pens(row["label"] for row in rows), names_apart([row["label"] for row in rows], LETTERS)
+    looks, names = pens(row["label"] for row in rows), names_apart([row["label"] for row in rows])
     for row, place, look, name in zip(rows, places, looks, names, strict=True):
         axes.vlines(place, *_ends(row), color=look["color"], zorder=2)
         axes.plot(place, row["flops_per_s"] / GIGA, linestyle="", zorder=3, **look)

@@ -26,12 +26,14 @@ from ffnbench.report.pictures.canvas import (
     BLACK,
     COLUMN,
     GREY,
+    LETTERS,
     PAGE,
     columns_for,
     drawing,
     finish,
     limits_of,
     literal,
+    named_lines,
     names_apart,
     panels,
     pens,
@@ -47,7 +49,6 @@ from ffnbench.stats.verdict import SAME_WITHIN
 
 HEIGHT = 2.1  # inches, of a panel with its axis
 MOST_NUMBERS = {1: 6, 2: 5, 3: 4}  # below an axis, by panels in a row
-LETTERS = 40  # of a name in the legend
 LARGE = 1e6  # numbers from here on are shortened
 CROSSING: dict[str, Any] = {"color": BLACK, "linewidth": 1.4, "marker": "|", "markersize": 5, "zorder": 5}
 CROSS: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 3.6, "zorder": 5, "clip_on": False}
@@ -208,10 +209,9 @@ def _number(axes: Axes, drawn: Swept, most: int) -> None:
         write_numbers(axes.yaxis, number_text)
 
 
-def _handles(drawn: Swept, looks: Mapping[str, Mapping[str, Any]], crossings: Sequence[Crossing]) -> list[Line2D]:
+def _handles(drawn: Swept, looks: Mapping[str, dict[str, Any]], crossings: Sequence[Crossing]) -> list[Line2D]:
     """What the legend tells."""
-    labels = names_apart(list(looks), LETTERS)
-    handles = [Line2D([], [], label=literal(label), **look) for label, look in zip(labels, looks.values(), strict=True)]
+    handles = named_lines(names_apart(list(looks)), looks.values())
     reasons = {verdict_word(row) or "not known" for row in drawn.rows if not drawn.is_known(row)}
     if reasons:
         handles.append(Line2D([], [], color=GREY, label=f"no figure: {', '.join(sorted(reasons))}", **CROSS))
