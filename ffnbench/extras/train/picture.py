@@ -35,6 +35,7 @@ from ffnbench.report.words import CERTAIN
 from ffnbench.result import Report
 
 HEIGHT = 1.9  # inches, of a panel
+MARKERS_OF_CURVE = 8
 LATE = 0.2  # of the steps, after which curves are drawn: before it they are one line
 RING: dict[str, Any] = {"marker": "o", "markersize": 8, "markerfacecolor": "none", "color": BLACK, "linestyle": ""}
 WHAT = {STEP: "a step: forward and backward", TOKEN: "one token: forward"}
@@ -62,8 +63,7 @@ def training_figure(report: Report) -> Figure:
     losses.set(xlabel="steps", ylabel=f"{drawn} loss, nats per byte")
     differences.set(xlabel="steps", ylabel=f"difference to {literal(shortened(reference, LETTERS))}")
     for name, curve in curves.items():
-        few = len(curve) <= 10
-        look = looks[name] if few else looks[name] | {"marker": ""}
+        look = looks[name] | {"markevery": max(1, len(curve) // MARKERS_OF_CURVE)}
         losses.plot(list(curve), list(curve.values()), **look)
         shared = [step for step in curve if step in curves.get(reference, {})]
         differences.plot(shared, [curve[step] - curves[reference][step] for step in shared], **look)
