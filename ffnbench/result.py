@@ -442,12 +442,14 @@ class Figures:
     """What stats/ finds of a report beyond estimates and comparisons. It stands in no file: samples give it again.
 
     By label: `rounds`, clean ones and all; `launch_bound`; `ceilings`, of each bound the fastest; `over_runs`, the mean
-    of the ratio over several runs. `cells` are how many of a sweep are complete, of how many.
+    of the ratio over several runs. `roofline` are the ceilings that a picture shows. `cells` are how many of a sweep
+    are complete, of how many.
     """
 
     rounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     launch_bound: Mapping[str, bool | None] = field(default_factory=dict)
     ceilings: Mapping[str, Mapping[Bound, Ceiling]] = field(default_factory=dict)
+    roofline: tuple[Ceiling, ...] = ()
     over_runs: Mapping[str, Estimate] = field(default_factory=dict)
     crossings: Crossings | None = None
     fastest: tuple[Fastest, ...] = ()

@@ -17,11 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from ffnbench.ffn.spec import item_bytes
 from ffnbench.metrics import ROOF
 from ffnbench.plan import Case, MatmulPrecision, Needed, needed_by
-from ffnbench.result import MEMORY, Bound, CaseCost, Ceiling, Roof, Run, Share
+from ffnbench.result import MEMORY, Bound, CaseCost, Ceiling, Report, Roof, Run, Share
 from ffnbench.stats.rounds import paired, table_of
 
 ALIKE = 0.05  # sizes that differ by no more share one roof
 COARSEST_FIRST = [p.value for p in (MatmulPrecision.MEDIUM, MatmulPrecision.HIGH, MatmulPrecision.HIGHEST)]
+AS_FAST = 0.1  # ceilings of one kind that differ by no more are one line of a roofline
 
 Ceilings = Mapping[str, Mapping[Bound, Ceiling]]  # of each case, by its label, the fastest of each bound
 
@@ -120,3 +121,33 @@ def shares_of(run: Run, costs: Iterable[CaseCost], ceilings: Ceilings) -> tuple[
         if share and not row.disturbed:
             shares.append(Share(case=label, bound=bound, roof=roof, share=share))
     return tuple(shares)
+
+
+def roofline_of(report: Report, ceilings: Mapping[str, Mapping[Bound, Ceiling]]) -> tuple[Ceiling, ...]:
+    """The ceilings of a roofline, the fastest first: of the products of the cases that were timed all, of bytes those
+    that hold a case back; where they hold none back the slowest, to show how far away that is.
+    """
+    timed = [case.label for case in report.plan.shown if report.has_time(case.label)]
+    products, reads, binding = [], [], []
+    for label in timed:
+        of_case, share = ceilings.get(label, {}), report.share(label)
+        if Bound.PRODUCTS in of_case:
+            products.append(of_case[Bound.PRODUCTS])
+        if Bound.BYTES in of_case:
+            reads.append(of_case[Bound.BYTES])
+            if share and share.bound is Bound.BYTES:
+                binding.append(of_case[Bound.BYTES])
+    slowest = sorted(reads, key=lambda ceiling: ceiling.rate)[:1]
+    lines: list[Ceiling] = []
+    for ceiling in sorted([*products, *(binding or slowest)], key=lambda ceiling: -ceiling.rate):
+        if not any(_is_one_line(ceiling, line) for line in lines):
+            lines.append(ceiling)
+    return tuple(lines)
+
+
+def _is_one_line(ceiling: Ceiling, faster: Ceiling) -> bool:
+    """Whether a ceiling would lie on a faster one of its kind."""
+    roof, other = ceiling.roof, faster.roof
+    is_alike = (roof.bound, roof.level, roof.threads) == (other.bound, other.level, other.threads)
+    is_same_dtype = roof.bound is Bound.BYTES or roof.dtype == other.dtype
+    return is_alike and is_same_dtype and ceiling.rate >= (1 - AS_FAST) * faster.rate

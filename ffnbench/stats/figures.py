@@ -53,9 +53,10 @@ def figures_of(report: Report) -> Figures:
         narrowing=_narrowing(report),
     )
     if report.roofs:
-        from ffnbench.stats.ceilings import ceilings_of
+        from ffnbench.stats.ceilings import ceilings_of, roofline_of
 
-        figures = replace(figures, ceilings=ceilings_of(report, report.costs))
+        ceilings = ceilings_of(report, report.costs)
+        figures = replace(figures, ceilings=ceilings, roofline=roofline_of(report, ceilings))
     if report.repeats:
         figures = replace(figures, over_runs=_over_runs(report))
     if plan.is_sweep:

@@ -81,7 +81,7 @@ def history_view(timeline: Timeline) -> View:
         from ffnbench.extras.history.picture import history_figure
         from ffnbench.report.pictures.canvas import render
 
-        return render(history_figure(timeline), suffix, texts=True)
+        return render(history_figure(timeline), suffix)
 
     title = f"history: {', '.join(dict.fromkeys(row.case.label for row in timeline.rows))}"
     view = view_of(history_frame(timeline), pictures={"": picture}, title=title, every=False)
