@@ -11,8 +11,8 @@ from hf_variations import TIES_ALWAYS, variations
 from test_hf import COMPOSITES
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.models.beside_reader import table
 from ffnbench.extras.models.counting import whole_model
+from ffnbench.extras.models.rest import table
 from ffnbench.extras.models.transformers import (
     active_params,
     build_empty,
