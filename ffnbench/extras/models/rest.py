@@ -8,7 +8,7 @@ from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 
-from ffnbench.ffn.attention import AttentionSpec
+from ffnbench.ffn.spec import AttentionSpec
 from ffnbench.models.configs import readers, times_of, type_of
 from ffnbench.models.family_reader import Reader, Row, by_stack, by_type
 from ffnbench.models.model import LayerGroup, ModelSpec

@@ -15,10 +15,9 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import LATER
 from ffnbench.extras.train.metrics import LOSS
 from ffnbench.extras.train.text import Training
-from ffnbench.ffn.attention import AttentionSpec, attention_flops
+from ffnbench.ffn.attention import attention_flops
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.dtypes import item_bytes
-from ffnbench.ffn.spec import NetworkSpec, require_positive
+from ffnbench.ffn.spec import AttentionSpec, NetworkSpec, item_bytes, require_positive
 from ffnbench.plan import AddedSpec, Case, NoProbe, Probe, cost_of
 
 HEAD_DIM = 32

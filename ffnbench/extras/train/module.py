@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ffnbench.extras.train.text import VOCABULARY
-from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.attention_module import Attention
+from ffnbench.ffn.spec import AttentionSpec
 
 BASE, EPSILON = 10_000.0, 1e-6  # of rotary positions, and of norms
 SPREAD = 0.02  # standard deviation of the vectors of bytes
