@@ -1,9 +1,9 @@
 """Files whose sizes are dropped, renamed, said twice: is any counted wrongly, and nothing said?
 
 A route is `table` or `transformers`. The truth is the model of transformers, built without data and counted by
-exclusion (hf.by_exclusion), now and as it was before its sizes were changed. An answer is right that is a refusal; or the count of the model that is
-built now, if that is as it was before, or if the answer names each default that made the difference. A size that its
-class takes from another one of the file is no default.
+exclusion (hf.by_exclusion), now and as it was before its sizes were changed. An answer is right that is a refusal; or
+the count of the model that is built now, if that is as it was before, or if the answer names each default that made the
+difference. A size that its class takes from another one of the file is no default.
 """
 
 from __future__ import annotations
