@@ -38,6 +38,7 @@ class Jobs:
         self.becomes, self.numbers, self.running = becomes, itertools.count(1), dict[str, Callable[[], None]]()
         self.submitted: list[Path] = []
         self.budgets: list[float] = []
+        self.together = 0  # how many ran at once
 
     def submit(self, cluster: submitting.Cluster, folder: Path, job: jobs.CellJob):
         number = next(self.numbers)
@@ -58,6 +59,7 @@ class Jobs:
                 )
             case "runs":
                 self.running[str(number)] = lambda: ends("done")
+                self.together = max(self.together, len(self.running))
             case how:
                 ends(how)
         return cluster.job(folder, str(number))
@@ -110,10 +112,11 @@ def latencies(found: Report) -> Counter[str]:
 
 def test_jobs_of_groups_end_as_one_run_does(call, submitted) -> None:
     assert call(*SWEEP, *HOW, "-o", "one.json")[0] == 0
-    made = submitted(lambda number: "runs" if number % 2 else "done")
+    made = submitted(lambda number: "done" if number == 3 else "runs")
     assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")[0] == 0
     one, many = load("one.json"), load("jobs.json")
     assert len({*made.submitted}) == len(made.submitted) == 6
+    assert made.together == 1
     assert exact(one) == exact(many)
     assert latencies(one) == latencies(many) == dict.fromkeys({case.label for case in one.plan.cases}, 3 * 2)
     assert [case.label for case in one.plan.cases] == [case.label for case in many.plan.cases]

@@ -135,6 +135,8 @@ def test_devices_share_weights_and_flops_and_a_ring_adds_their_outputs(rows) -> 
     assert eight["at_least_s"] == pytest.approx(one["device_at_least_s"] / 8 + ring, rel=0.01)
     (experts,) = rows("swiglu@moe=8x2 --d-model 512 --d-ff 1024 --match none --tp 4 --hardware h100")
     assert experts["device_weight_bytes"] == 4 * (8 * 3 * 512 * 256 + 8 * 512)  # each has the router
+    (shared,) = rows("swiglu@moe=8x2@shared=512 --d-model 512 --d-ff 1024 --match none --tp 4 --hardware h100")
+    assert shared["device_weight_bytes"] - experts["device_weight_bytes"] == 4 * 3 * 512 * 128
 
 
 def test_what_is_not_known_is_told_in_its_row(rows, on_fakes) -> None:
@@ -145,6 +147,8 @@ def test_what_is_not_known_is_told_in_its_row(rows, on_fakes) -> None:
     (row,) = rows("relu --hardware epyc-9654 --tp 2")
     assert (row["at_least_s"], row["unknown"]) == (None, "link bandwidth")
     assert "no link bandwidth" in on_fakes("estimate relu --hardware epyc-9654 --tp 2")[1]
+    (largest,) = rows("relu --d-model 64 --d-ff 100 --hardware h100 --tp 8")
+    assert largest["device_weight_bytes"] == 2 * 64 * 13 * 4
     out = on_fakes("estimate relu --d-model 64 --d-ff 100 --hardware h100 --tp 8")[1]
     assert "8 devices do not divide the d_ff of relu 100" in " ".join(out.split())
 

@@ -139,6 +139,9 @@ def test_the_whole_model_is_the_published_one() -> None:
     total = deepseek["ffn_params"] + deepseek["attention_params"] + embeddings
     assert total == pytest.approx(671.025e9, rel=1e-5)
     assert t5["attention_params"] == 3 * 12 * 2_359_296  # 24 of their own, 12 to the encoder
+    _, decoder, _ = layers_of("t5-base")
+    seen = 256.5 + 512  # of its own tokens on average those before it, of the encoder's all
+    assert decoder["flops_attention"] == 12 * (2 * 2 * 2_359_296 + 4 * 12 * 64 * seen)
 
 
 def test_windows_are_counted_by_kind_of_layer(tmp_path) -> None:
