@@ -55,7 +55,7 @@ class Jobs:
         match self.becomes(number):
             case "dies":
                 (folder / f"{number}_0_log.err").write_text(
-                    "slurmstepd: error: *** JOB CANCELLED DUE TO TIME LIMIT ***\nsrun: error: task 0: exit code 2\n"
+                    "slurmstepd: error: *** JOB CANCELLED DUE TO TIME LIMIT ***\nTerminated\nsrun: error: exit code 2\n"
                 )
             case "runs":
                 self.running[str(number)] = lambda: ends("done")

@@ -88,6 +88,13 @@ def test_transformers_is_not_asked_about_sizes_that_it_would_ignore(tmp_path, da
             count(hf.written(tmp_path, data))
 
 
+@pytest.mark.parametrize("model_type", ["llama", "bert", "gpt2", "olmo2"])
+def test_parts_are_those_of_the_closed_form(tmp_path, model_type: str) -> None:
+    pytest.importorskip("transformers")
+    path = hf.written(tmp_path, hf.default(model_type))
+    assert count_whole(path).parts == whole_model(model_of(path)).parts
+
+
 def test_sizes_that_transformers_took_from_its_class_are_named(tmp_path) -> None:
     pytest.importorskip("transformers")
     path = hf.written(tmp_path, {"model_type": "jetmoe", "num_local_experts": 6, "num_hidden_layers": 2})

@@ -26,6 +26,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.train import measuring, running
 from ffnbench.extras.train.decoder import trained_by
 from ffnbench.extras.train.losses import front_of, learnt, paired, scatter_of, verdicts_of
+from ffnbench.extras.train.measuring import OfAllRuns
 from ffnbench.extras.train.module import RotaryAttention
 from ffnbench.extras.train.picture import training_figure
 from ffnbench.extras.train.planning import plan_train
@@ -34,11 +35,11 @@ from ffnbench.extras.train.running import checkpoint_of
 from ffnbench.extras.train.table import training_frame, training_records
 from ffnbench.extras.train.text import read_text
 from ffnbench.extras.train.worker import TrainingRun
-from ffnbench.following import Following
+from ffnbench.following import Following, ProgressListener
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.report.files.store import load
 from ffnbench.report.terminal import plain
-from ffnbench.result import Sample, Verdict
+from ffnbench.result import Progress, Sample, Verdict
 from ffnbench.run import world
 from ffnbench.run.what_fits import memory_needed
 from ffnbench.run.worker_pool import WorkerPool
@@ -407,6 +408,25 @@ def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str) -> Non
     assert asked[:trained] == ["train"] * trained
     assert all(row["step_s"] and row["token_s"] and row["loss"] is None for row in report.rows())
     assert "--resume" in report.stopped
+
+
+def test_the_time_of_all_runs_is_told_once() -> None:
+    """A quarter of a run is done, 30 s of it are left, and three more take 40 s each."""
+    said = []
+
+    class Listener(ProgressListener):
+        left = 3
+
+        def __call__(self, event: Progress) -> None:
+            said.append(event.eta_s)
+
+        def tell(self, text: str) -> None:
+            said.append(text)
+
+    progress = OfAllRuns(Listener(), tells_time=True)
+    for _ in range(2):
+        progress(Progress(done=0.25, text="", eta_s=30.0))
+    assert said == ["4 runs will take about 3 min", 150.0, 150.0]
 
 
 def test_the_committed_run_of_an_earlier_version_agrees_with_itself() -> None:
