@@ -28,7 +28,6 @@ EXAMPLES = {  # of a list, by the flags that may have one
     "matmul_precision": "highest,high", "routing": "uniform,skewed",
 }  # fmt: skip
 DEFAULT_VARIANTS = "relu,gelu,swiglu"
-HEADS = ("heads", "kv_heads", "head_dim", "causal")  # of attention, where these are not the model's own
 DEFAULT_BUDGET_S = 120.0  # of a check, and of a run with --precision
 
 

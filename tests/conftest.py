@@ -25,7 +25,7 @@ from ffnbench.api import measuring, preparing
 from ffnbench.device.environment import about_machine
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import OWN, Arm, Backend, Case, Plan, Workload
+from ffnbench.plan import OWN, Arm, Backend, Case, Kind, Plan, Workload, kind_names
 from ffnbench.report.columns import case_records
 from ffnbench.report.frame import Frame
 from ffnbench.report.writers import csv_text
@@ -178,6 +178,16 @@ class KnownProber(Prober):
 
     def hold(self, case: Case, seed: int, folder: str) -> Agreement:
         return Agreement(error=1e-7, tolerance=1e-4, exact_error=1e-16)
+
+
+def committed_runs() -> list[Path]:
+    """The runs under results/, but for those of a kind that a feature adds which is not there."""
+    runs = []
+    for path in sorted(ROOT.glob("results/**/*.json")):
+        kind = json.loads(path.read_text(encoding="utf-8"))["plan"].get("kind") or Kind.COMPARE.value
+        if kind in kind_names():
+            runs.append(path)
+    return runs
 
 
 def two_sides(folder: Path) -> None:

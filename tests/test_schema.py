@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, two_sides
+from conftest import ROOT, committed_runs, two_sides
 from gate_world import machine
 from jsonschema import Draft202012Validator
 from result_schema import schema_text
@@ -21,7 +21,7 @@ from ffnbench.report.files.store import load, report_text
 
 SCHEMA = ROOT / "docs" / "result.schema.json"
 VALID = Draft202012Validator(json.loads(SCHEMA.read_text()))
-FILES = [*sorted(ROOT.glob("results/**/*.json")), ROOT / "tests" / "golden" / "cuda.json"]
+FILES = [*committed_runs(), ROOT / "tests" / "golden" / "cuda.json"]
 SMALL = "--d-model 16 --threads 1 --workers 3 --rounds 2"
 FRESH = {  # a file of every kind of plan, and of what is special in one
     "compare": f"compare relu,swiglu,swiglu@moe=4x2@routing=skewed --control --metrics latency,routing {SMALL}",

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch, measure, prepare
+from conftest import FakeLaunch, committed_runs, measure, prepare
 from conftest import cells as cells_of
 from exam.machine import ENVIRONMENT
 from test_busy import QUIET, WAITS, priced, ten_rounds, with_waits
@@ -33,7 +33,7 @@ from ffnbench.result import Report, Run
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.verdict import summarise
 
-RUNS = sorted(ROOT.glob("results/**/*.json"))
+RUNS = committed_runs()
 CLOSE = 0.0015
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 

@@ -14,10 +14,6 @@ from ffnbench.report.answers import Answer
 def inspect(
     model: StrPath,
     *,
-    heads: Int | None = None,
-    kv_heads: Int | None = None,
-    head_dim: Int | None = None,
-    causal: bool | None = None,
     whole_model: bool = False,
     length: Int | None = None,
     dtype: DType = "float32",

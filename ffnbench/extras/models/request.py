@@ -13,10 +13,6 @@ class InspectRequest(Request):
 
     PLACED = ("model",)
 
-    heads: int | None = None
-    kv_heads: int | None = None
-    head_dim: int | None = None
-    causal: bool | None = None
     model: str = ""
     whole_model: bool = False
     length: int | None = None

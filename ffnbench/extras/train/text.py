@@ -58,8 +58,8 @@ def read_text(path: str, batch: int, context: int) -> tuple[Text, Parts]:
     """The parts of a file or a folder, or of the standard library's .py files where none is named; each part has
     LEAST_BATCHES batches at least.
 
-    Several files are split by the hash of their names. One file, or so few that a part would be too short, are split by
-    place: the last bytes are held out. Raises FfnbenchError for a text that can't be read or is too short.
+    Files are split by the hash of their names. One file, or so few that a part would be too short, are split by place:
+    the last bytes are held out. Raises FfnbenchError for a text that can't be read or is too short.
     """
     root = Path(path or sysconfig.get_path("stdlib"))
     try:
@@ -74,7 +74,7 @@ def read_text(path: str, batch: int, context: int) -> tuple[Text, Parts]:
     content = b"".join(contents.values())
     least_bytes = LEAST_BATCHES * batch * (context + 1)
     parts = _split_by_name(contents)
-    if len(files) == 1 or parts.shortest < least_bytes:
+    if parts.shortest < least_bytes:
         parts = _split_by_place(content)
     if parts.shortest < least_bytes:
         named = f"--text {path!r}" if path else "the default text, the standard library's .py files,"

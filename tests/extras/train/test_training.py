@@ -7,6 +7,7 @@ import json
 import math
 import random
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,22 +23,26 @@ import ffnbench
 from ffnbench.api import preparing
 from ffnbench.cli.commands import options_of
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.train import measuring
+from ffnbench.extras.train import measuring, running
 from ffnbench.extras.train.decoder import trained_by
-from ffnbench.extras.train.losses import learnt, paired, scatter_of, verdicts_of
+from ffnbench.extras.train.losses import front_of, learnt, paired, scatter_of, verdicts_of
+from ffnbench.extras.train.measuring import OfAllRuns
 from ffnbench.extras.train.module import RotaryAttention
 from ffnbench.extras.train.picture import training_figure
 from ffnbench.extras.train.planning import plan_train
 from ffnbench.extras.train.request import TrainRequest
+from ffnbench.extras.train.running import checkpoint_of
 from ffnbench.extras.train.table import training_frame, training_records
 from ffnbench.extras.train.text import read_text
 from ffnbench.extras.train.worker import TrainingRun
+from ffnbench.following import Following, ProgressListener
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.report.files.store import load
 from ffnbench.report.terminal import plain
-from ffnbench.result import Sample, Verdict
+from ffnbench.result import Progress, Sample, Verdict
 from ffnbench.run import world
 from ffnbench.run.what_fits import memory_needed
+from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.worker.backends.building import build
 
 ASKED = TrainRequest(
@@ -159,7 +164,7 @@ def test_a_full_disk_loses_no_run(text: str, tmp_path: Path) -> None:
 
 
 def test_what_is_held_out_is_looked_at_after_every_tenth_of_the_steps(text: str) -> None:
-    case = runs(text, steps=25, seeds=1)[0]
+    case = runs(text, steps=25, seeds=1, variants="relu@dropout=0.5")[0]
     told, other = TrainingRun(case, None).train_for(1e9), TrainingRun(case, None)
     found = dict(told["curve"])
     assert list(found) == [3, 5, 8, 10, 13, 15, 18, 20, 23, 25]
@@ -335,6 +340,11 @@ def test_the_scatter_of_all_variants_is_that_of_a_textbook() -> None:
     assert found.variance == pytest.approx(float(rest @ rest) / 6)
 
 
+def test_without_a_time_nothing_is_on_the_front(text: str) -> None:
+    report = report_of(text, {("relu", 0): 2.0, ("swiglu", 0): 1.9}, seeds=1)
+    assert front_of(report, learnt(report), "step") == []
+
+
 def test_a_rate_is_chosen_where_it_is_not_reported(text: str) -> None:
     losses = {("relu", 1e-3, 0): 2.0, ("relu", 2e-3, 0): 1.5, ("swiglu", 1e-3, 0): 1.9, ("swiglu", 2e-3, 0): 1.8}
     choosing = {("relu", 1e-3, 0): 1.0, ("relu", 2e-3, 0): 1.1, ("swiglu", 1e-3, 0): 1.1, ("swiglu", 2e-3, 0): 1.0}
@@ -398,6 +408,25 @@ def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str) -> Non
     assert asked[:trained] == ["train"] * trained
     assert all(row["step_s"] and row["token_s"] and row["loss"] is None for row in report.rows())
     assert "--resume" in report.stopped
+
+
+def test_the_time_of_all_runs_is_told_once() -> None:
+    """A quarter of a run is done, 30 s of it are left, and three more take 40 s each."""
+    said = []
+
+    class Listener(ProgressListener):
+        left = 3
+
+        def __call__(self, event: Progress) -> None:
+            said.append(event.eta_s)
+
+        def tell(self, text: str) -> None:
+            said.append(text)
+
+    progress = OfAllRuns(Listener(), tells_time=True)
+    for _ in range(2):
+        progress(Progress(done=0.25, text="", eta_s=30.0))
+    assert said == ["4 runs will take about 3 min", 150.0, 150.0]
 
 
 def test_the_committed_run_of_an_earlier_version_agrees_with_itself() -> None:
@@ -465,6 +494,18 @@ def test_the_arguments_are_the_flags_of_the_command() -> None:
     of_terminal = {"format", "json", "verbose", "sort", "columns", "out", "resume", "on", "slurm"}
     flags = options_of("train").keys()
     assert flags - of_terminal == set(inspect.signature(ffnbench.train).parameters)
+
+
+def test_a_run_that_has_a_loss_needs_no_checkpoint(text: str, tmp_path: Path) -> None:
+    plan = replace(planned(text), cases=tuple(runs(text)[:1]))
+    checkpoint = checkpoint_of(plan, tmp_path / "kept")
+    checkpoint.parent.mkdir()
+    for answer, is_kept in (({"failure": "crash", "message": "no"}, True), (learning_of(1.9), False)):
+        checkpoint.touch()
+        launch = FakeLaunch(trouble={("train", plan.reference): answer})
+        pool = WorkerPool(plan, launch, time.monotonic)
+        running.train(plan, pool, Following(folder=checkpoint.parent), math.inf, time.monotonic)
+        assert checkpoint.exists() == is_kept
 
 
 def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
