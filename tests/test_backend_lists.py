@@ -20,7 +20,7 @@ from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.gate.decision import Policy, Status, exact_findings
 from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
-from ffnbench.plan import Backend, Plan, Workload, values_of
+from ffnbench.plan import Backend, Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import lacks
 from ffnbench.report.listing import WHAT_IT_DOES
@@ -85,7 +85,7 @@ def test_what_a_backend_lacks_is_known_without_a_machine() -> None:
     }  # fmt: skip
 
     def able(backend: str, **changes: object) -> set[str]:
-        return {name for name, ffn in specs.items() if not lacks(ffn, work(backend=backend, **changes))}
+        return {name for name, ffn in specs.items() if not lacks(ffn, work(backend=Backend(backend), **changes))}
 
     everything = set(specs)
     assert able("eager", mode="train", dtype="float64", device="cuda") == everything
@@ -98,7 +98,7 @@ def test_what_a_backend_lacks_is_known_without_a_machine() -> None:
         assert able("onednn", **changes) == set()
     for backend in ("packed", "packed-up-gate"):
         assert able(backend, mode="train", device="cuda") == {"swiglu", "grouped", "own swiglu"}
-    assert lacks(SWIGLU, work(backend="onednn", device="cuda")) == "oneDNN runs on the CPU; use --device cpu"
+    assert lacks(SWIGLU, work(backend=Backend.ONEDNN, device="cuda")) == "oneDNN runs on the CPU; use --device cpu"
 
 
 def test_one_backend_that_can_not_be_ends_before_measuring() -> None:
@@ -295,7 +295,7 @@ def test_chance_is_corrected_for_the_number_of_rows(backends: str, verdict: Verd
 class Telling(FakeWorker):
     def ask(self, request: dict, timeout_s: float) -> dict:
         assert request == {"do": "backends", "device": "cpu"}
-        found = dict.fromkeys(values_of(Backend), "") | {"compile": "no C++ compiler: install g++"}
+        found = dict.fromkeys(Backend, "") | {"compile": "no C++ compiler: install g++"}
         return {"backends": found, "bfloat16": found | {"onednn": "no bfloat16 products here"}}
 
 
@@ -312,10 +312,10 @@ def test_the_list_of_backends_asks_a_worker(on_machine, in_process, monkeypatch:
     assert code == 0, err
     assert "no C++ compiler" in " ".join(out.split())
     assert all(cell_len(line.rstrip()) <= 60 for line in out.splitlines())
-    assert all(name in out for name in values_of(Backend))
+    assert all(name in out for name in Backend)
     rows = json.loads(in_process("list", "backends", "-f", "json")[1])
     others = {"compile": "no", "onednn": "partly"}
-    assert [(row["name"], row["runs"]) for row in rows] == [(b, others.get(b, "yes")) for b in values_of(Backend)]
+    assert [(row["name"], row["runs"]) for row in rows] == [(b, others.get(b, "yes")) for b in Backend]
     assert rows[4]["why not"] == "no bfloat16 products here"
     assert rows[3]["why not"] == "no C++ compiler: install g++"
     assert all(worker.closed for worker in workers)

@@ -30,7 +30,7 @@ from ffnbench.ffn.spec import Init
 from ffnbench.ffn.width_rules import Match
 from ffnbench.gate.decision import Finding, Status
 from ffnbench.gate.shown import ShownCheck
-from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time, values_of
+from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time
 from ffnbench.planning.workload import ALL
 from ffnbench.python import arguments
 from ffnbench.python.arguments import asked
@@ -104,9 +104,9 @@ def test_what_may_be_given_by_place_is_the_first() -> None:
 
 def test_the_words_of_a_type_are_those_that_there_are() -> None:
     for name, known in (
-        ("Match", values_of(Match)), ("Mode", (*values_of(Mode), *MODE_ALIASES)), ("DTypeName", DTYPES.spellings()),
-        ("Time", values_of(Time)), ("Cache", values_of(Cache)), ("MatmulPrecision", values_of(MatmulPrecision)),
-        ("Backend", (*values_of(Backend), ALL)), ("Init", values_of(Init)), ("Routing", values_of(Routing)),
+        ("Match", Match), ("Mode", (*Mode, *MODE_ALIASES)), ("DTypeName", DTYPES.spellings()),
+        ("Time", Time), ("Cache", Cache), ("MatmulPrecision", MatmulPrecision),
+        ("Backend", (*Backend, ALL)), ("Init", Init), ("Routing", Routing),
     ):  # fmt: skip
         assert set(get_args(getattr(arguments, name))) == {*known}, name
 

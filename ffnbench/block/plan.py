@@ -61,7 +61,7 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     for case in cases:
         refuse_lacking(case.label, case.ffn, case.workload)
     return Plan(
-        kind=Kind.BLOCK.value,
+        kind=Kind.BLOCK,
         cases=tuple(cases),
         reference=cases[0].label,
         protocol=protocol_of(len(cases), request),
@@ -88,7 +88,7 @@ def _ffn(request: BlockRequest, model: ModelSpec | None, probe: Probe | None) ->
     """The FFN's case: sized by hand through the same rules as in `compare`, or the model's own."""
     if model is not None:
         refuse_sizes(request)
-        ffn, backend = model.main.ffn, parse_backends(request.backend)[0].value
+        ffn, backend = model.main.ffn, parse_backends(request.backend)[0]
         work = workload_of(as_compare(request, backend=backend), parse_variant("model", {"model": model}))
         sizing = Sizing(how="model", what=model.name)
         return Case(label=FFN, variant=ffn.name, ffn=ffn, workload=work, sizing=sizing)

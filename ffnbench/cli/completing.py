@@ -78,13 +78,13 @@ def words_of(option: str) -> list[str]:
     from ffnbench.ffn.moe import Routing
     from ffnbench.ffn.spec import Init
     from ffnbench.ffn.width_rules import Match
-    from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time, values_of
+    from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time
     from ffnbench.planning.workload import ALL
 
     known: dict[str, Iterable[str]] = {
-        "match": values_of(Match), "mode": (*values_of(Mode), *MODE_ALIASES), "dtype": DTYPES.spellings(),
-        "time": values_of(Time), "cache": values_of(Cache), "matmul_precision": values_of(MatmulPrecision),
-        "backend": (*values_of(Backend), ALL), "init": values_of(Init), "routing": values_of(Routing),
+        "match": Match, "mode": (*Mode, *MODE_ALIASES), "dtype": DTYPES.spellings(),
+        "time": Time, "cache": Cache, "matmul_precision": MatmulPrecision,
+        "backend": (*Backend, ALL), "init": Init, "routing": Routing,
         "on_unclear": ("pass", "fail"), "format": ("table", "markdown", "csv", "json", "github"),
     }  # fmt: skip
     if option in known:

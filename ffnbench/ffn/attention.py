@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import LATER
@@ -18,7 +18,7 @@ from ffnbench.ffn.dtypes import item_bytes
 from ffnbench.ffn.spec import require_positive
 
 
-class Form(Enum):
+class Form(StrEnum):
     """How scores become values: torch's scaled_dot_product_attention, or as a textbook writes it.
 
     TEXTBOOK: all scores q k^T / sqrt(dim), masked, softmax, times v, each a tensor of its own (Vaswani 2017).

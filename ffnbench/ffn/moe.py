@@ -7,27 +7,27 @@ A token goes to the `top_k` experts of the highest score; each is a network of F
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 from math import isfinite
 
 from ffnbench.common.errors import FfnbenchError
 
 
-class Scores(Enum):
+class Scores(StrEnum):
     """How router logits become weights: softmax over all experts, or a sigmoid each (DeepSeek-V3)."""
 
     SOFTMAX = "softmax"
     SIGMOID = "sigmoid"
 
 
-class Dispatch(Enum):
+class Dispatch(StrEnum):
     """How the experts are run: one after another over those that are hit, or all in one grouped matrix product."""
 
     EAGER = "eager"
     GROUPED = "grouped"
 
 
-class Routing(Enum):
+class Routing(StrEnum):
     """How often each expert is asked while it is measured: imposed, because a router that was never trained says
     nothing of one that was. Each token draws its experts by itself, in proportion to `shares`, no expert twice."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
 from math import isfinite
 
 from ffnbench.common.errors import FfnbenchError
@@ -24,7 +24,7 @@ LIKE = "like"  # the key of a module of the user's that names the form of ffnben
 LARGEST = 10**12
 
 
-class Gate(Enum):
+class Gate(StrEnum):
     """Where the second factor stands.
 
     NONE: W_down act(W_up x). INNER: W_down(act(W_gate x) * (W_up x)), Shazeer 2020, LLaMA.
@@ -36,7 +36,7 @@ class Gate(Enum):
     OUTPUT = "output"
 
 
-class Init(Enum):
+class Init(StrEnum):
     """How weights are filled: torch's nn.Linear default, He on the way up and Xavier * 0.02 on the way down
     (zero biases), or N(0, 0.02) with zero biases."""
 

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 
 from ffnbench.common.errors import EXIT_REGRESSED, FfnbenchError
 from ffnbench.common.names import hint_for
@@ -31,7 +31,7 @@ FED = ("batch", "seq_len", "dtype", "mode", "time", "cache", "matmul_precision",
 IDENTITY = (*FED, "backend", "compile", "freeze")
 
 
-class Status(Enum):
+class Status(StrEnum):
     """What a check says of one metric of one case."""
 
     REGRESSED = "REGRESSED"

@@ -73,7 +73,7 @@ def plan_sides(request: SidesRequest, arms: tuple[Arm, Arm], probes: tuple[Probe
     there = plan_compare(replace(asked, d_ff=base.ffn.d_ff, match="none"), probes[1]).cases[0]
     head = replace(base, label=variant.label, ffn=there.ffn, arm=arms[1])
     return Plan(
-        kind=Kind.SIDES.value,
+        kind=Kind.SIDES,
         cases=(base, head),
         reference=BASE,
         protocol=Protocol(seed=request.seed, timeout_s=request.timeout),

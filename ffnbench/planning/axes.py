@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from functools import partial
 from itertools import product
 from math import prod
@@ -30,8 +30,8 @@ R = TypeVar("R", bound=AnyRequest)
 Reader = Callable[[Any], Value]
 
 
-def _of(kind: type[Enum], name: str) -> Reader:
-    return lambda value: str(choose(kind, name, value).value)
+def _of(kind: type[StrEnum], name: str) -> Reader:
+    return lambda value: choose(kind, name, value)
 
 
 # what may be a list, by field; a value as it stands in a point
@@ -39,7 +39,7 @@ READ: Mapping[str, Reader] = {
     **{key: partial(read_positive, key) for key in ("d_model", "d_ff", "threads", "batch", "seq_len", "elements")},
     **dict.fromkeys(("ratio", "dropout"), read_number),
     "dtype": lambda text: DTYPES.canonical(str(text)),
-    "mode": lambda text: mode_of(text).value,
+    "mode": mode_of,
     "device": lambda text: device_of(str(text)),
     "rule": lambda text: RULES.get(str(text)).name,
     **{

@@ -44,7 +44,7 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: i
         d_model=widths,
         seq_len=(TOKENS if max(widths) <= WIDE else TOKENS_OF_WIDE) if request.seq_len is None else request.seq_len,
         bias=any(model.main.ffn.bias for model in chosen.values()) if request.bias is None else request.bias,
-        backend=rows_at.backends[0].value,
+        backend=rows_at.backends[0],
     )
     _refuse_twins(rows)
     axes = axes_of(asked, keys=listed.axes)
@@ -66,7 +66,7 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: i
         reference=reference,
         protocol=protocol_of(len(cases) - len(refused), request),
         metrics=metrics,
-        match=found[0].sizer.match.value,
+        match=found[0].sizer.match,
         multiple_of=found[0].sizer.multiple_of,
         notes=(*notes, *refused),
     )
@@ -177,7 +177,7 @@ def _workloads(cell: CellAsked[CompareRequest], rows: list[_Row]) -> Iterator[Wo
         if key not in found:
             found[key] = workload_of(request, row.variant)
         work = found[key]
-        backend = work.backend if row.backend is None else row.backend.value
+        backend = work.backend if row.backend is None else row.backend
         yield work if backend == work.backend else replace(work, backend=backend)
 
 

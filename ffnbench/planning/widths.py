@@ -101,7 +101,7 @@ class Sizer:
         if variant.target:
             return self._imported_width(variant, workload, target, multiple)
         experts = experts or self.reference.spec_keys.get("moe") is not None
-        what = ACTIVE_PARAMS if experts and self.match is Match.PARAMS else self.match.value
+        what = ACTIVE_PARAMS if experts and self.match is Match.PARAMS else self.match
         return self._own_width(variant, workload, target, multiple), Sizing(how="matched", what=what)
 
     def _by_rule(self, rule: str, variant: Variant) -> tuple[int, Sizing]:
@@ -152,7 +152,7 @@ class Sizer:
         if low == high:
             return wide, Sizing(how="unread")
         width = round_nearest(half + (target - low) * (wide - half) / (high - low), multiple)
-        return width, Sizing(how="matched", what=self.match.value)
+        return width, Sizing(how="matched", what=self.match)
 
     @cached_property
     def _matched(self) -> tuple[int, int]:
@@ -176,7 +176,7 @@ class Sizer:
             value = params_active(spec) if self.match is Match.PARAMS else flops_forward(spec)
         if not value:
             name = spec.target if isinstance(spec, ImportedSpec) else spec.name
-            raise FfnbenchError(f"{name} has no {self.match.value} that can be counted to match", "use --match none")
+            raise FfnbenchError(f"{name} has no {self.match} that can be counted to match", "use --match none")
         return value
 
     def _spec(self, variant: Variant, width: int) -> NetworkSpec:

@@ -51,17 +51,17 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         seq_len=read_positive("seq_len", given["seq_len"]),
         dtype=dtype,
         device=device,
-        mode=mode_of(given["mode"]).value,
+        mode=mode_of(given["mode"]),
         threads=read_positive("threads", given["threads"]),
-        backend=_backend(str(given["backend"]), variant).value,
+        backend=_backend(str(given["backend"]), variant),
         slowdown=slowdown,
         routing=_routing(given["routing"], variant),
-        compile=choose(CompileMode, "compile", given.get("compile", CompileMode.DEFAULT.value)).value,
+        compile=choose(CompileMode, "compile", given.get("compile", CompileMode.DEFAULT)),
         freeze=flag(given, "freeze", False),
-        time=_time(given["time"], device, cache).value,
-        cache=cache.value,
+        time=_time(given["time"], device, cache),
+        cache=cache,
         # what nothing depends on is at its default, so that the row is no other one
-        matmul_precision=(precision if dtype == "float32" else MatmulPrecision.HIGHEST).value,
+        matmul_precision=precision if dtype == "float32" else MatmulPrecision.HIGHEST,
         reduced_reductions=reduced or item_bytes(dtype) != 2 or device == "cpu",
     )
 
@@ -97,15 +97,15 @@ def _backend(asked: str, variant: Variant) -> Backend:
     backend = choose(Backend, "backend", asked)
     if about and backend is not Backend.COMPILE:
         raise FfnbenchError(
-            f"{about[0]!r} is about backend compile, and {variant.text!r} names {backend.value}",
-            f"leave one of the two out, or write @backend={Backend.COMPILE.value}",
+            f"{about[0]!r} is about backend compile, and {variant.text!r} names {backend}",
+            f"leave one of the two out, or write @backend={Backend.COMPILE}",
         )
     return backend
 
 
-def _routing(asked: Scalar, variant: Variant) -> str | None:
+def _routing(asked: Scalar, variant: Variant) -> Routing | None:
     """How tokens are spread over experts; None without any."""
-    chosen = choose(Routing, "routing", Routing.UNIFORM.value if asked is None else asked).value
+    chosen = choose(Routing, "routing", Routing.UNIFORM if asked is None else asked)
     if variant.spec_keys.get("moe") is not None:
         return chosen
     if "routing" in variant.workload_keys:
@@ -136,7 +136,7 @@ def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
     """
     if work.eager:
         return "", ""
-    backend, forward = Backend(work.backend), work.mode == Mode.FORWARD.value
+    backend, forward = work.backend, work.mode == Mode.FORWARD
     form = ffn.like if isinstance(ffn, ImportedSpec) else ffn if isinstance(ffn, FFNSpec) else None
     if backend is Backend.ONEDNN:
         if work.accelerated:
@@ -193,6 +193,6 @@ def labels_of(variant: Variant, backends: Iterable[Backend]) -> dict[str, Backen
     if len(several) == 1:
         return {variant.label: several[0]}
     return {
-        variant.label if backend is Backend.EAGER else f"{variant.label}@backend={backend.value}": backend
+        variant.label if backend is Backend.EAGER else f"{variant.label}@backend={backend}": backend
         for backend in several
     }

@@ -16,7 +16,7 @@ from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.spec import CLAMPED, GATED, GATED_BY_ACTIVATION, Gate, GatedName
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.presets import PRESETS
-from ffnbench.plan import Backend, CompileMode, values_of
+from ffnbench.plan import Backend, CompileMode
 from ffnbench.planning.variant_text import KEYS
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import Row, frame_of
@@ -115,7 +115,7 @@ def presets() -> list[Row]:
 def keys() -> list[Row]:
     """Every key of a variant."""
     return [
-        {"name": key.name, "default": key.default, "what it sets": key.meaning, "example": key.pair, "of": key.of.value}
+        {"name": key.name, "default": key.default, "what it sets": key.meaning, "example": key.pair, "of": key.of}
         for key in KEYS
     ]
 
@@ -145,10 +145,10 @@ def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]
     """Every backend; `found` says why one can't run here, on that device, "" where it can; `half` that of bfloat16."""
     records = [
         {
-            "name": backend.value,
+            "name": backend,
             "what it does": WHAT_IT_DOES[backend],
-            "runs": "no" if found[backend.value] else "partly" if half.get(backend.value) else "yes",
-            "why not": found[backend.value] or half.get(backend.value, ""),
+            "runs": "no" if found[backend] else "partly" if half.get(backend) else "yes",
+            "why not": found[backend] or half.get(backend, ""),
             "keys": BACKEND_KEYS.get(backend, ""),
         }
         for backend in Backend
@@ -158,7 +158,7 @@ def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]
         (
             f"on {device}; `compare` says which forms, dtypes and modes a backend can't run",
             "for example --backend eager,onednn, --backend all, or swiglu,swiglu@backend=onednn",
-            f"MODE: {', '.join(values_of(CompileMode))}; @compile and @freeze imply @backend=compile",
+            f"MODE: {', '.join(CompileMode)}; @compile and @freeze imply @backend=compile",
         ),
     )
 

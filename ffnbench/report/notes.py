@@ -17,8 +17,8 @@ from ffnbench.stats.verdict import NOISES
 
 TOLD_APART = 5  # the first method that tells wall, device and host time apart
 TIMES = {
-    Time.WALL.value: "wall time (what a caller waits for)",
-    Time.DEVICE.value: "device time (how long the device works)",
+    Time.WALL: "wall time (what a caller waits for)",
+    Time.DEVICE: "device time (how long the device works)",
 }
 
 
@@ -81,7 +81,7 @@ def latency_line(report: Report) -> tuple[str, ...]:
     told = [text for time, text in TIMES.items() if any(work.time == time for work in works)]
     line = f"latency: {' or '.join(told)}" + ", as its row says" * (len(told) > 1)
     metrics = {found.metric for found in report.measured}
-    if DEVICE_TIME in metrics and TIMES[Time.WALL.value] in told:
+    if DEVICE_TIME in metrics and TIMES[Time.WALL] in told:
         line += "; device: how long the device works"
     return (line + "; host: how long the CPU takes to launch it" * (HOST_TIME in metrics),)
 
@@ -110,7 +110,7 @@ def case_notes(report: Report, label: str) -> list[str]:
     notes = [note.text for note in told if note.kind is not NoteKind.GENERAL]
     notes += [f"slowed down on purpose by {percent(case.workload.slowdown)}"] if case.workload.slowdown else []
     notes += _counted(report, label)
-    if case.workload.mode == Mode.BACKWARD.value and "memory" in report.plan.metrics:
+    if case.workload.mode == Mode.BACKWARD and "memory" in report.plan.metrics:
         notes.append("the peak is that of forward and backward together")
     notes += _routing(report, label)
     notes += _unchecked(report, label)
@@ -170,7 +170,7 @@ def _routing(report: Report, label: str) -> list[str]:
         return []
     if busiest and hit:
         asked = f"{hit.value:.0f} of {moe.experts} experts get tokens, the busiest {busiest.value:.2f}x the mean"
-        uniform = case.workload.routing == Routing.UNIFORM.value
+        uniform = case.workload.routing == Routing.UNIFORM
         touched = "" if uniform else " (touched assumes uniform routing)"
         return [f"{case.workload.routing} routing, imposed: {asked}{touched}"]
     expected = f"{digits(moe.distinct(case.workload.tokens))} of {moe.experts} experts"
@@ -211,7 +211,7 @@ def _ceiling_text(report: Report, ceiling: Ceiling, *, several: bool) -> str:
     if roof.bound is Bound.PRODUCTS:
         which = ": ".join([*kind, roof.path])
         return f"{digits(ceiling.rate / GIGA)} GFLOP/s ({which}, {' x '.join(map(str, roof.shape))})"
-    train = any(case.workload.mode != Mode.FORWARD.value for case in report.plan.shown)
+    train = any(case.workload.mode != Mode.FORWARD for case in report.plan.shown)
     what = "weights + input + output" + " of the forward" * train
     return f"{digits(ceiling.rate / GIGA)} GB/s ({', '.join(filter(None, (*kind, roof.level, what)))})"
 
@@ -220,5 +220,5 @@ def _kind(roof: Roof) -> str:
     """`float32`, with its precision where that is not the highest; of bytes how many are read."""
     if roof.bound is Bound.BYTES:
         return f"{quantity(roof.read_bytes, IEC)} read"
-    highest = roof.matmul_precision == MatmulPrecision.HIGHEST.value
+    highest = roof.matmul_precision == MatmulPrecision.HIGHEST
     return roof.dtype if highest else f"{roof.dtype}, {roof.matmul_precision} precision"

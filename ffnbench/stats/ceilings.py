@@ -22,7 +22,7 @@ from ffnbench.stats.rounds import paired, table_of
 ALIKE = 0.05  # sizes that differ by no more share one roof
 
 
-_EXACT = [one.value for one in (MatmulPrecision.MEDIUM, MatmulPrecision.HIGH, MatmulPrecision.HIGHEST)]
+_EXACT = [MatmulPrecision.MEDIUM, MatmulPrecision.HIGH, MatmulPrecision.HIGHEST]
 
 
 def fits(roof: Roof, case: Case, needed: Needed) -> bool:

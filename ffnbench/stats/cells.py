@@ -175,7 +175,7 @@ def is_part(found: Report, plan: Plan) -> bool:
     by_label = {case.label: case for case in plan.cases}
     there = {case.label for case in found.plan.cases}
     cells = ({case.label for case in cell.cases} for cell in cells_of(plan))
-    if plan.kind != Kind.BLOCK.value and any(0 < len(cell & there) < len(cell) for cell in cells):
+    if plan.kind != Kind.BLOCK and any(0 < len(cell & there) < len(cell) for cell in cells):
         return False  # a block's textbook forms may be left out
     for known in found.plan.cases:
         case = by_label.get(known.label)

@@ -12,7 +12,7 @@ import math
 from collections import defaultdict
 from dataclasses import replace
 
-from ffnbench.plan import Backend, Case, Plan
+from ffnbench.plan import Backend, Case, CompileMode, Plan
 from ffnbench.result import Estimate, Fastest, Report, Verdict
 from ffnbench.stats.rounds import Table, table_of
 from ffnbench.stats.verdict import control_slack, verdicts
@@ -22,7 +22,7 @@ def groups_of(plan: Plan) -> list[tuple[Case, ...]]:
     """The cases that differ in nothing but the backend, in their order."""
     found: dict[object, list[Case]] = defaultdict(list)
     for case in plan.shown:
-        alike = replace(case.workload, backend=Backend.EAGER.value, compile="", freeze=False)
+        alike = replace(case.workload, backend=Backend.EAGER, compile=CompileMode.DEFAULT, freeze=False)
         found[case.ffn, alike, case.arm].append(case)
     return [tuple(cases) for cases in found.values() if len({case.workload for case in cases}) > 1]
 

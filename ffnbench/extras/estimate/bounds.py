@@ -18,7 +18,7 @@ from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import Case, MatmulPrecision, Mode, NoProbe, Workload, cost_of, needed_by
 from ffnbench.result import MEMORY, Bound
 
-INSIDE = {MatmulPrecision.HIGH.value: "tf32", MatmulPrecision.MEDIUM.value: "bfloat16"}  # of float32's products
+INSIDE = {MatmulPrecision.HIGH: "tf32", MatmulPrecision.MEDIUM: "bfloat16"}  # of float32's products
 ABOVE_ZERO = least(1e-9)
 
 
@@ -78,7 +78,7 @@ def bounds_of(case: Case, cost: Cost, hardware: Hardware, devices: int = 1) -> B
     products = flops / (tera * 1e12) if flops is not None and tera else None
     memory = size / (giga * 1e9) if size is not None else None
     each = max(products, memory) if products is not None and memory is not None else None
-    output = _end_bytes(case) * (2 if work.mode == Mode.TRAIN.value else 1)
+    output = _end_bytes(case) * (2 if work.mode == Mode.TRAIN else 1)
     ring = 2 * (devices - 1) / devices * output / (link * 1e9) if link else 0.0 if devices == 1 else None
     lacks = {
         "split of your own code": part is None, "counts": flops is None, f"peak of {path}": not tera,
@@ -91,7 +91,7 @@ def bounds_of(case: Case, cost: Cost, hardware: Hardware, devices: int = 1) -> B
         ridge_flops_per_byte=1e3 * tera / giga if tera else None,
         products_at_least_s=products, memory_at_least_s=memory, device_at_least_s=each,
         all_reduce_at_least_s=ring, at_least_s=each + ring if each is not None and ring is not None else None,
-        bound_by=None if each is None else MEMORY if each == memory else Bound.PRODUCTS.value,
+        bound_by=None if each is None else MEMORY if each == memory else Bound.PRODUCTS,
         unknown=next((what for what, missing in lacks.items() if missing), ""),
     )  # fmt: skip
 
@@ -121,8 +121,8 @@ def _bytes_of(case: Case, cost: Cost) -> int:
         forward, backward = cost.flops_forward or 0, cost.flops_backward or 0
         read, trained = (min(touched, max(0, flops // 2) * item_bytes(work.dtype))
                          for flops in (forward, backward - forward))  # fmt: skip
-    ends = {Mode.FORWARD.value: 2, Mode.BACKWARD.value: 3, Mode.TRAIN.value: 4}[work.mode]
-    return read + trained * (work.mode != Mode.FORWARD.value) + ends * _end_bytes(case)
+    ends = {Mode.FORWARD: 2, Mode.BACKWARD: 3, Mode.TRAIN: 4}[work.mode]
+    return read + trained * (work.mode != Mode.FORWARD) + ends * _end_bytes(case)
 
 
 def _part(case: Case, devices: int) -> Case | None:

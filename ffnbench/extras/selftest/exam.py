@@ -87,7 +87,7 @@ def told_by(done: Run, plan: Plan, number: int) -> list[Told]:
             run=number, row=said.case, truth=1 + plan.case(said.case).workload.slowdown,
             ratio=ratio.value if ratio else None, low=ratio.low if ratio else None,
             high=ratio.high if ratio else None,
-            verdict=said.verdict.value, seconds=done.wall_s or 0.0,
+            verdict=said.verdict, seconds=done.wall_s or 0.0,
         )
         for said, ratio in rows
     ]  # fmt: skip
@@ -98,11 +98,11 @@ def rates_of(told: Sequence[Told]) -> Rates:
     seconds = {one.run: one.seconds for one in told}
 
     def runs_with(rows: Iterable[str], *verdicts: Verdict) -> Rate:
-        hits = {one.run for one in told if one.row in rows and one.verdict in {v.value for v in verdicts}}
+        hits = {one.run for one in told if one.row in rows and one.verdict in verdicts}
         return Rate(hits=len(hits), of=len(seconds))
 
     slowed = [one for one in told if one.row in SLOWER]
-    wrong = sum(one.verdict in (Verdict.FASTER.value, Verdict.SAME.value) for one in slowed)
+    wrong = sum(one.verdict in (Verdict.FASTER, Verdict.SAME) for one in slowed)
     return Rates(
         runs=len(seconds),
         false_difference=runs_with(SAME, Verdict.SLOWER, Verdict.FASTER),

@@ -34,7 +34,7 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
         raise FfnbenchError(f"--seeds {request.seeds} are more than {MOST_SEEDS}", "3 to 5 tell what a probe can tell")
     if request.budget is not None:
         check_budget(request.budget)
-    more = {"seq_len": counts["context"], "mode": Mode.TRAIN.value, "metrics": "latency"}
+    more = {"seq_len": counts["context"], "mode": Mode.TRAIN, "metrics": "latency"}
     found = plan_compare(as_compare(request, budget=None, **more), probe, d_model=D_MODEL)
     alike = (replace(case, workload=replace(case.workload, routing=None)) for case in found.cases)  # as they are learnt
     found = replace(found, cases=tuple(alike), metrics=("latency",))
@@ -42,7 +42,7 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
     work = found.cases[0].workload
     text, parts = read_text(request.text or "", LEAST_BATCHES * work.batch * (work.seq_len + 1))
     shared = [_of_blocks(case, request.layers) for case in found.cases]
-    one_token = replace(work, batch=1, seq_len=1, mode=Mode.FORWARD.value)
+    one_token = replace(work, batch=1, seq_len=1, mode=Mode.FORWARD)
     cases: list[Case] = []
     for seed in range(request.seed, request.seed + request.seeds):
         for rate in rates_of(request.lr):

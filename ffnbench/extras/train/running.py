@@ -100,7 +100,7 @@ def _steps(
         if answer["diverged"] is not None:
             which = f"seed {training.seed}, rate {training.rate:g}"
             told = f"diverged at step {answer['diverged']} ({which}): try a smaller --lr"
-            found.fail(case.label, FailureKind.DIVERGED.value, told)
+            found.fail(case.label, FailureKind.DIVERGED, told)
             return ""
         if "loss" in answer:
             for metric, name in ((LOSS, "loss"), (CHOOSING, "choosing")):

@@ -80,7 +80,7 @@ def ratio_figure(report: Report) -> Figure:
     """
     places, headings = _places(report)
     names = [_name(report, label) for label in places]
-    operations = report.plan.kind == Kind.ACTIVATIONS.value
+    operations = report.plan.kind == Kind.ACTIVATIONS
     by_label = {row["label"]: row for row in case_rows(report)}
     rows = [by_label[label] for label in places]
     timed = LATENCY in report.plan.metrics
@@ -93,7 +93,7 @@ def ratio_figure(report: Report) -> Figure:
         raise FfnbenchError(
             "there is nothing to draw: no row has a number", "the table says why: leave the picture out"
         )
-    others = any(row["verdict"] != Verdict.REFERENCE.value for row in rows)
+    others = any(row["verdict"] != Verdict.REFERENCE for row in rows)
     compared = bool(others and report.environment and timed) or not bars
     words = dict(zip(places.values(), map(verdict_word, rows), strict=True))
     failed = {} if timed else {at: word for at, word in words.items() if word}
@@ -118,7 +118,7 @@ def ratio_figure(report: Report) -> Figure:
 
 def about(report: Report) -> str:
     """What a picture is of, above it."""
-    operations = report.plan.kind == Kind.ACTIVATIONS.value
+    operations = report.plan.kind == Kind.ACTIVATIONS
     return ("activations by themselves" if operations else conditions_line(report.plan)) + ended(report)
 
 
@@ -153,7 +153,7 @@ def _frame(axes: Sequence[Axes], names: dict[float, str], headings: dict[float, 
 
 def _name(report: Report, label: str) -> str:
     """A label of at most so many lines, folded at its keys."""
-    operations = report.plan.kind == Kind.ACTIVATIONS.value
+    operations = report.plan.kind == Kind.ACTIVATIONS
     name = report.plan.case(label).variant if operations else report.plan.name_of(label)
     if len(name) <= LINE:
         return literal(name)
