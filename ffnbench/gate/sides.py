@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.ffn.width_rules import Match
 from ffnbench.plan import CONTROL, OWN, Arm, Kind, Plan, Probe, Protocol
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_seed, check_timeout
-from ffnbench.planning.fields import refuse_lists
 from ffnbench.planning.variant_text import Variant, parse_variants
 from ffnbench.request import SidesRequest
 
@@ -48,7 +48,6 @@ def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]
 
 def variant_of_sides(request: SidesRequest) -> Variant:
     """The one variant that both sides are of."""
-    refuse_lists(request, "d_model", "dtype", "mode", "threads", "batch", "seq_len")
     variants = parse_variants(request.variant)
     if len(variants) > 1:
         raise FfnbenchError(f"ab measures one variant, not {len(variants)}", "`ffnbench compare` measures several")
@@ -70,7 +69,7 @@ def plan_sides(request: SidesRequest, arms: tuple[Arm, Arm], probes: tuple[Probe
     asked = as_compare(request, variants=variant.text, metrics=metrics, budget=None)
     first = plan_compare(asked, probes[0]).cases[0]
     base = replace(first, label=BASE, arm=arms[0])
-    there = plan_compare(replace(asked, d_ff=base.ffn.d_ff, match="none"), probes[1]).cases[0]
+    there = plan_compare(replace(asked, d_ff=base.ffn.d_ff, match=Match.NONE), probes[1]).cases[0]
     head = replace(base, label=variant.label, ffn=there.ffn, arm=arms[1])
     return Plan(
         kind=Kind.SIDES,

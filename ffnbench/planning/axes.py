@@ -21,9 +21,9 @@ from ffnbench.ffn.spec import Gate, Init, read_positive
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.model import ModelSpec
 from ffnbench.plan import SWEPT, Cache, CompileMode, MatmulPrecision, Point, Time, Value
-from ffnbench.planning.fields import MOST_CELLS, cut, is_range, several, too_many, written_out
+from ffnbench.planning.fields import MOST_CELLS, cut, is_range, mode_of, several, too_many, written_out
 from ffnbench.planning.variant_text import KEYS, Of, Variant, is_variant, keys_of, parse_scalar, parse_variant
-from ffnbench.planning.workload import device_of, mode_of
+from ffnbench.planning.workload import device_of
 from ffnbench.request import DEFAULT_VARIANTS, EXAMPLES, AnyRequest, spelling
 
 R = TypeVar("R", bound=AnyRequest)

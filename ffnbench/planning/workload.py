@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.names import choose, hint_for, normalise
+from ffnbench.common.names import choose, hint_for
 from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.dtypes import DTYPES, item_bytes
 from ffnbench.ffn.moe import Routing
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec, Scalar, read_positive
 from ffnbench.plan import (
-    MODE_ALIASES,
     AnySpec,
     Backend,
     Cache,
@@ -23,14 +22,13 @@ from ffnbench.plan import (
     Time,
     Workload,
 )
-from ffnbench.planning.fields import cut
+from ffnbench.planning.fields import cut, mode_of
 from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant, flag, number
 from ffnbench.request import CompareRequest
 
 DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda
 FLAGS = ("batch", "seq_len", "dtype", "device", "mode", "backend", "routing", "time", "cache", "matmul_precision",
          "reduced_reductions")  # fmt: skip
-MODES = {mode.value: mode for mode in Mode} | MODE_ALIASES
 _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
 
 
@@ -78,15 +76,6 @@ def _time(asked: Scalar, device: str, cache: Cache) -> Time:
     if device == "cpu":
         return Time.WALL
     return time or (Time.DEVICE if device != "auto" and cache is Cache.COLD else Time.WALL)
-
-
-def mode_of(asked: Scalar) -> Mode:
-    """A mode by its name or by what trainers call it; raises FfnbenchError for what is none."""
-    text = normalise(str(asked))
-    if text not in MODES:
-        every = "modes: forward (inference), train (training), backward"
-        raise FfnbenchError(f"unknown mode {asked!r}", hint_for(text, MODES, every))
-    return MODES[text]
 
 
 def _backend(asked: str, variant: Variant) -> Backend:
@@ -177,12 +166,6 @@ def parse_backends(text: str) -> tuple[Backend, ...]:
     """One backend, `eager,onednn`, or `all`, each once; raises FfnbenchError for an empty name, and an unknown one."""
     parts = cut("--backend ", text, "eager,packed")
     return tuple(Backend) if ALL in parts else tuple(dict.fromkeys(choose(Backend, "backend", part) for part in parts))
-
-
-def refuse_several(text: str, what: str) -> None:
-    """Raise FfnbenchError where a command that has one backend is given a list."""
-    if len(parse_backends(text)) > 1:
-        raise FfnbenchError(f"{what} is measured with one backend, not {text!r}", "`ffnbench compare` takes a list")
 
 
 def labels_of(variant: Variant, backends: Iterable[Backend]) -> dict[str, Backend | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ffnbench.plan import Cache, MatmulPrecision, Mode, Time
 from ffnbench.request import Request, Seconds
 
 
@@ -19,12 +20,12 @@ class BisectRequest(Request):
     batch: int = 1
     seq_len: int | None = None
     dtype: str = "float32"
-    mode: str = "forward"
+    mode: Mode = Mode.FORWARD
     device: str = "auto"
     threads: int | None = None
-    time: str | None = None
-    cache: str = "hot"
-    matmul_precision: str = "highest"
+    time: Time | None = None
+    cache: Cache = Cache.HOT
+    matmul_precision: MatmulPrecision = MatmulPrecision.HIGHEST
     reduced_reductions: bool = True
     seed: int = 0
     timeout: Seconds = 300.0
