@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ffnbench.extras.estimate.estimating import bounds
-from ffnbench.extras.estimate.request import EstimateRequest
+from ffnbench.extras.estimate.estimating import EstimateRequest, bounds
 from ffnbench.python.arguments import DTypes, Float, Floats, Int, Ints, Match, Modes, StrPath, Texts, Variants, asked
 from ffnbench.python.following import called_here
 from ffnbench.python.public import public

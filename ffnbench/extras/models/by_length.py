@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from ffnbench.block.plan import attention_of, uncounted
 from ffnbench.block.rows import sees
 from ffnbench.extras.models.counting import WholeModel, whole_model
-from ffnbench.extras.models.request import InspectRequest
 from ffnbench.ffn.attention import AttentionSpec, attention_flops, kept_tokens, kv_bytes, overtakes_at
 from ffnbench.ffn.cost import cost, flops_forward
 from ffnbench.ffn.dtypes import DTYPES
@@ -18,12 +17,28 @@ from ffnbench.ffn.spec import read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
 from ffnbench.models.presets import model_of
 from ffnbench.report.frame import Row
-from ffnbench.request import HEADS, BlockRequest
+from ffnbench.request import HEADS, BlockRequest, Request
 
 SUMMED = ("layers", "ffn_params", "ffn_params_active", "attention_params", "flops_ffn", "flops_attention", "kv_bytes")
 SHARES = {"ffn_share_params": ("ffn_params", "attention_params"), "ffn_share_flops": ("flops_ffn", "flops_attention")}
 
 OF_ALL = ("embedding_params", "router_params", "norm_params", "head_params", "params", "params_active")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectRequest(Request):
+    """`ffnbench inspect`."""
+
+    PLACED = ("model",)
+
+    heads: int | None = None
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    causal: bool | None = None
+    model: str = ""
+    whole_model: bool = False
+    length: int | None = None
+    dtype: str = "float32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ffnbench.extras.models.by_length import InspectRequest
 from ffnbench.extras.models.inspecting import model_answer
-from ffnbench.extras.models.request import InspectRequest
 from ffnbench.python.arguments import DType, Int, StrPath, asked
 from ffnbench.python.following import called_here
 from ffnbench.python.public import public

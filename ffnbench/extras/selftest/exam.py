@@ -10,11 +10,10 @@ from math import sqrt
 from ffnbench.common.errors import Interrupted, Unfinished
 from ffnbench.common.units import percent
 from ffnbench.device.environment import usable_cpus
-from ffnbench.extras.selftest.request import SelftestRequest
 from ffnbench.ffn.spec import require_positive
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
+from ffnbench.request import CompareRequest, Request, Seconds
 from ffnbench.result import Progress, Run, Verdict
 from ffnbench.run.runner import run
 from ffnbench.run.world import World
@@ -24,6 +23,17 @@ from ffnbench.stats.verdict import summarise
 REFERENCE, SAME = "base", ("same1", "same2")
 SLOWER = {"+3%": 0.03, "+5%": 0.05, "+10%": 0.10}
 FALSE_AT_MOST, COVERAGE = 0.05, (0.93, 0.97)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelftestRequest(Request):
+    """`ffnbench selftest`."""
+
+    repeats: int = 10
+    budget: Seconds = 15.0
+    d_model: int = 256
+    threads: int | None = None
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

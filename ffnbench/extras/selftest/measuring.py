@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ffnbench.api.measuring import tell_wait
 from ffnbench.extras.selftest import exam
-from ffnbench.extras.selftest.request import SelftestRequest
+from ffnbench.extras.selftest.exam import SelftestRequest
 from ffnbench.extras.selftest.table import selftest_view
 from ffnbench.following import ProgressListener
 from ffnbench.report.formats import View

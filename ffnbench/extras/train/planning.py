@@ -6,25 +6,43 @@ be a job. Two cells behind them time the blocks: a step's forward and backward, 
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import counted, percent
 from ffnbench.extras.train.decoder import DecoderSpec, TrainCase
 from ffnbench.extras.train.kind import TRAIN
-from ffnbench.extras.train.request import TrainRequest
 from ffnbench.extras.train.text import LEAST_BATCHES, Parts, Text, Training, read_text
 from ffnbench.ffn.spec import read_positive
 from ffnbench.plan import OWN, Case, Mode, Note, NoteKind, Plan, Point, Probe, Protocol, group_suffix
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_budget
 from ffnbench.planning.fields import cut
+from ffnbench.request import AddedRequest, Seconds, Texts
 
 D_MODEL = 128  # where nothing says how wide
 OF, STEP, TOKEN, RUN = "of", "step", "token", "run"  # the axis of the cells, and its values
 WORKERS, ROUNDS = 5, 8  # of what is timed
 MOST_SEEDS = 20
 JUNK = 0.9  # of a text that is none, less is printable
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainRequest(AddedRequest):
+    """`ffnbench train`."""
+
+    COMMAND = "train"
+
+    d_model: int | None = None
+    layers: int = 3
+    context: int = 128
+    batch: int = 24
+    dtype: str = "float32"
+    steps: int = 800
+    seeds: int = 3
+    lr: Texts = "3e-3"
+    text: str | None = None
+    budget: Seconds | None = None
 
 
 def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:

@@ -14,8 +14,7 @@ from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench.cli.commands import FILES, options_of
 from ffnbench.extras.selftest import exam
-from ffnbench.extras.selftest.exam import SLOWER, Rate, Told, rates_of
-from ffnbench.extras.selftest.request import SelftestRequest
+from ffnbench.extras.selftest.exam import SLOWER, Rate, SelftestRequest, Told, rates_of
 from ffnbench.plan import Plan
 from ffnbench.result import Run
 

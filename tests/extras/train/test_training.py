@@ -28,8 +28,7 @@ from ffnbench.extras.train.decoder import trained_by
 from ffnbench.extras.train.losses import learnt, paired, scatter_of, verdicts_of
 from ffnbench.extras.train.module import RotaryAttention
 from ffnbench.extras.train.picture import training_figure
-from ffnbench.extras.train.planning import plan_train
-from ffnbench.extras.train.request import TrainRequest
+from ffnbench.extras.train.planning import TrainRequest, plan_train
 from ffnbench.extras.train.table import training_frame, training_records
 from ffnbench.extras.train.text import read_text
 from ffnbench.extras.train.worker import Trainee
