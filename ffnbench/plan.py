@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import LATER, STATED, among, least, typed
-from ffnbench.features import kinds
+from ffnbench.features import of_features
 from ffnbench.ffn.attention import AttentionSpec, attention_cost
 from ffnbench.ffn.cost import Cost, activation_cost, cost
 from ffnbench.ffn.dtypes import DTYPES, item_bytes, tolerance
@@ -151,7 +151,7 @@ class AddedKind:
 
 def added_kind(name: str) -> AddedKind | None:
     """A kind that a feature adds; None for one of the core's."""
-    feature = None if name in [*Kind] else kinds().get(name)
+    feature = None if name in [*Kind] else of_features("kinds").get(name)
     if feature is None:
         return None
     found: AddedKind = feature.file("kind").KINDS[name]
@@ -173,7 +173,7 @@ def cases_as(plan: Mapping[str, Any]) -> Any:
 
 def kind_names() -> list[str]:
     """Every kind, those of the core first."""
-    return [*Kind, *kinds()]
+    return [*Kind, *of_features("kinds")]
 
 
 CONTROL = "(control)"  # no variant can have this label by accident: the grammar's labels are names

@@ -9,7 +9,7 @@ from typing import Any
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import IEC, TIME, counted, digits, quantity
-from ffnbench.features import listings
+from ffnbench.features import of_features
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import FORMULA, params
 from ffnbench.ffn.dtypes import DTYPES
@@ -208,12 +208,16 @@ def timer_records(found: dict[str, float]) -> list[Row]:
     ]
 
 
+def topics() -> list[str]:
+    """What `ffnbench list` shows."""
+    return [*LISTINGS, BACKENDS, *of_features("listings")]
+
+
 def listing_view(what: str) -> View:
     """The answer of `list`; raises FfnbenchError for what nothing is called."""
     what = {"models": "presets", "forms": "variants"}.get(what, what)
     if what not in LISTINGS:
-        known = (*LISTINGS, BACKENDS, *listings())
-        raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, known, "lists: " + ", ".join(known)))
+        raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, topics(), "lists: " + ", ".join(topics())))
     return records_view(LISTINGS[what](), BELOW.get(what, ()))
 
 
