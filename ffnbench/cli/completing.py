@@ -43,9 +43,7 @@ def words_of(name: str) -> list[str]:
 
 
 def _fixed_words(name: str) -> Iterable[str]:
-    from ffnbench.ffn.dtypes import DTYPES
-    from ffnbench.ffn.moe import Routing
-    from ffnbench.ffn.spec import Init
+    from ffnbench.ffn.spec import DTYPES, Init, Routing
     from ffnbench.ffn.width_rules import RULES, Match
     from ffnbench.metrics import METRIC_GROUPS
     from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time

@@ -202,3 +202,10 @@ def several(name: str, value: Any, read: Callable[[Any], T]) -> tuple[T, ...]:
     if len(values) > MOST_CELLS:
         raise too_many(len(values), spelling(name))
     return tuple(dict.fromkeys(map(read, values)))
+
+
+def has_list(value: Any) -> bool:
+    """Whether the value of a field is a list, or the text of one or of a range."""
+    if isinstance(value, str):
+        return "," in value or is_range(value)
+    return isinstance(value, tuple | list)
