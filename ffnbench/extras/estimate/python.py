@@ -33,6 +33,8 @@ def estimate(
 ) -> Answer:
     """Bound the time of variants on machines that are not here, by published peaks; nothing is measured.
 
+    `ffnbench estimate --help-all` says what each argument means.
+
     >>> ffnbench.estimate(["relu", "swiglu"], hardware="h100,a100", dtype="bf16").frame()
     """
     request = asked(EstimateRequest, locals())

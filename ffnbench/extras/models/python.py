@@ -26,6 +26,8 @@ def inspect(
 
     With a `length` it counts FLOPs and bytes of keys and values too.
 
+    `ffnbench inspect --help-all` says what each argument means.
+
     >>> ffnbench.inspect("mixtral-8x7b").frame()[["kind", "count", "params", "params_active"]]
     """
     request = asked(InspectRequest, locals())

@@ -23,6 +23,8 @@ def selftest(
 ) -> Answer:
     """How often ffnbench is wrong on this machine, by runs whose true ratios are known.
 
+    `ffnbench selftest --help-all` says what each argument means.
+
     >>> ffnbench.selftest(repeats=4)
     """
     request = asked(SelftestRequest, locals())

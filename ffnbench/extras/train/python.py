@@ -44,6 +44,8 @@ def train(
 ) -> Report:
     """Train a small language model of bytes with each variant: held-out loss beside the time of a step and of a token.
 
+    `ffnbench train --help-all` says what each argument means.
+
     >>> ffnbench.train(["relu", "swiglu"], steps=200).frame()[["variant", "loss", "difference", "verdict"]]
     """
     request = asked(TrainRequest, locals())
