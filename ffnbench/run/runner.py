@@ -28,7 +28,7 @@ from ffnbench.run.session import WorkerLost
 from ffnbench.run.what_fits import Devices
 from ffnbench.run.worker_pool import RESTARTS, Worker, WorkerPool
 from ffnbench.run.world import World
-from ffnbench.stats.rounds import Table, is_clean
+from ffnbench.stats.rounds import RoundTable, is_clean
 from ffnbench.stats.stopping import StopRule, stop_rule
 from ffnbench.worker.channel import Message
 
@@ -218,7 +218,7 @@ class _Runner:
         if not self._timed:  # exact metrics alone need one process
             self.limit = "workers" if self.schedule.whole else ""
             return
-        table = Table(self.found.left, self.found.samples)
+        table = RoundTable(self.found.left, self.found.samples)
         self.schedule.look(table)
         self.limit = self.schedule.limit(table, self.stop)
 
@@ -293,7 +293,7 @@ class _Runner:
             self._quiet = any(clean.values())
             self.schedule.round_done()
             if not self.schedule.whole:
-                self.schedule.look(Table(self.found.left, self.found.samples))
+                self.schedule.look(RoundTable(self.found.left, self.found.samples))
 
     def _round(self, worker: Worker, place: _Place) -> dict[str, bool]:
         """One sample of every case, in an order that depends on nothing but seed, worker and round.

@@ -16,7 +16,7 @@ from ffnbench.device.environment import USABLE, auto_device
 from ffnbench.ffn.attention import working_bytes
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, FFNSpec, item_bytes
 from ffnbench.plan import AddedSpec, Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
-from ffnbench.result import DeviceSeen, Failure, FailureKind
+from ffnbench.result import DeviceReadings, Failure, FailureKind
 from ffnbench.run.session import WorkerLost, lost_over_device
 from ffnbench.worker.channel import Message
 
@@ -73,9 +73,11 @@ class Devices:
             seen["others"] = now["others"]
 
     @property
-    def seen(self) -> tuple[DeviceSeen, ...]:
+    def seen(self) -> tuple[DeviceReadings, ...]:
         """The extremes of what was read, by worker and device."""
-        return tuple(DeviceSeen(worker=worker, device=device, **seen) for (worker, device), seen in self._seen.items())
+        return tuple(
+            DeviceReadings(worker=worker, device=device, **seen) for (worker, device), seen in self._seen.items()
+        )
 
 
 def _used(plan: Plan) -> set[str]:

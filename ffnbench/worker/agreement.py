@@ -44,13 +44,13 @@ def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
     found = jsonable.decode(Case, case)
     saved = torch.load(Path(folder, WEIGHTS), weights_only=True)
     module = _built(found, seed)
-    apart = carry(saved["state"], module)
+    own_weights = carry(saved["state"], module)
     y, exact = _answers(module, found, _placed(saved["x"], found), seed)
     agreement = Agreement(
         error=_error(y, saved["y"]),
         tolerance=found.workload.tolerance,
         exact_error=_error(exact, saved["exact"]),
-        apart=apart,
+        own_weights=own_weights,
     )
     answer: dict[str, Any] = jsonable.encode(agreement)
     return answer

@@ -34,7 +34,7 @@ def selftest(
 ) -> int:
     """Count how often ffnbench is wrong on this machine."""
     from ffnbench.extras.selftest import measuring
-    from ffnbench.extras.selftest.exam import SelftestRequest
+    from ffnbench.extras.selftest.measuring import SelftestRequest
     from ffnbench.run.world import this_machine
 
     request, output = asked(SelftestRequest, ctx), output_of(ctx)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ffnbench.extras.selftest import measuring
-from ffnbench.extras.selftest.exam import SelftestRequest
+from ffnbench.extras.selftest.measuring import SelftestRequest
 from ffnbench.python.arguments import Float, Int, asked
 from ffnbench.python.following import called_here
 from ffnbench.python.public import public
