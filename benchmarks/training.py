@@ -14,8 +14,7 @@ import torch
 import torch.nn.functional as F
 
 from ffnbench.extras.train.decoder import trained_by
-from ffnbench.extras.train.planning import plan_train
-from ffnbench.extras.train.request import TrainRequest
+from ffnbench.extras.train.planning import TrainRequest, plan_train
 from ffnbench.extras.train.worker import TrainingRun
 from ffnbench.plan import NoProbe
 

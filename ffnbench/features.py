@@ -63,34 +63,9 @@ def features() -> tuple[Feature, ...]:
     return tuple(import_module(f"ffnbench.extras.{folder}").FEATURE for folder in folders)
 
 
-def _by_name(what: str) -> dict[str, Feature]:
-    """What all features add of one kind (a field of Feature), by name, each with the feature that has it."""
+def of_features(what: str) -> dict[str, Feature]:
+    """What all features add of one kind, which is a field of Feature: by name, each with the feature that has it."""
     return {name: feature for feature in features() for name in getattr(feature, what)}
-
-
-def commands() -> dict[str, Feature]:
-    """The commands of all features, each with the feature that has it."""
-    return _by_name("commands")
-
-
-def calls() -> dict[str, Feature]:
-    """The public functions of all features, each with the feature that has it."""
-    return _by_name("calls")
-
-
-def listings() -> dict[str, Feature]:
-    """The topics of `ffnbench list` that features add, each with the feature that has it."""
-    return _by_name("listings")
-
-
-def suffixes() -> dict[str, Feature]:
-    """The suffixes of `-o` that features add, each with the feature that has it."""
-    return _by_name("suffixes")
-
-
-def kinds() -> dict[str, Feature]:
-    """The kinds of plans that features add, each with the feature that has it."""
-    return _by_name("kinds")
 
 
 def measured_elsewhere(on: str, slurm: Sequence[str]) -> Callable[..., Any] | None:
@@ -108,11 +83,11 @@ def measured_elsewhere(on: str, slurm: Sequence[str]) -> Callable[..., Any] | No
 
 def verb(name: str) -> Callable[..., Any]:
     """What a worker does that is asked for this; raises KeyError where no feature has it."""
-    job: Callable[..., Any] = _by_name("verbs")[name].file("worker").VERBS[name]
+    job: Callable[..., Any] = of_features("verbs")[name].file("worker").VERBS[name]
     return job
 
 
 def completer_of(flag: str) -> Callable[[], Any] | None:
     """What gives the words for the value of a feature's flag; None where no feature completes it."""
-    feature = _by_name("completes").get(flag)
+    feature = of_features("completes").get(flag)
     return feature.file("listing").COMPLETIONS[flag] if feature else None

@@ -9,14 +9,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import LATER, STATED, among, least, typed
-from ffnbench.features import kinds
+from ffnbench.features import of_features
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.attention import attention_cost
 from ffnbench.ffn.cost import Cost, activation_cost, cost
@@ -74,12 +74,7 @@ class AddedSpec(ABC):
 AnySpec = NetworkSpec | ActivationSpec | AttentionSpec | AddedSpec
 
 
-def values_of(kind: type[Enum]) -> list[str]:
-    """What the members of an enum are written as."""
-    return [member.value for member in kind]
-
-
-class Mode(Enum):
+class Mode(StrEnum):
     """FORWARD: inference, no graph. TRAIN: forward and backward through a fresh graph. BACKWARD: its second half."""
 
     FORWARD = "forward"
@@ -90,7 +85,7 @@ class Mode(Enum):
 MODE_ALIASES = {"inference": Mode.FORWARD, "training": Mode.TRAIN}
 
 
-class Backend(Enum):
+class Backend(StrEnum):
     """How a forward is run. EAGER: as it is written. COMPILE: through torch.compile. PACKED: gate and up in one matrix
     product, the rows of gate first; PACKED_UP_GATE: those of up first. ONEDNN: linear layers through oneDNN, their
     weights packed for the workload's tokens.
@@ -103,7 +98,7 @@ class Backend(Enum):
     ONEDNN = "onednn"
 
 
-class CompileMode(Enum):
+class CompileMode(StrEnum):
     """torch.compile's own modes."""
 
     DEFAULT = "default"
@@ -112,7 +107,7 @@ class CompileMode(Enum):
     MAX_AUTOTUNE_NO_CUDAGRAPHS = "max-autotune-no-cudagraphs"
 
 
-class Time(Enum):
+class Time(StrEnum):
     """Which time is the latency. WALL: what a caller waits for, calls one after another. DEVICE: what the device works,
     without the host's launching.
     """
@@ -121,14 +116,14 @@ class Time(Enum):
     DEVICE = "device"
 
 
-class Cache(Enum):
+class Cache(StrEnum):
     """What the device's last-level cache holds before a call. HOT: what the last call left. COLD: nothing of it."""
 
     HOT = "hot"
     COLD = "cold"
 
 
-class MatmulPrecision(Enum):
+class MatmulPrecision(StrEnum):
     """torch.set_float32_matmul_precision's own: HIGHEST is float32, HIGH may be TF32, MEDIUM bfloat16 inside."""
 
     HIGHEST = "highest"
@@ -136,7 +131,7 @@ class MatmulPrecision(Enum):
     MEDIUM = "medium"
 
 
-class Kind(Enum):
+class Kind(StrEnum):
     """What a plan asks, and so how its answer reads: variants; an FFN beside attention, by length; operations by size;
     two sides of one variant. Features add others, each an AddedKind.
     """
@@ -163,7 +158,7 @@ class AddedKind:
 
 def added_kind(name: str) -> AddedKind | None:
     """A kind that a feature adds; None for one of the core's."""
-    feature = None if name in values_of(Kind) else kinds().get(name)
+    feature = None if name in [*Kind] else of_features("kinds").get(name)
     if feature is None:
         return None
     found: AddedKind = feature.file("kind").KINDS[name]
@@ -185,7 +180,7 @@ def cases_as(plan: Mapping[str, Any]) -> Any:
 
 def kind_names() -> list[str]:
     """Every kind, those of the core first."""
-    return [*values_of(Kind), *kinds()]
+    return [*Kind, *of_features("kinds")]
 
 
 CONTROL = "(control)"  # no variant can have this label by accident: the grammar's labels are names
@@ -193,30 +188,27 @@ CONTROL = "(control)"  # no variant can have this label by accident: the grammar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What the FFN is fed: (batch, seq_len, d_model) of dtype on device. `mode` is a value of Mode.
+    """What the FFN is fed: (batch, seq_len, d_model) of dtype on device.
 
-    `backend` is one of Backend; `compile`, of CompileMode, and `freeze` (weights are constants of the compiled code)
-    say more of COMPILE; `routing`, a value of Routing, is None where there are no experts. `time`, `cache` and
-    `matmul_precision` are values of Time, Cache and MatmulPrecision.
+    `compile` and `freeze` (weights are constants of the compiled code) say more of Backend.COMPILE; `routing` is None
+    where there are no experts.
     """
 
     batch: int = field(metadata=least(1))
     seq_len: int = field(metadata=least(1))
     dtype: str = field(metadata=among(DTYPES.names))
     device: str
-    mode: str = field(metadata=among(lambda: values_of(Mode)))
+    mode: Mode
     threads: int = field(metadata=least(1))
-    backend: str = field(default=Backend.EAGER.value, metadata=among(lambda: values_of(Backend)))
+    backend: Backend = Backend.EAGER
     # for tests of the measuring itself: each call spins for this share of its own time
     slowdown: float = field(default=0.0, metadata=least(0.0))
-    routing: str | None = field(default=None, metadata=LATER | among(lambda: values_of(Routing)))
-    compile: str = field(default=CompileMode.DEFAULT.value, metadata=LATER | among(lambda: values_of(CompileMode)))
+    routing: Routing | None = field(default=None, metadata=LATER)
+    compile: CompileMode = field(default=CompileMode.DEFAULT, metadata=LATER)
     freeze: bool = field(default=False, metadata=LATER)
-    time: str = field(default=Time.WALL.value, metadata=LATER | among(lambda: values_of(Time)))
-    cache: str = field(default=Cache.HOT.value, metadata=LATER | among(lambda: values_of(Cache)))
-    matmul_precision: str = field(
-        default=MatmulPrecision.HIGHEST.value, metadata=LATER | among(lambda: values_of(MatmulPrecision))
-    )
+    time: Time = field(default=Time.WALL, metadata=LATER)
+    cache: Cache = field(default=Cache.HOT, metadata=LATER)
+    matmul_precision: MatmulPrecision = field(default=MatmulPrecision.HIGHEST, metadata=LATER)
     # whether 16-bit matrix products may add partial sums in 16 bits, torch's own default
     reduced_reductions: bool = field(default=True, metadata=LATER)
 
@@ -228,17 +220,17 @@ class Workload:
     @property
     def train(self) -> bool:
         """Whether there is a backward."""
-        return self.mode != Mode.FORWARD.value
+        return self.mode != Mode.FORWARD
 
     @property
     def compiled(self) -> bool:
         """Whether a compiler makes other code of the one that is written."""
-        return self.backend == Backend.COMPILE.value
+        return self.backend == Backend.COMPILE
 
     @property
     def eager(self) -> bool:
         """Whether it is run as it is written."""
-        return self.backend == Backend.EAGER.value
+        return self.backend == Backend.EAGER
 
     @property
     def accelerated(self) -> bool:
@@ -256,8 +248,8 @@ class Workload:
         """
         if self.device != "auto":
             return self
-        cold = Time.DEVICE.value if self.cache == Cache.COLD.value else self.time
-        return replace(self, device=device, time=Time.WALL.value if device == "cpu" else cold)
+        cold = Time.DEVICE if self.cache == Cache.COLD else self.time
+        return replace(self, device=device, time=Time.WALL if device == "cpu" else cold)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,7 +345,7 @@ class Protocol:
     pause_s: float = field(default=0.0, metadata=LATER | least(0.0))
 
 
-class NoteKind(Enum):
+class NoteKind(StrEnum):
     """What a note is about. NAME: what a name means. MODEL: whose FFN a variant is. SEEN: noise that was seen beside
     the run. Read off the samples are SHORT, calls so short that the harness is a part of them, and the other noise:
     BUSY, no verdict for it; MOVES, seconds more than ratios; NOISE, others.
@@ -461,7 +453,7 @@ class Plan:
     match: str = "none"
     multiple_of: int = 1
     notes: tuple[Note, ...] = ()
-    kind: str = field(default=Kind.COMPARE.value, metadata=LATER | among(kind_names))
+    kind: str = field(default=Kind.COMPARE, metadata=LATER | among(kind_names))
     command: str = field(default="", metadata=LATER)  # what asks the same again: `ffnbench compare --variants ...`
     shard: str = field(default="", metadata=LATER)  # which part of the groups these are, as 2/8; empty for all
 
@@ -586,9 +578,7 @@ def needed_by(case: Case, cost: Cost) -> Needed:
 
 
 def _in_mode(case: Case, forward: int | None, backward: int | None) -> int | None:
-    parts = {Mode.FORWARD.value: (forward,), Mode.BACKWARD.value: (backward,)}.get(
-        case.workload.mode, (forward, backward)
-    )
+    parts = {Mode.FORWARD: (forward,), Mode.BACKWARD: (backward,)}.get(case.workload.mode, (forward, backward))
     known = [part for part in parts if part is not None]
     return sum(known) if len(known) == len(parts) else None
 

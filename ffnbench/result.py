@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from enum import Enum
+from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -25,7 +25,7 @@ POWER_CAP = "power cap"  # a card at its power limit, where heavy products keep 
 R = TypeVar("R", bound="Report")
 
 
-class Verdict(Enum):
+class Verdict(StrEnum):
     """What the interval of a ratio allows to say.
 
     UNCLEAR: this run can't decide. BUSY: it can't, since something else had the CPUs, or the device's clocks were held
@@ -41,7 +41,7 @@ class Verdict(Enum):
     BUSY = "busy"
 
 
-class FailureKind(Enum):
+class FailureKind(StrEnum):
     """Why a case has no numbers. MISMATCH: its output or a gradient is not what it should be. LOST: what was to
     measure it has ended without a result. DIVERGED: its numbers grew beyond what they can mean.
     """
@@ -131,7 +131,7 @@ class Comparison:
     resolution: float | None = None  # the smallest relative difference that this row could have shown
 
 
-class Bound(Enum):
+class Bound(StrEnum):
     """What keeps a call from being faster: matrix products, the reading of bytes, or the call itself."""
 
     PRODUCTS = "products"
@@ -146,7 +146,6 @@ class Roof:
     `name` is the `case` of its samples (metric ROOF); no case has such a name, for it begins with a parenthesis.
     `amount` of one call: FLOPs of PRODUCTS, bytes of BYTES, 1 of CALL. `path` is the library or function. `shape` is
     (tokens, out, in) of a product. `level` is the cache that the bytes fit into: L1, L2, L3 or memory.
-    `matmul_precision` is a value of MatmulPrecision.
     """
 
     name: str
@@ -158,7 +157,7 @@ class Roof:
     threads: int = field(metadata=least(1))
     shape: tuple[int, ...] = ()
     level: str = ""
-    matmul_precision: str = field(default=MatmulPrecision.HIGHEST.value, metadata=LATER)
+    matmul_precision: MatmulPrecision = field(default=MatmulPrecision.HIGHEST, metadata=LATER)
 
     @property
     def read_bytes(self) -> int:

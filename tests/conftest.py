@@ -184,7 +184,7 @@ def committed_runs() -> list[Path]:
     """The runs under results/, but for those of a kind that a feature adds which is not there."""
     runs = []
     for path in sorted(ROOT.glob("results/**/*.json")):
-        kind = json.loads(path.read_text(encoding="utf-8"))["plan"].get("kind") or Kind.COMPARE.value
+        kind = json.loads(path.read_text(encoding="utf-8"))["plan"].get("kind") or Kind.COMPARE
         if kind in kind_names():
             runs.append(path)
     return runs

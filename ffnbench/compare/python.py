@@ -110,6 +110,8 @@ def cost(
 ) -> Report:
     """Count parameters, FLOPs and bytes of variants; nothing is measured.
 
+    `ffnbench cost --help-all` says what each argument means.
+
     >>> ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()[["label", "d_ff", "params", "flops_forward"]]
     """
     request = asked(CostRequest, locals())

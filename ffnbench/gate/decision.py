@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from ffnbench.common.errors import EXIT_REGRESSED, FfnbenchError
@@ -33,7 +33,7 @@ FED = ("batch", "seq_len", "dtype", "mode", "time", "cache", "matmul_precision",
 IDENTITY = (*FED, "backend", "compile", "freeze")  # what makes it another row
 
 
-class Status(Enum):
+class Status(StrEnum):
     """What a check says of one metric of one case."""
 
     REGRESSED = "REGRESSED"

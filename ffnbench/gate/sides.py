@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.ffn.width_rules import Match
 from ffnbench.plan import CONTROL, OWN, Arm, Kind, Plan, Probe, Protocol
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_seed, check_timeout
-from ffnbench.planning.fields import refuse_lists
 from ffnbench.planning.variant_text import Variant, parse_variants
 from ffnbench.request import SidesRequest
 
@@ -58,7 +58,6 @@ def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]
 
 def variant_of_sides(request: SidesRequest) -> Variant:
     """The one variant that both sides are of."""
-    refuse_lists(request, "d_model", "dtype", "mode", "threads", "batch", "seq_len")
     variants = parse_variants(request.variant)
     if len(variants) > 1:
         raise FfnbenchError(f"ab measures one variant, not {len(variants)}", "`ffnbench compare` measures several")
@@ -79,10 +78,10 @@ def plan_sides(request: SidesRequest, arms: tuple[Arm, Arm], probes: tuple[Probe
     metrics = "memory" if request.exact_only else "latency,memory"
     asked = as_compare(request, variants=variant.text, metrics=metrics, budget=None)
     base = replace(plan_compare(asked, probes[0]).cases[0], label=BASE, arm=arms[0])
-    of_head = replace(asked, d_ff=base.ffn.d_ff, match="none")
+    of_head = replace(asked, d_ff=base.ffn.d_ff, match=Match.NONE)
     head = replace(base, label=variant.label, ffn=plan_compare(of_head, probes[1]).cases[0].ffn, arm=arms[1])
     return Plan(
-        kind=Kind.SIDES.value,
+        kind=Kind.SIDES,
         cases=(base, head),
         reference=BASE,
         protocol=Protocol(seed=request.seed, timeout_s=request.timeout),

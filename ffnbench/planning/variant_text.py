@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
@@ -17,7 +17,7 @@ from ffnbench.ffn.activations import ACTIVATIONS, OwnActivation
 from ffnbench.ffn.spec import GATED, LARGEST, LIKE, Dispatch, FFNSpec, Gate, ImportedSpec, MoESpec, Scalar, Scores
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import PRESETS, as_text, variant_keys
-from ffnbench.plan import OWN, Arm, Backend, Note, NoteKind, values_of
+from ffnbench.plan import OWN, Arm, Backend, Note, NoteKind
 from ffnbench.planning.fields import cut
 from ffnbench.request import DEFAULT_VARIANTS
 
@@ -159,7 +159,7 @@ def _form(name: str) -> tuple[str, Gate, tuple[Note, ...], Keys]:
         raise FfnbenchError(f"unknown variant {name!r}", KEY_HINT)
     if "/" in name or name.endswith(".json"):
         raise FfnbenchError(f"unknown variant {name!r}", f"a model's config.json, or ORG/NAME: --preset {name}")
-    if name in values_of(Backend):
+    if name in [*Backend]:
         raise FfnbenchError(f"{name!r} is a backend and no variant", "a key names one; --backend takes a list")
     known = ACTIVATIONS.spellings() + GATED.spellings() + [f"{a}_glu" for a in ACTIVATIONS.names()] + PRESETS.names()
     every = "`ffnbench list variants` shows all; your own code is package.module:Attr or path/to/file.py:Attr"
@@ -317,7 +317,7 @@ def parse_env(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
     return tuple(found.items())
 
 
-class Of(Enum):
+class Of(StrEnum):
     """What a key is about; how `ffnbench list keys` calls it."""
 
     FORM = "form"
@@ -461,10 +461,10 @@ def moe_of(keys: Keys, text: str) -> MoESpec | None:
         shared_d_ff=shared,
         shared_gate=flag(keys, "shared_gate", False),
         router_bias=flag(keys, "router_bias", False),
-        scores=choose(Scores, "scores", keys.get("scores", Scores.SOFTMAX.value)),
+        scores=choose(Scores, "scores", keys.get("scores", Scores.SOFTMAX)),
         normalised=flag(keys, "normalised", True),
         routed_scale=number(keys, "routed_scale", 1.0, "DeepSeek-V3 has @routed_scale=2.5"),
         groups=int(groups["experts"]),
         top_groups=int(groups["top_k"]),
-        dispatch=choose(Dispatch, "experts", keys.get("experts", Dispatch.EAGER.value)),
+        dispatch=choose(Dispatch, "experts", keys.get("experts", Dispatch.EAGER)),
     )

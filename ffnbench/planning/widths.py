@@ -32,7 +32,7 @@ class Sizer:
 
     def __init__(self, request: CompareRequest, reference: Variant, probe: Probe) -> None:
         self.request, self.reference, self.probe = request, reference, probe
-        self.match = choose(Match, "match", request.match)
+        self.match = request.match
         multiple = DEFAULT_MULTIPLE if request.multiple_of is None else request.multiple_of
         self.multiple_of = read_positive("multiple_of", multiple)
         self.d_model = read_positive("d_model", request.d_model)
@@ -52,7 +52,7 @@ class Sizer:
         if request.ffn_dim_multiplier is not None and request.rule is None:
             raise FfnbenchError("--ffn-dim-multiplier needs a width rule that reads it", "for example --rule llama")
         own = sorted({"d_ff", "rule", "ratio"} & self.reference.spec_keys.keys())
-        if request.d_ff is not None and own and self.match is not Match.NONE:
+        if request.d_ff is not None and own and self.match != Match.NONE:
             raise FfnbenchError(
                 f"--d-ff sets the width of the reference, and {self.reference.text!r} has its own",
                 "give one of the two, or another --reference",
@@ -68,7 +68,7 @@ class Sizer:
         width, sizing = self._width(variant, workload)
         spec = self._spec(variant, width)
         residual = None
-        if self.match is not Match.NONE and variant.label != self.reference.label:
+        if self.match != Match.NONE and variant.label != self.reference.label:
             _, target = self._matched
             with suppress(Unsupported):  # it can't be counted: its row will say so
                 residual = self._matched_cost(spec, workload, variant.arm) / target - 1
@@ -89,19 +89,19 @@ class Sizer:
         if {"rule", "ratio"} & keys.keys():
             return self._by_rule(str(keys.get("rule", "classic")), variant)
         is_reference = variant.label == self.reference.label
-        if request.d_ff is not None and (is_reference or self.match is Match.NONE):
+        if request.d_ff is not None and (is_reference or self.match == Match.NONE):
             return read_positive("d_ff", request.d_ff), GIVEN
         gated, experts = variant.gate is not Gate.NONE, variant.spec_keys.get("moe") is not None
         if request.rule is not None and (gated or request.rule in ("classic", "palm")):
             return self._by_rule(request.rule, variant)
-        if self.match is Match.NONE or (is_reference and not gated and not experts):
+        if self.match == Match.NONE or (is_reference and not gated and not experts):
             return self._by_rule("classic", variant)
         target = self._classic_cost(variant, workload) if is_reference else self._matched[1]
         multiple = read_positive("multiple_of", keys.get("multiple_of", self.multiple_of))
         if variant.target:
             return self._imported_width(variant, workload, target, multiple)
         experts = experts or self.reference.spec_keys.get("moe") is not None
-        what = ACTIVE_PARAMS if experts and self.match is Match.PARAMS else self.match.value
+        what = ACTIVE_PARAMS if experts and self.match == Match.PARAMS else self.match
         return self._own_width(variant, workload, target, multiple), Sizing(how="matched", what=what)
 
     def _by_rule(self, rule: str, variant: Variant) -> tuple[int, Sizing]:
@@ -152,7 +152,7 @@ class Sizer:
         if low == high:
             return wide, Sizing(how="unread")
         width = round_nearest(half + (target - low) * (wide - half) / (high - low), multiple)
-        return width, Sizing(how="matched", what=self.match.value)
+        return width, Sizing(how="matched", what=self.match)
 
     @cached_property
     def _matched(self) -> tuple[int, int]:
@@ -171,12 +171,12 @@ class Sizer:
     def _matched_cost(self, spec: NetworkSpec, workload: Workload, arm: Arm) -> int:
         if isinstance(spec, ImportedSpec):
             counted = self.probe.within(arm).count(spec, workload)
-            value = counted.params_active if self.match is Match.PARAMS else counted.flops_forward
+            value = counted.params_active if self.match == Match.PARAMS else counted.flops_forward
         else:
-            value = params_active(spec) if self.match is Match.PARAMS else flops_forward(spec)
+            value = params_active(spec) if self.match == Match.PARAMS else flops_forward(spec)
         if not value:
             name = spec.target if isinstance(spec, ImportedSpec) else spec.name
-            raise FfnbenchError(f"{name} has no {self.match.value} that can be counted to match", "use --match none")
+            raise FfnbenchError(f"{name} has no {self.match} that can be counted to match", "use --match none")
         return value
 
     def _spec(self, variant: Variant, width: int) -> NetworkSpec:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.names import choose, hint_for, normalise
+from ffnbench.common.names import choose, hint_for
 from ffnbench.ffn.spec import (
     DTYPES,
     ActivationSpec,
@@ -21,7 +21,6 @@ from ffnbench.ffn.spec import (
     read_positive,
 )
 from ffnbench.plan import (
-    MODE_ALIASES,
     AnySpec,
     Backend,
     Cache,
@@ -31,14 +30,13 @@ from ffnbench.plan import (
     Time,
     Workload,
 )
-from ffnbench.planning.fields import cut
+from ffnbench.planning.fields import cut, mode_of
 from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant, flag, number
 from ffnbench.request import CompareRequest
 
 DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda
 FLAGS = ("batch", "seq_len", "dtype", "device", "mode", "backend", "routing", "time", "cache", "matmul_precision",
          "reduced_reductions")  # fmt: skip
-MODES = {mode.value: mode for mode in Mode} | MODE_ALIASES
 _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
 
 
@@ -59,17 +57,17 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         seq_len=read_positive("seq_len", given["seq_len"]),
         dtype=dtype,
         device=device,
-        mode=mode_of(given["mode"]).value,
+        mode=mode_of(given["mode"]),
         threads=read_positive("threads", given["threads"]),
-        backend=_backend(str(given["backend"]), variant).value,
+        backend=_backend(str(given["backend"]), variant),
         slowdown=slowdown,
         routing=_routing(given["routing"], variant),
-        compile=choose(CompileMode, "compile", given.get("compile", CompileMode.DEFAULT.value)).value,
+        compile=choose(CompileMode, "compile", given.get("compile", CompileMode.DEFAULT)),
         freeze=flag(given, "freeze", False),
-        time=_time(given["time"], device, cache).value,
-        cache=cache.value,
+        time=_time(given["time"], device, cache),
+        cache=cache,
         # what nothing depends on is at its default, so that the row is no other one
-        matmul_precision=(precision if dtype == "float32" else MatmulPrecision.HIGHEST).value,
+        matmul_precision=precision if dtype == "float32" else MatmulPrecision.HIGHEST,
         reduced_reductions=reduced or item_bytes(dtype) != 2 or device == "cpu",
     )
 
@@ -88,15 +86,6 @@ def _time(asked: Scalar, device: str, cache: Cache) -> Time:
     return time or (Time.DEVICE if device != "auto" and cache is Cache.COLD else Time.WALL)
 
 
-def mode_of(asked: Scalar) -> Mode:
-    """A mode by its name or by what trainers call it; raises FfnbenchError for what is none."""
-    text = normalise(str(asked))
-    if text not in MODES:
-        every = "modes: forward (inference), train (training), backward"
-        raise FfnbenchError(f"unknown mode {asked!r}", hint_for(text, MODES, every))
-    return MODES[text]
-
-
 def _backend(asked: str, variant: Variant) -> Backend:
     """Keys about compiling mean that it is compiled, where the variant names no backend itself."""
     about = [key for key in COMPILE_KEYS if key in variant.workload_keys]
@@ -105,15 +94,15 @@ def _backend(asked: str, variant: Variant) -> Backend:
     backend = choose(Backend, "backend", asked)
     if about and backend is not Backend.COMPILE:
         raise FfnbenchError(
-            f"{about[0]!r} is about backend compile, and {variant.text!r} names {backend.value}",
-            f"leave one of the two out, or write @backend={Backend.COMPILE.value}",
+            f"{about[0]!r} is about backend compile, and {variant.text!r} names {backend}",
+            f"leave one of the two out, or write @backend={Backend.COMPILE}",
         )
     return backend
 
 
-def _routing(asked: Scalar, variant: Variant) -> str | None:
+def _routing(asked: Scalar, variant: Variant) -> Routing | None:
     """How tokens are spread over experts; None without any."""
-    chosen = choose(Routing, "routing", Routing.UNIFORM.value if asked is None else asked).value
+    chosen = choose(Routing, "routing", Routing.UNIFORM if asked is None else asked)
     if variant.spec_keys.get("moe") is not None:
         return chosen
     if "routing" in variant.workload_keys:
@@ -144,7 +133,7 @@ def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
     """
     if work.eager:
         return "", ""
-    backend, forward = Backend(work.backend), work.mode == Mode.FORWARD.value
+    backend, forward = work.backend, work.mode == Mode.FORWARD
     form = ffn.like if isinstance(ffn, ImportedSpec) else ffn if isinstance(ffn, FFNSpec) else None
     if backend is Backend.ONEDNN:
         if work.accelerated:
@@ -187,12 +176,6 @@ def parse_backends(text: str) -> tuple[Backend, ...]:
     return tuple(Backend) if ALL in parts else tuple(dict.fromkeys(choose(Backend, "backend", part) for part in parts))
 
 
-def refuse_several(text: str, what: str) -> None:
-    """Raise FfnbenchError where a command that has one backend is given a list."""
-    if len(parse_backends(text)) > 1:
-        raise FfnbenchError(f"{what} is measured with one backend, not {text!r}", "`ffnbench compare` takes a list")
-
-
 def labels_of(variant: Variant, backends: Iterable[Backend]) -> dict[str, Backend | None]:
     """The rows of a variant by label, with the backend of each; None where the variant says itself how it is run."""
     several = tuple(backends)
@@ -201,6 +184,6 @@ def labels_of(variant: Variant, backends: Iterable[Backend]) -> dict[str, Backen
     if len(several) == 1:
         return {variant.label: several[0]}
     return {
-        variant.label if backend is Backend.EAGER else f"{variant.label}@backend={backend.value}": backend
+        variant.label if backend is Backend.EAGER else f"{variant.label}@backend={backend}": backend
         for backend in several
     }

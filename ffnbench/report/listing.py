@@ -9,13 +9,13 @@ from typing import Any
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import IEC, TIME, counted, digits, quantity
-from ffnbench.features import listings
+from ffnbench.features import of_features
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import FORMULA, params
 from ffnbench.ffn.spec import CLAMPED, DTYPES, GATED, GATED_BY_ACTIVATION, Gate, GatedName
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.presets import PRESETS
-from ffnbench.plan import Backend, CompileMode, values_of
+from ffnbench.plan import Backend, CompileMode
 from ffnbench.planning.variant_text import KEYS
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import Row, frame_of
@@ -114,7 +114,7 @@ def presets() -> list[Row]:
 def keys() -> list[Row]:
     """Every key of a variant."""
     return [
-        {"name": key.name, "default": key.default, "what it sets": key.meaning, "example": key.pair, "of": key.of.value}
+        {"name": key.name, "default": key.default, "what it sets": key.meaning, "example": key.pair, "of": key.of}
         for key in KEYS
     ]
 
@@ -144,10 +144,10 @@ def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]
     """Every backend; `found` says why one can't run here, on that device, "" where it can; `half` that of bfloat16."""
     records = [
         {
-            "name": backend.value,
+            "name": backend,
             "what it does": WHAT_IT_DOES[backend],
-            "runs": "no" if found[backend.value] else "partly" if half.get(backend.value) else "yes",
-            "why not": found[backend.value] or half.get(backend.value, ""),
+            "runs": "no" if found[backend] else "partly" if half.get(backend) else "yes",
+            "why not": found[backend] or half.get(backend, ""),
             "keys": BACKEND_KEYS.get(backend, ""),
         }
         for backend in Backend
@@ -157,7 +157,7 @@ def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]
         (
             f"on {device}; `compare` says which forms, dtypes and modes a backend can't run",
             "for example --backend eager,onednn, --backend all, or swiglu,swiglu@backend=onednn",
-            f"MODE: {', '.join(values_of(CompileMode))}; @compile and @freeze imply @backend=compile",
+            f"MODE: {', '.join(CompileMode)}; @compile and @freeze imply @backend=compile",
         ),
     )
 
@@ -207,12 +207,16 @@ def timer_records(found: dict[str, float]) -> list[Row]:
     ]
 
 
+def topics() -> list[str]:
+    """What `ffnbench list` shows."""
+    return [*LISTINGS, BACKENDS, *of_features("listings")]
+
+
 def listing_view(what: str) -> View:
     """The answer of `list`; raises FfnbenchError for what nothing is called."""
     what = {"models": "presets", "forms": "variants"}.get(what, what)
     if what not in LISTINGS:
-        known = (*LISTINGS, BACKENDS, *listings())
-        raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, known, "lists: " + ", ".join(known)))
+        raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, topics(), "lists: " + ", ".join(topics())))
     return records_view(LISTINGS[what](), BELOW.get(what, ()))
 
 

@@ -16,8 +16,8 @@ from ffnbench.stats.noise import NOISES
 
 TOLD_APART = 5  # the first method that tells wall, device and host time apart
 TIMES = {
-    Time.WALL.value: "wall time (what a caller waits for)",
-    Time.DEVICE.value: "device time (how long the device works)",
+    Time.WALL: "wall time (what a caller waits for)",
+    Time.DEVICE: "device time (how long the device works)",
 }
 DEVICE_AND_HOST = "device: how long the device works; host: how long the CPU takes to launch it"
 UNCHECKED = "function not checked: @like=NAME (such as @like=swiglu) compares its output with that form"
@@ -139,7 +139,7 @@ def _ceiling_text(ceiling: Ceiling) -> str:
         size = quantity(roof.read_bytes, IEC)
         return f"{rate} GB/s ({size} read from {roof.level})" if roof.level else f"{rate} GB/s ({size} read)"
     dtype = roof.dtype
-    if roof.matmul_precision != MatmulPrecision.HIGHEST.value:
+    if roof.matmul_precision != MatmulPrecision.HIGHEST:
         dtype += f" in {roof.matmul_precision} precision"
     return f"{rate} GFLOP/s ({dtype} by {roof.path}, {' x '.join(map(str, roof.shape))})"
 
@@ -159,7 +159,7 @@ def case_notes(report: Report, label: str) -> list[str]:
     if case.workload.slowdown:
         notes.append(f"slowed down on purpose by {percent(case.workload.slowdown)}")
     notes += _counting(report, label)
-    if case.workload.mode == Mode.BACKWARD.value and "memory" in report.plan.metrics:
+    if case.workload.mode == Mode.BACKWARD and "memory" in report.plan.metrics:
         notes.append("the peak is that of forward and backward together")
     notes += _routing(report, label)
     has_run = report.estimate(label, LATENCY) or report.estimate(label, ERROR)

@@ -17,7 +17,7 @@ from ffnbench.stats.verdict import SAME_WITHIN
 WITHIN = f"{100 * SAME_WITHIN:g}%"
 CERTAIN = f"[{100 * CONFIDENCE:g}%]"  # the unit of a column with intervals
 INTERVALS = f"[ ] and ± are {100 * CONFIDENCE:g}% intervals over processes"
-VERDICTS = {verdict: verdict.value for verdict in Verdict} | {Verdict.UNCLEAR: "can't tell"}
+VERDICTS = {verdict: str(verdict) for verdict in Verdict} | {Verdict.UNCLEAR: "can't tell"}
 FAILED = {FailureKind.OOM: "out of memory", FailureKind.TIMEOUT: "timed out"}
 BUSY = VERDICTS[Verdict.BUSY]
 STYLES = {"slower": "red", "faster": "green", "unclear": "yellow", "busy": "yellow"}
@@ -31,7 +31,7 @@ def verdict_word(row: Mapping[str, Any]) -> str | None:
     """A row's verdict in a word; of a row without one why, in a word; None where there is neither."""
     if failure := row["failure"]:
         kind = FailureKind(failure.partition(":")[0])
-        return FAILED.get(kind, kind.value)
+        return FAILED.get(kind, kind)
     verdict = row["verdict"]
     return None if verdict is None else VERDICTS[Verdict(verdict)]
 
@@ -119,7 +119,7 @@ def sizing_text(sizing: Sizing) -> str:
 
 def backend_text(work: Workload) -> str:
     """`eager`; `compile (max-autotune, frozen)`: the backend, with what of its compiling is not the default."""
-    told = [work.compile] * (work.compile != CompileMode.DEFAULT.value) + ["frozen"] * work.freeze
+    told = [work.compile] * (work.compile != CompileMode.DEFAULT) + ["frozen"] * work.freeze
     return f"{work.backend} ({', '.join(told)})" if told else work.backend
 
 

@@ -24,8 +24,8 @@ from ffnbench.run.session import Session, WorkerLost
 from ffnbench.worker.channel import Message
 
 EAGERLY: dict[str, Any] = {
-    "backend": Backend.EAGER.value, "compile": CompileMode.DEFAULT.value, "freeze": False, "time": Time.WALL.value,
-    "cache": Cache.HOT.value, "matmul_precision": MatmulPrecision.HIGHEST.value, "reduced_reductions": True,
+    "backend": Backend.EAGER, "compile": CompileMode.DEFAULT, "freeze": False, "time": Time.WALL,
+    "cache": Cache.HOT, "matmul_precision": MatmulPrecision.HIGHEST, "reduced_reductions": True,
 }  # fmt: skip
 BY_ITSELF = "does it import by itself, in a plain `python`?"
 

@@ -37,7 +37,7 @@ OPENED = [metric for metric in METRICS if metric.job == "open"]  # what opening 
 CHECKED = [metric for metric in METRICS if metric.job == "check"]  # what checking it tells
 OTHERS = ("", "open", "check")  # where an exact metric comes from that no job of its own measures
 EXACT_JOBS = list(dict.fromkeys(metric.job for metric in METRICS if metric.exact and metric.job not in OTHERS))
-DOING = {Backend.COMPILE.value: "compiling", Backend.ONEDNN.value: "packing"}  # what opening a case is, by backend
+DOING = {Backend.COMPILE: "compiling", Backend.ONEDNN: "packing"}  # what opening a case is, by backend
 
 
 def run(
@@ -410,7 +410,7 @@ class _Runner:
         """
         label, known = (lost.label, lost.known) if isinstance(lost, _Lost) else ("", False)
         self._losses[label] += 1
-        hung = lost.kind == FailureKind.TIMEOUT.value and not self.schedule.whole
+        hung = lost.kind == FailureKind.TIMEOUT and not self.schedule.whole
         if label and (hung or known or self._losses[label] > 1):
             self.found.fail(label, lost.kind, str(lost))
         elif self._losses[label] >= RESTARTS:

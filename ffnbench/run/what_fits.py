@@ -128,7 +128,7 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
     """The plan of a block without the textbook forms that memory does not hold. `available` in bytes, of the memory
     that all of it is measured in; None where it is not known.
     """
-    if plan.kind != Kind.BLOCK.value or available is None:
+    if plan.kind != Kind.BLOCK or available is None:
         return plan
     kept, notes = list(plan.cases), list[Note]()
     squares = [c for c in kept if isinstance(c.ffn, AttentionSpec) and c.ffn.form is AttentionForm.TEXTBOOK]
@@ -195,7 +195,7 @@ def _copies(work: Workload) -> int:
     """How often the weights are there: as they are, packed by oneDNN, or frozen: MKL's packed ones may be larger."""
     if work.freeze:
         return 4
-    return 2 if work.backend == Backend.ONEDNN.value else 1
+    return 2 if work.backend == Backend.ONEDNN else 1
 
 
 def as_known(case: Case) -> Case | None:

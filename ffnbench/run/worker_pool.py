@@ -220,7 +220,7 @@ class WorkerPool:
         cases = self.plan.cases
         networks = [case.ffn.around if isinstance(case.ffn, AddedSpec) else case.ffn for case in cases]
         targets = sorted({one.target for one in networks if isinstance(one, ImportedSpec)})
-        compiles = any(case.workload.backend == Backend.COMPILE.value for case in cases)
+        compiles = any(case.workload.backend == Backend.COMPILE for case in cases)
         if (targets or compiles) and self._preloads and number not in self._preloaded:
             self._preloaded.add(number)
             self._preloads = False

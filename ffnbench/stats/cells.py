@@ -205,7 +205,7 @@ def is_part(report: Report, plan: Plan) -> bool:
     for cell in cells_of(plan):
         labels = {case.label for case in cell.cases}
         # a block's textbook forms may be left out
-        if plan.kind != Kind.BLOCK.value and labels & saved and not labels <= saved:
+        if plan.kind != Kind.BLOCK and labels & saved and not labels <= saved:
             return False
     planned = {case.label: case for case in plan.cases}
     for case in report.plan.cases:

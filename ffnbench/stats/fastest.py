@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ffnbench.plan import Backend, Case
+from ffnbench.plan import Backend, Case, CompileMode
 from ffnbench.result import Estimate, Fastest, Report, Verdict
 from ffnbench.stats.rounds import RoundTable, table_of
 from ffnbench.stats.verdict import control_slack, verdicts
@@ -23,7 +23,7 @@ def fastest(report: Report) -> list[Fastest]:
     """One answer for each network that was measured by several backends; none where fewer than two have rounds."""
     networks: dict[object, list[Case]] = defaultdict(list)  # the cases that differ in nothing but the backend
     for case in report.plan.shown:
-        without_backend = replace(case.workload, backend=Backend.EAGER.value, compile="", freeze=False)
+        without_backend = replace(case.workload, backend=Backend.EAGER, compile=CompileMode.DEFAULT, freeze=False)
         networks[case.ffn, without_backend, case.arm].append(case)
     table, slack = table_of(report), control_slack(report)
     answers = []

@@ -95,7 +95,7 @@ def _forward_of(module: nn.Module, work: Workload, x: Tensor) -> Callable[[Tenso
         from ffnbench.worker.backends.compiling import compiled_of
 
         return compiled_of(module, work)
-    if work.backend == Backend.ONEDNN.value:
+    if work.backend == Backend.ONEDNN:
         from ffnbench.worker.backends.onednn import pack
 
         pack(module, x)

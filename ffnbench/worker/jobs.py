@@ -218,7 +218,7 @@ def prepare(subject: Subject, work: Workload) -> dict[str, Any]:
         seconds, graphs = compile_now(subject.call, subject.x.device, subject.accelerator, freeze=work.freeze)
         # frozen weights are constants in layouts of the compiler's own
         return {COMPILE: seconds, "graphs": graphs, HELD: None if work.freeze else weights}
-    if work.backend == Backend.ONEDNN.value:
+    if work.backend == Backend.ONEDNN:
         from ffnbench.worker.backends.onednn import pack
 
         packed = pack(subject.module, subject.x.detach())

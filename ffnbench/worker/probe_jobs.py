@@ -269,8 +269,8 @@ def backends(device: str) -> dict[str, dict[str, str]]:
     """Job: why each backend can't run on a device here, "" where it can."""
     where, half = torch.device(device), torch.bfloat16
     return {
-        "backends": {one.value: unavailable(one.value, where) for one in Backend},
-        "bfloat16": {one.value: unavailable(one.value, where, half) for one in Backend},
+        "backends": {one: unavailable(one, where) for one in Backend},
+        "bfloat16": {one: unavailable(one, where, half) for one in Backend},
     }
 
 

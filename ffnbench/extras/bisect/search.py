@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from ffnbench.api.preparing import with_threads
@@ -11,7 +11,6 @@ from ffnbench.common.errors import EXIT_USAGE, FfnbenchError, Unfinished
 from ffnbench.common.units import counted
 from ffnbench.extras.bisect.commits import BisectRepository, Commit
 from ffnbench.extras.bisect.probes import OPEN, Bisected, CommitProbe, Memory
-from ffnbench.extras.bisect.request import BisectRequest
 from ffnbench.extras.bisect.table import probe_text
 from ffnbench.following import Following, ProgressListener
 from ffnbench.gate.baseline import policy_of_sides
@@ -19,12 +18,43 @@ from ffnbench.gate.checking import ab, environment_here
 from ffnbench.gate.decision import OUTPUT, Status
 from ffnbench.gate.sides import BASE, HEAD, sides_asked, variant_of_sides
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import METHOD
+from ffnbench.plan import METHOD, Cache, MatmulPrecision, Mode, Time
 from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.request import DEFAULT_BUDGET_S, SidesRequest, command_line
+from ffnbench.request import DEFAULT_BUDGET_S, Request, Seconds, SidesRequest, command_line
 from ffnbench.result import Progress
 from ffnbench.run.world import World
 
+
+@dataclass(frozen=True, kw_only=True)
+class BisectRequest(Request):
+    """`ffnbench bisect`: commits between a good and a bad one, each beside the good one."""
+
+    PLACED = ("variant",)
+
+    d_model: int | None = None
+    d_ff: int | None = None
+    bias: bool | None = None
+    batch: int = 1
+    seq_len: int | None = None
+    dtype: str = "float32"
+    mode: Mode = Mode.FORWARD
+    device: str = "auto"
+    threads: int | None = None
+    time: Time | None = None
+    cache: Cache = Cache.HOT
+    matmul_precision: MatmulPrecision = MatmulPrecision.HIGHEST
+    reduced_reductions: bool = True
+    seed: int = 0
+    timeout: Seconds = 300.0
+    variant: str = ""
+    good: str = ""
+    bad: str = "HEAD"
+    fail_above: str = "5%"
+    probes: int = 20
+    budget: Seconds = 3600.0
+
+
+# what `ab` asks as well
 SHARED = {field.name for field in fields(BisectRequest)} & {field.name for field in fields(SidesRequest)}
 
 

@@ -18,7 +18,7 @@ from ffnbench.ffn.spec import FFNSpec, item_bytes
 from ffnbench.plan import Case, MatmulPrecision, Mode, NoProbe, Workload, cost_of, needed_by
 from ffnbench.result import MEMORY, Bound
 
-INSIDE = {MatmulPrecision.HIGH.value: "tf32", MatmulPrecision.MEDIUM.value: "bfloat16"}  # of float32's products
+INSIDE = {MatmulPrecision.HIGH: "tf32", MatmulPrecision.MEDIUM: "bfloat16"}  # of float32's products
 ABOVE_ZERO = least(1e-9)
 
 
@@ -83,7 +83,7 @@ def bounds_of(case: Case, cost: Cost, hardware: Hardware, devices: int = 1) -> B
     device = bound_by = None
     if products is not None and memory is not None:
         device = max(products, memory)
-        bound_by = MEMORY if memory >= products else Bound.PRODUCTS.value
+        bound_by = MEMORY if memory >= products else Bound.PRODUCTS
     all_reduce = _all_reduce_s(case, hardware, devices)
     lacks = {
         "split of your own code": part is None,
@@ -116,7 +116,7 @@ def _all_reduce_s(case: Case, hardware: Hardware, devices: int) -> float | None:
         return 0.0
     if hardware.link_gb_per_s is None:
         return None
-    passes = 2 if case.workload.mode == Mode.TRAIN.value else 1
+    passes = 2 if case.workload.mode == Mode.TRAIN else 1
     return passes * 2 * (devices - 1) / devices * _end_bytes(case) / (1e9 * hardware.link_gb_per_s)
 
 
@@ -146,9 +146,9 @@ def _bytes_of(case: Case, cost: Cost) -> int:
         forward, backward = cost.flops_forward or 0, cost.flops_backward or 0
         trained = min(read, max(0, (backward - forward) // 2) * item_bytes(work.dtype))
         read = min(read, forward // 2 * item_bytes(work.dtype))
-    if work.mode == Mode.FORWARD.value:
+    if work.mode == Mode.FORWARD:
         return read + 2 * _end_bytes(case)
-    ends = 3 if work.mode == Mode.BACKWARD.value else 4
+    ends = 3 if work.mode == Mode.BACKWARD else 4
     return read + trained + ends * _end_bytes(case)
 
 

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from ffnbench.api.preparing import prepare
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.estimate.bounds import Hardware, bounds_of
 from ffnbench.extras.estimate.hardware import hardware_in, how_near, published
-from ffnbench.extras.estimate.request import EstimateRequest
 from ffnbench.extras.estimate.table import estimate_view, hardware_view
 from ffnbench.ffn.spec import require_positive
 from ffnbench.planning.compare import as_compare
 from ffnbench.report.columns import case_records
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row
+from ffnbench.request import CostRequest, Texts
 from ffnbench.run.world import World
 
 KEYS = ("label", "variant", "d_model", "d_ff", "dtype", "mode", "batch", "seq_len")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EstimateRequest(CostRequest):
+    """`ffnbench estimate`."""
+
+    hardware: Texts = "h100"
+    tensor_parallel: int = 1
 
 
 def bounds(request: EstimateRequest, world: World, notes: Sequence[str] = ()) -> View:

@@ -8,18 +8,29 @@ from dataclasses import dataclass, replace
 from ffnbench.block.plan import attention_of, uncounted
 from ffnbench.block.rows import sees
 from ffnbench.extras.models.counting import WholeModel, sum_of, whole_model
-from ffnbench.extras.models.request import InspectRequest
 from ffnbench.ffn.attention import attention_flops, kept_tokens, kv_bytes, overtakes_at
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.spec import DTYPES, AttentionSpec, read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
 from ffnbench.models.presets import model_of
 from ffnbench.report.frame import Row
-from ffnbench.request import BlockRequest
+from ffnbench.request import BlockRequest, Request
 
 SUMMED = ("layers", "ffn_params", "ffn_params_active", "attention_params", "flops_ffn", "flops_attention", "kv_bytes")
 SHARES = {"ffn_share_params": ("ffn_params", "attention_params"), "ffn_share_flops": ("flops_ffn", "flops_attention")}
 OF_ALL = ("embedding_params", "router_params", "norm_params", "head_params", "params", "params_active")
+
+
+@dataclass(frozen=True, kw_only=True)
+class InspectRequest(Request):
+    """`ffnbench inspect`."""
+
+    PLACED = ("model",)
+
+    model: str = ""
+    whole_model: bool = False
+    length: int | None = None
+    dtype: str = "float32"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,6 @@ import typer
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
-from ffnbench.extras.models.request import InspectRequest
 
 app = typer.Typer()
 
@@ -32,6 +31,7 @@ def inspect(
     out: o.TableOut = None,
 ) -> int:
     """Show a model's FFNs, one row a kind of layer."""
+    from ffnbench.extras.models.by_length import InspectRequest
     from ffnbench.extras.models.inspecting import model_answer
     from ffnbench.run.world import this_machine
 

@@ -8,11 +8,10 @@ from typing import TypeVar
 
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.models.by_length import count_by_length
+from ffnbench.extras.models.by_length import InspectRequest, count_by_length
 from ffnbench.extras.models.counting import CountedModel, WholeModel, count_model
 from ffnbench.extras.models.counting import whole_model as whole_of
 from ffnbench.extras.models.layers import layers_view
-from ffnbench.extras.models.request import InspectRequest
 from ffnbench.extras.models.table import model_view, parts_view
 from ffnbench.models.family_reader import ASK, INSTALL, NOT_INSTALLED, Unanswered
 from ffnbench.models.presets import config_path, model_of

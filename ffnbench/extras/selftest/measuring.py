@@ -4,21 +4,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ffnbench.api.measuring import tell_wait
 from ffnbench.common.errors import Interrupted, Unfinished
 from ffnbench.device.environment import usable_cpus
 from ffnbench.extras.selftest.rates import SelftestRow, comparison_plan, rows_of_run
-from ffnbench.extras.selftest.request import SelftestRequest
 from ffnbench.extras.selftest.table import selftest_view
 from ffnbench.ffn.spec import require_positive
 from ffnbench.following import ProgressListener
 from ffnbench.plan import Plan
 from ffnbench.report.formats import View
+from ffnbench.request import Request, Seconds
 from ffnbench.result import Progress, Run
 from ffnbench.run.runner import run
 from ffnbench.run.world import World
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelftestRequest(Request):
+    """`ffnbench selftest`."""
+
+    repeats: int = 10
+    budget: Seconds = 15.0
+    d_model: int = 256
+    threads: int | None = None
+    seed: int = 0
 
 
 def selftest(request: SelftestRequest, world: World, progress: ProgressListener) -> View:

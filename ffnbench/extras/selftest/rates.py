@@ -105,7 +105,7 @@ def rates_of(rows: Sequence[SelftestRow]) -> Rates:
         return Rate(hits=len(hits), of=len(seconds))
 
     slowed = [row for row in rows if row.row in SLOWER]
-    wrong_way = [row for row in slowed if row.verdict in (Verdict.FASTER.value, Verdict.SAME.value)]
+    wrong_way = [row for row in slowed if row.verdict in (Verdict.FASTER, Verdict.SAME)]
     with_interval = [row for row in rows if row.low is not None]
     return Rates(
         runs=len(seconds),

@@ -12,7 +12,7 @@ from ffnbench.report.formats import NOT_ALL, View, view_of
 from ffnbench.report.frame import UNKNOWN, Column, Frame, Row
 from ffnbench.result import Verdict
 
-BUSY = Verdict.BUSY.value
+BUSY = Verdict.BUSY
 ENDED_EARLY = f"interrupted; {NOT_ALL}"
 
 

@@ -4,7 +4,6 @@ import typer
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
-from ffnbench.extras.train.request import TrainRequest
 
 app = typer.Typer()
 
@@ -66,7 +65,7 @@ def train(
     from ffnbench.api.measuring import measure_here_or_elsewhere
     from ffnbench.api.preparing import prepare
     from ffnbench.extras.train.measuring import measure
-    from ffnbench.extras.train.planning import plan_train
+    from ffnbench.extras.train.planning import TrainRequest, plan_train
     from ffnbench.report.views import report_view
     from ffnbench.run.world import this_machine
 

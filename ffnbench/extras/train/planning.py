@@ -6,25 +6,43 @@ be a job. Two cells behind them time the blocks: a step's forward and backward, 
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import counted, percent
 from ffnbench.extras.train.decoder import DecoderSpec, TrainCase
 from ffnbench.extras.train.kind import TRAIN
-from ffnbench.extras.train.request import TrainRequest
 from ffnbench.extras.train.text import Parts, Text, Training, read_text
 from ffnbench.ffn.spec import read_positive
 from ffnbench.plan import OWN, Case, Mode, Note, NoteKind, Plan, Point, Probe, Protocol, group_suffix
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_budget
 from ffnbench.planning.fields import cut
+from ffnbench.request import AddedRequest, Seconds, Texts
 
 D_MODEL = 128  # where nothing says how wide
 OF, STEP, TOKEN, RUN = "of", "step", "token", "run"  # the axis of the cells, and its values
 WORKERS, ROUNDS = 5, 8  # of what is timed
 MOST_SEEDS = 20
 JUNK = 0.9  # of a text that is none, less is printable
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainRequest(AddedRequest):
+    """`ffnbench train`."""
+
+    COMMAND = "train"
+
+    d_model: int | None = None
+    layers: int = 3
+    context: int = 128
+    batch: int = 24
+    dtype: str = "float32"
+    steps: int = 800
+    seeds: int = 3
+    lr: Texts = "3e-3"
+    text: str | None = None
+    budget: Seconds | None = None
 
 
 def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
@@ -35,7 +53,7 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
         raise FfnbenchError(f"--seeds {request.seeds} are more than {MOST_SEEDS}", "3 to 5 tell what a probe can tell")
     if request.budget is not None:
         check_budget(request.budget)
-    workload = {"seq_len": request.context, "mode": Mode.TRAIN.value, "metrics": "latency"}
+    workload = {"seq_len": request.context, "mode": Mode.TRAIN, "metrics": "latency"}
     compared = plan_compare(as_compare(request, budget=None, **workload), probe, d_model=D_MODEL)
     models = [_model(case, request.layers) for case in compared.cases]
     _refuse_others(replace(compared, cases=tuple(models)))
@@ -48,7 +66,7 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
             point = ((OF, RUN), ("lr", rate), ("seed", seed))
             cases += [replace(_at(model, point, against=model.label), training=training) for model in models]
     first_runs = {model.label: run.label for model, run in zip(models, cases, strict=False)}
-    one_token = replace(work, batch=1, seq_len=1, mode=Mode.FORWARD.value)
+    one_token = replace(work, batch=1, seq_len=1, mode=Mode.FORWARD)
     for of, fed in ((STEP, work), (TOKEN, one_token)):  # they have what a budget leaves when all are trained
         cases += [_at(replace(model, workload=fed), ((OF, of),), against=compared.reference) for model in models]
     notes = [replace(note, label=first_runs.get(note.label, "")) for note in compared.notes]

@@ -111,7 +111,7 @@ def _steps(
         step, step_s = answer["step"], answer["step_s"]
         if answer["diverged"] is not None:
             where = f"step {answer['diverged']} (seed {training.seed}, rate {training.rate:g})"
-            found.fail(case.label, FailureKind.DIVERGED.value, f"diverged at {where}: try a smaller --lr")
+            found.fail(case.label, FailureKind.DIVERGED, f"diverged at {where}: try a smaller --lr")
             return ""
         if "held_out" in answer:
             for number, (steps, loss) in enumerate(answer["curve"]):

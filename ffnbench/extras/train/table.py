@@ -66,7 +66,7 @@ def training_records(report: Report) -> list[Row]:
             seconds, comparison = report.estimate(label, LATENCY), report.comparison(label)
             ratio = comparison.ratio if comparison and comparison.verdict is not Verdict.BUSY else None
             record |= in_row(f"{of}_s", seconds) | in_row(f"{of}_ratio", ratio)
-            record[f"{of}_verdict"] = comparison and comparison.verdict.value
+            record[f"{of}_verdict"] = comparison and comparison.verdict
             record[f"pareto_front_{of}"] = name in fronts[of] if one.loss and seconds else None
         for end in ENDS:
             ratio = record[f"step_ratio{end}"]
@@ -138,10 +138,10 @@ def _timed(of: str, first: int, second: int) -> tuple[Column, Column]:
     """The time of a step or of a token, and its ratio to the reference's."""
 
     def text(row: Row) -> str | None:
-        return BUSY if row[f"{of}_verdict"] == Verdict.BUSY.value else None
+        return BUSY if row[f"{of}_verdict"] == Verdict.BUSY else None
 
     def ratio(row: Row) -> str | None:
-        reference = row[f"{of}_verdict"] == Verdict.REFERENCE.value and row[f"{of}_ratio"] is not None
+        reference = row[f"{of}_verdict"] == Verdict.REFERENCE and row[f"{of}_ratio"] is not None
         return "1" if reference else None
 
     seconds = Column(

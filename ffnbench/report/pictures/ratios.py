@@ -108,7 +108,7 @@ def ratio_figure(report: Report) -> Figure:
 
 def about(report: Report) -> str:
     """What a picture is of, above it."""
-    is_of_activations = report.plan.kind == Kind.ACTIVATIONS.value
+    is_of_activations = report.plan.kind == Kind.ACTIVATIONS
     what = "activations by themselves" if is_of_activations else conditions_line(report.plan)
     return what + ended(report)
 
@@ -116,7 +116,7 @@ def about(report: Report) -> str:
 def _amounts(report: Report, rows: Sequence[Row], *, is_compared: bool) -> list[ShownColumn]:
     """The amounts that rows have: the latency where no ratio tells it, and errors where nothing was timed."""
     columns = [] if is_compared else [column("latency_s", text=None)]
-    if report.plan.kind != Kind.ACTIVATIONS.value:
+    if report.plan.kind != Kind.ACTIVATIONS:
         columns += [column("params", units=SI), column("flops_timed"), column(PEAK)]
         if LATENCY not in report.plan.metrics and ERROR in report.plan.metrics:
             columns.append(column(ERROR))
@@ -145,7 +145,7 @@ def _range(shown: ShownColumn, rows: Sequence[Row]) -> str:
 
 def _names(report: Report, rows: Sequence[Row]) -> list[list[str]]:
     """The name of each row in lines, folded at its keys."""
-    is_of_activations = report.plan.kind == Kind.ACTIVATIONS.value
+    is_of_activations = report.plan.kind == Kind.ACTIVATIONS
     labels = [row["label"] for row in rows]
     if is_of_activations:
         names = [report.plan.case(label).variant for label in labels]

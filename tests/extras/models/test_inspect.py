@@ -13,7 +13,7 @@ from test_configs import BERT, LLAMA
 import ffnbench
 from ffnbench.cli import run
 from ffnbench.cli.commands import options_of
-from ffnbench.cli.completing import presets
+from ffnbench.cli.completing import words_of
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.inspecting import inspect
 from ffnbench.run.world import World
@@ -84,4 +84,4 @@ def test_the_python_function_has_the_flags_of_the_command(tmp_path) -> None:
 
 
 def test_a_shell_offers_models() -> None:
-    assert "mixtral-8x7b" in presets("")
+    assert "mixtral-8x7b" in words_of("preset")

@@ -11,11 +11,10 @@ from test_configs import DEEPSEEK
 
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.models.by_length import count_by_length
+from ffnbench.extras.models.by_length import InspectRequest, count_by_length
 from ffnbench.extras.models.counting import WholeModel, whole_model
 from ffnbench.extras.models.inspecting import inspect_whole
 from ffnbench.extras.models.layers import layers_view
-from ffnbench.extras.models.request import InspectRequest
 from ffnbench.extras.models.table import in_words, parts_view
 from ffnbench.extras.models.transformers import build_whole, count_whole
 from ffnbench.models.configs import read_groups

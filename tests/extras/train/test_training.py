@@ -29,8 +29,7 @@ from ffnbench.extras.train.losses import front_of, learnt, paired, scatter_of, v
 from ffnbench.extras.train.measuring import OfAllRuns
 from ffnbench.extras.train.module import RotaryAttention
 from ffnbench.extras.train.picture import training_figure
-from ffnbench.extras.train.planning import plan_train
-from ffnbench.extras.train.request import TrainRequest
+from ffnbench.extras.train.planning import TrainRequest, plan_train
 from ffnbench.extras.train.running import checkpoint_of
 from ffnbench.extras.train.table import training_frame, training_records
 from ffnbench.extras.train.text import read_text
