@@ -25,7 +25,11 @@ from conftest import FakeLaunch, FakeWorker
 from ffnbench.api import measuring
 from ffnbench.cli.commands import command_names
 from ffnbench.common.errors import Unfinished
+from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.user_activation import OwnActivation
+from ffnbench.messages import Count, Describe, Described, Failed, Greeting, Located, Trace, Traced, WorkerRequest
 from ffnbench.plan import OWN, Arm
+from ffnbench.result import Agreement, FailureKind, Timer
 from ffnbench.run import world
 from ffnbench.run.prober import Prober
 from ffnbench.run.session import WorkerLost
@@ -309,13 +313,15 @@ def change_item(dice: Dice, place: Any, key: Any) -> None:
 # the machine
 
 
-ANSWERS: dict[str, dict[str, Any]] = {  # of jobs that conftest's worker does not know
-    "timer": {"empty_call_s": 1e-6, "resolution_s": 1e-9}, "plan": {"timer": {"empty_call_s": 1e-6, "resolution_s": 0}},
-    "hf_whole": {"failure": "unsupported", "message": "transformers is not installed"},
-    "hf_layers": {"failure": "crash", "message": "transformers is not installed"},
-    "hold": {"error": 1e-7, "tolerance": 1e-4, "exact_error": 1e-16}, "origin": {"file": "mine.py"},
-}  # fmt: skip
-JOBS = ("greeting", "open", "sample", "memory", "describe", "count", "curve", "sparsity", *ANSWERS)
+ANSWERS: dict[str, Any] = {  # to requests that conftest's worker does not know
+    "MeasureTimer": Timer(empty_call_s=1e-6, resolution_s=1e-9),
+    "CountWhole": Failed(kind=FailureKind.UNSUPPORTED, message="transformers is not installed"),
+    "CountLayers": Failed(kind=FailureKind.CRASH, message="transformers is not installed"),
+    "HoldOutput": Agreement(error=1e-7, tolerance=1e-4, exact_error=1e-16),
+    "Locate": Located(file="mine.py"),
+}
+JOBS = ("greeting", "Open", "TakeSample", "MeasureMemory", "Describe", "Count", "Trace", "MeasureSparsity", "Begin",
+        *ANSWERS)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -334,34 +340,41 @@ class FuzzWorker(FakeWorker):
 
     launch: FuzzLaunch
 
-    def greeting(self, timeout_s: float = 0.0) -> dict[str, Any]:
-        return self.launch.refusal("greeting") or super().greeting(timeout_s) | {"build": {"torch": "2.0-fuzz"}}
+    def greeting(self, timeout_s: float = 0.0) -> Greeting:
+        self.launch.refusal("greeting")
+        return super().greeting(timeout_s)
 
-    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        job = request["do"]
-        own = {"describe": self.described, "count": self.counted, "curve": self.curve}
-        return (
-            self.launch.refusal(job) or dict(ANSWERS.get(job, {})) or own.get(job, super().ask)(request, timeout_s)  # type: ignore[operator]
-        )
+    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
+        name = type(request).__name__
+        if refused := self.launch.refusal(name):
+            return refused
+        match request:
+            case Describe():
+                return self.described(request)
+            case Count():
+                return self.counted(request)
+            case Trace():
+                return self.traced(request)
+        return ANSWERS[name] if name in ANSWERS else super().ask(request, timeout_s)
 
-    def described(self, request: dict[str, Any], _: float) -> dict[str, Any]:
-        target = request["target"]
-        known = {"target": target, "formula": "x tanh(x)", "flops": 3, "flops_backward": None}
-        return {"own": None if target.rpartition(":")[2][:1].isupper() else known}
+    def described(self, request: Describe) -> Described:
+        if request.target.rpartition(":")[2][:1].isupper():
+            return Described(activation=None)
+        return Described(activation=OwnActivation(target=request.target, formula="x tanh(x)", flops=3))
 
-    def counted(self, request: dict[str, Any], _: float) -> dict[str, Any]:
-        total = 3 * request["spec"]["d_model"] * request["spec"]["d_ff"]
-        return {
-            "params": total, "params_active": total, "params_formula": None, "flops_forward": 2 * total,
-            "flops_backward": 4 * total, "flops_elementwise": None, "flops_elementwise_backward": None,
-            "weight_bytes": 4 * total, "counted": True, "counted_how": "on the meta device", "uncounted": [],
-        }  # fmt: skip
+    def counted(self, request: Count) -> Cost:
+        total = 3 * request.spec.d_model * request.spec.d_ff
+        return Cost(
+            params=total, params_active=total, params_formula=None, flops_forward=2 * total, flops_backward=4 * total,
+            flops_elementwise=None, flops_elementwise_backward=None, weight_bytes=4 * total, counted=True,
+            counted_how="on the meta device",
+        )  # fmt: skip
 
-    def curve(self, request: dict[str, Any], _: float) -> dict[str, Any]:
-        low, high, points = request["low"], request["high"], request["points"]
-        x = [low + (high - low) * i / (points - 1) for i in range(points)]
-        return {"x": x, "y": [max(v, 0.0) for v in x], "slope": [None if v == 0 else float(v > 0) for v in x],
-                "finite": True}  # fmt: skip
+    def traced(self, request: Trace) -> Traced:
+        low, high, points = request.low, request.high, request.points
+        x = tuple(low + (high - low) * i / (points - 1) for i in range(points))
+        slope = tuple(None if v == 0 else float(v > 0) for v in x)
+        return Traced(x=x, y=tuple(max(v, 0.0) for v in x), slope=slope, finite=True)
 
 
 class FuzzLaunch(FakeLaunch):
@@ -394,7 +407,7 @@ class FuzzLaunch(FakeLaunch):
         """Let them pass."""
         self.clock_s += seconds
 
-    def refusal(self, job: str) -> dict[str, Any] | None:
+    def refusal(self, job: str) -> Failed | None:
         """What a worker in trouble answers; raises what a lost one, or an interruption, raises."""
         wrong = self.wrong
         self.asked += wrong is not None and wrong.job == job
@@ -403,10 +416,10 @@ class FuzzLaunch(FakeLaunch):
         if wrong.how == "interrupt":
             raise KeyboardInterrupt
         if wrong.how == "lost" and job != "greeting":
-            raise WorkerLost(wrong.kind, wrong.text)
+            raise WorkerLost(FailureKind(wrong.kind), wrong.text)
         if wrong.how == "unfinished" or job == "greeting":
             raise Unfinished(wrong.text, "a hint of no use")
-        return {"failure": wrong.kind, "message": wrong.text}
+        return Failed(kind=FailureKind(wrong.kind), message=wrong.text)
 
 
 class FuzzProber(Prober):

@@ -149,7 +149,7 @@ def start_all(prober: Prober, arms: Iterable[Arm]) -> None:
     for one in probers:
         one.start()
     for one in probers:
-        one.torch_or_error()
+        one.refuse_without_torch()
 
 
 def _price(case: Case, probe: Probe) -> CaseCost:

@@ -163,10 +163,10 @@ def environment_here(device: str, world: World) -> Environment:
     """Where a plan for that device would be measured, as far as the device is there."""
     worker = world.launch()
     try:
-        facts = worker.greeting()
-        used = auto_device(facts) if device == "auto" else device
-        there = used.partition(":")[0] == auto_device(facts)
-        return describe(facts | (device_facts(worker, used) if there else {}))
+        greeting = worker.greeting()
+        used = auto_device(greeting) if device == "auto" else device
+        there = used.partition(":")[0] == auto_device(greeting)
+        return describe(greeting, device_facts(worker, used) if there else None)
     finally:
         worker.close()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from ffnbench.device.environment import CacheLevel, level_of
-from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
+from ffnbench.device.environment import level_of
+from ffnbench.messages import CacheLevel, Sampled
+from ffnbench.metrics import DEVICE_TIME, HOST_TIME
 from ffnbench.plan import Note, NoteKind, Plan
 from ffnbench.result import Environment, Failure, FailureKind, Inputs, Roof, Sample
 
@@ -39,9 +39,9 @@ class Found:
         alive = set(self.alive)
         return replace(self.plan, cases=tuple(case for case in self.plan.cases if case.label in alive))
 
-    def fail(self, label: str, kind: str, message: str) -> None:
+    def fail(self, label: str, kind: FailureKind, message: str) -> None:
         """A case is a row without figures from now on."""
-        failure = Failure(case=label, kind=FailureKind(kind), message=message)
+        failure = Failure(case=label, kind=kind, message=message)
         self.failures.append(failure)
         self.on_found(failure)
 
@@ -61,10 +61,10 @@ class Found:
         """A sample of which a worker makes one."""
         self.add(Sample(case=label, metric=metric, worker=worker, round=0, order=0, value=value, calls=1))
 
-    def timed(self, sample: Sample, answer: dict[str, Any]) -> None:
+    def timed(self, sample: Sample, sampled: Sampled) -> None:
         """A latency; beside it what the device worked for a call and what a call took the host, where they are told."""
-        for metric in (LATENCY, DEVICE_TIME, HOST_TIME):
-            value = sample.value if metric == LATENCY else answer.get(metric)
+        self.add(sample)
+        for metric, value in ((DEVICE_TIME, sampled.device_s), (HOST_TIME, sampled.host_s)):
             if value is not None:
                 self.add(replace(sample, metric=metric, value=value))
 

@@ -14,6 +14,7 @@ from conftest import ROOT, FakeLaunch, measure, prepare
 from exam.machine import WORLDS, Machine
 
 from ffnbench.gate.looks import report_of
+from ffnbench.messages import Open
 from ffnbench.plan import Axis, Plan
 from ffnbench.report.files.store import load
 from ffnbench.report.pictures.sweeps import sweep_figure
@@ -199,7 +200,7 @@ def ticks(axes: Any) -> list[Any]:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_all_texts_are_inside_a_column_or_a_page(shape: str) -> None:
-    trouble = {("open", "gelu@seq_len=16"): "oom"}
+    trouble = {(Open, "gelu@seq_len=16"): "oom"}
     figure = figure_of(run(launch=machine(trouble), **SHAPES[shape]))
     figure.draw_without_rendering()
     assert figure.get_size_inches()[0] in (3.3, 7.0) or shape == "heat map"
@@ -214,7 +215,7 @@ def test_all_texts_are_inside_a_column_or_a_page(shape: str) -> None:
 
 
 def test_each_cell_of_a_heat_map_has_its_ratio() -> None:
-    launch, tokens = machine({("open", "swiglu@batch=2@seq_len=16"): "oom"}), tuple(2**k for k in range(8))
+    launch, tokens = machine({(Open, "swiglu@batch=2@seq_len=16"): "oom"}), tuple(2**k for k in range(8))
     found = run("relu,swiglu", launch=launch, batch=tuple(range(1, 8)), seq_len=tokens, rounds=4)
     axes = sweep_figure(found).axes[0]
     assert axes.images[0].get_array().shape == (7, 8)

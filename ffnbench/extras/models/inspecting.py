@@ -6,14 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.by_length import count_by_length
 from ffnbench.extras.models.counting import CountedModel, WholeModel, count_model
 from ffnbench.extras.models.counting import whole_model as whole_of
 from ffnbench.extras.models.layers import layers_view
+from ffnbench.extras.models.messages import CountLayers, CountWhole
 from ffnbench.extras.models.request import InspectRequest
 from ffnbench.extras.models.table import model_view, parts_view
+from ffnbench.messages import Failed, WorkerRequest
 from ffnbench.models.family_reader import ASK, INSTALL, NOT_INSTALLED, Unanswered
 from ffnbench.models.presets import config_path, model_of
 from ffnbench.report.formats import View
@@ -41,7 +42,7 @@ def inspect(name: str, world: World) -> CountedModel:
     try:
         return count_model(model_of(name))
     except Unanswered as problem:
-        return _known(_by_transformers("hf_layers", name, CountedModel, world), problem)
+        return _known(_by_transformers(CountLayers(source=source_of(name)), world), problem)
 
 
 def inspect_whole(name: str, world: World) -> WholeModel:
@@ -49,25 +50,32 @@ def inspect_whole(name: str, world: World) -> WholeModel:
     try:
         found = whole_of(model_of(name))
         if found.params is None:  # where transformers can't help the note says why
-            more = _by_transformers("hf_whole", name, WholeModel, world)
+            more = _by_transformers(CountWhole(source=source_of(name)), world)
             found = replace(found, note="; ".join(filter(None, (found.note, more)))) if isinstance(more, str) else more
     except Unanswered as problem:
-        found = _known(_by_transformers("hf_whole", name, WholeModel, world), problem)
+        found = _known(_by_transformers(CountWhole(source=source_of(name)), world), problem)
     return found
 
 
-def _by_transformers(job: str, path: str, answer_as: type[T], world: World) -> T | str:
+def source_of(path: str) -> str:
+    """The absolute path of a config.json."""
+    return str(Path(config_path(path)).expanduser().resolve())
+
+
+def _by_transformers(request: WorkerRequest[T], world: World) -> T | str:
     """What a worker counts by transformers; why not, where they can't help."""
     worker = world.launch()
     try:
-        answer = worker.ask({"do": job, "source": str(Path(config_path(path)).expanduser().resolve())}, COUNT_TIMEOUT_S)
+        answer = worker.ask(request, COUNT_TIMEOUT_S)
     except WorkerLost as lost:
         return f"building it: {lost}"
     finally:
         worker.close()
-    if "failure" in answer:
-        return f"{answer['message']}: {INSTALL}" if answer["message"] == NOT_INSTALLED else str(answer["message"])
-    return jsonable.decode(answer_as, answer["model"])
+    if not isinstance(answer, Failed):
+        return answer
+    if answer.message == NOT_INSTALLED:
+        return f"{answer.message}: {INSTALL}"
+    return answer.message
 
 
 def _known(found: T | str, unknown: Unanswered) -> T:

@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from ffnbench.common import jsonable
 from ffnbench.common.errors import termination_as_interruption
 from ffnbench.device.environment import describe
 from ffnbench.extras.train.decoder import trained_by
-from ffnbench.extras.train.kind import TRAIN
+from ffnbench.extras.train.messages import Train
 from ffnbench.extras.train.metrics import CHOOSING, LOSS
+from ffnbench.messages import Begin, Failed, Greeting
 from ffnbench.plan import Case, Plan
 from ffnbench.result import Environment, FailureKind, Progress, Run, Sample
 from ffnbench.run.log import Finder, Found
@@ -44,9 +43,9 @@ def train(
     environment, worker, interrupted, stopped = None, None, False, ""
     try:
         with termination_as_interruption():
-            facts = pool.greeting()
+            greeting = pool.greeting()
             _, worker = pool.next(1)
-            environment, case = _begin(worker, facts, found, plan)
+            environment, case = _begin(worker, greeting, found, plan)
             stopped = _steps(worker, case, found, on_progress, str(checkpoint or ""), until, now)
     except KeyboardInterrupt:
         interrupted = True
@@ -68,14 +67,14 @@ def train(
     )  # fmt: skip
 
 
-def _begin(worker: Worker, facts: dict[str, Any], found: Found, plan: Plan) -> tuple[Environment, Case]:
+def _begin(worker: Worker, greeting: Greeting, found: Found, plan: Plan) -> tuple[Environment, Case]:
     """Where it is trained, as every run says it, and the case on its device."""
     timeout_s = plan.protocol.timeout_s
-    found.plan, told, _ = Devices().find(plan, facts, lambda request: worker.ask(request, timeout_s))
-    environment = describe(told)
+    found.plan, gpu, _ = Devices().find(plan, greeting, worker, timeout_s)
+    environment = describe(greeting, gpu)
     for one in (environment, found.plan):
         found.on_found(one)
-    worker.ask({"do": "plan", "plan": jsonable.encode(found.plan)}, timeout_s)
+    worker.ask(Begin(plan=found.plan), timeout_s)
     return environment, found.plan.cases[0]
 
 
@@ -88,30 +87,30 @@ def _steps(
     assert training is not None
     timeout_s = found.plan.protocol.timeout_s
     while (left_s := until - now()) > 0:
-        asked = {"do": TRAIN, "label": case.label, "seconds": min(CHUNK_S, left_s), "checkpoint": checkpoint}
-        answer = worker.ask(asked, timeout_s)
-        if "failure" in answer:
-            found.fail(case.label, answer["failure"], answer["message"])
+        trained = worker.ask(Train(label=case.label, seconds=min(CHUNK_S, left_s), checkpoint=checkpoint), timeout_s)
+        if isinstance(trained, Failed):
+            found.fail(case.label, trained.kind, trained.message)
             return ""
-        for metric, steps, loss in answer["curve"]:
+        for metric, steps, loss in trained.curve:
             found.add(_sample(case, metric, len(found.samples), loss, steps))
-        if answer["saved"]:
-            found.note("", answer["saved"])
-        if answer["diverged"] is not None:
+        if trained.saved:
+            found.note("", trained.saved)
+        if trained.diverged is not None:
             which = f"seed {training.seed}, rate {training.rate:g}"
-            told = f"diverged at step {answer['diverged']} ({which}): try a smaller --lr"
-            found.fail(case.label, FailureKind.DIVERGED.value, told)
+            text = f"diverged at step {trained.diverged} ({which}): try a smaller --lr"
+            found.fail(case.label, FailureKind.DIVERGED, text)
             return ""
-        if "loss" in answer:
-            for metric, name in ((LOSS, "loss"), (CHOOSING, "choosing")):
-                found.add(_sample(case, metric, 0, answer[name], training.steps))
+        if trained.loss is not None and trained.choosing is not None:
+            found.add(_sample(case, LOSS, 0, trained.loss, training.steps))
+            found.add(_sample(case, CHOOSING, 0, trained.choosing, training.steps))
             return ""
-        step = answer["step"]
-        left = answer["seconds"] / max(1, step) * (training.steps - step)
-        timeout_s = max(timeout_s, STEPS_BETWEEN * answer["seconds"] / max(1, step))
-        loss = f", loss {answer['curve'][-1][-1]:.3f}" if answer["curve"] else ""
+        step = trained.step
+        step_s = trained.seconds / max(1, step)
+        left = step_s * (training.steps - step)
+        timeout_s = max(timeout_s, STEPS_BETWEEN * step_s)
+        loss_text = f", loss {trained.curve[-1][-1]:.3f}" if trained.curve else ""
         name = f"{found.plan.name_of(case.label)}, seed {training.seed}"
-        tell(Progress(done=step / training.steps, text=f"{name}  step {step}/{training.steps}{loss}", eta_s=left))
+        tell(Progress(done=step / training.steps, text=f"{name}  step {step}/{training.steps}{loss_text}", eta_s=left))
     return OVER
 
 

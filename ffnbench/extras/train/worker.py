@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import place_of
 from ffnbench.extras.train.decoder import TrainCase
-from ffnbench.extras.train.kind import TRAIN
+from ffnbench.extras.train.messages import Train, Trained
 from ffnbench.extras.train.metrics import CURVE, HELD_OUT
 from ffnbench.extras.train.module import LanguageModel
 from ffnbench.extras.train.text import LEAST_BATCHES, VOCABULARY, Training, read_text
@@ -73,7 +73,7 @@ class Trainee:
         if self.checkpoint and self.checkpoint.is_file():
             self._load()
 
-    def go(self, seconds: float) -> dict[str, Any]:
+    def go(self, seconds: float) -> Trained:
         """Train for about so long, or to the end; tells what is new of the curve, and when it has ended the loss on
         what was held out, and on the part that rates are chosen by.
         """
@@ -92,17 +92,24 @@ class Trainee:
                 self._held_out(ON_THE_WAY)
             if perf_counter() - start > seconds:
                 break
-        ended: dict[str, Any] = {}
+        loss = choosing = None
         if diverged is not None or self.step < steps:
             self._keep()
         else:
-            ended = {"loss": self._held_out(EVALUATED), "choosing": self._loss_of(self._text.choosing)}
-            if not all(map(math.isfinite, ended.values())):
-                ended = {"diverged": steps}
-        new = self.curve[self._told :]
+            loss, choosing = self._held_out(EVALUATED), self._loss_of(self._text.choosing)
+            if not (math.isfinite(loss) and math.isfinite(choosing)):
+                diverged, loss, choosing = steps, None, None
+        new = tuple(self.curve[self._told :])
         self._told = len(self.curve)
-        told = {"step": self.step, "curve": new, "seconds": self.elapsed, "diverged": diverged, "saved": self.saved}
-        return told | ended
+        return Trained(
+            step=self.step,
+            curve=new,
+            seconds=self.elapsed,
+            diverged=diverged,
+            saved=self.saved,
+            loss=loss,
+            choosing=choosing,
+        )
 
     def _held_out(self, most: int) -> float:
         """The loss on what is held out, a point of the curve where it is a number."""
@@ -210,17 +217,17 @@ class Trainee:
         return None
 
 
-def train(jobs: Jobs, label: str, seconds: float, checkpoint: str) -> dict[str, Any]:
+def train(jobs: Jobs, request: Train) -> Trained:
     """Train a case for so long, or to its end; what was found since it was asked the last time."""
-    case = jobs.settle(label)
+    case = jobs.settle(request.label)
     assert isinstance(case, TrainCase)
     if TRAINEE not in jobs.held:
-        jobs.held[TRAINEE] = Trainee(case, Path(checkpoint) if checkpoint else None)
+        jobs.held[TRAINEE] = Trainee(case, Path(request.checkpoint) if request.checkpoint else None)
     trainee: Trainee = jobs.held[TRAINEE]
-    return trainee.go(seconds)
+    return trainee.go(request.seconds)
 
 
-VERBS = {TRAIN: train}
+HANDLERS = {"Train": (Train, train)}
 
 
 def _by(values: list[int], size: int) -> Iterator[list[int]]:

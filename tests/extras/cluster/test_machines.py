@@ -11,6 +11,8 @@ from test_jobs import Jobs
 
 import ffnbench
 from ffnbench.cli.commands import command_names
+from ffnbench.extras.train.messages import Train, Trained
+from ffnbench.messages import ReachedRoof, Sampled
 from ffnbench.report.files.store import load
 from ffnbench.result import Report
 from ffnbench.stats.curves import crossings_of
@@ -27,8 +29,8 @@ class Nodes:
 
     def __init__(self) -> None:
         self.launch = FakeLaunch(self._seconds)
-        self.launch.roofs = lambda roofs: [{"roof": one, "seconds": 0.001, "calls": 1} for one in roofs[:1]]
-        self.launch.roof = lambda name, worker: {"value": 0.001 if self.swiglu > 1 else 0.0005, "waited": 0.0}
+        self.launch.roofs = lambda roofs: [ReachedRoof(roof=roof, seconds=0.001) for roof in roofs[:1]]
+        self.launch.roof = lambda roof, worker: Sampled(value=0.001 if self.swiglu > 1 else 0.0005, waited=0.0)
         self.swiglu = 1.2
         self.becomes: Callable[[int], str] = lambda number: "done"
 
@@ -38,7 +40,7 @@ class Nodes:
     def __call__(self, number: int) -> str:
         first = number % 2 == 1
         self.swiglu = 1.2 if first else 0.8
-        self.launch.facts = {"version": "2.0" if first else "3.0"}
+        self.launch.facts = {"torch": "2.0" if first else "3.0"}
         return self.becomes(number)
 
 
@@ -101,10 +103,9 @@ def test_what_is_learnt_on_several_kinds_is_one_report(on_fakes, nodes: Nodes) -
     """A loss is the machine's in its last digits alone, and runs are paired by seed."""
     Path("text").write_bytes(bytes(range(32, 120)) * 600)
     nodes.launch.trouble = {
-        ("train", f"{variant}@of=run@lr=0.003@seed={seed}"): {
-            "step": 20, "curve": [], "seconds": 0.2, "diverged": None, "saved": "", "loss": loss + seed / 100,
-            "choosing": loss,
-        }
+        (Train, f"{variant}@of=run@lr=0.003@seed={seed}"): Trained(
+            step=20, curve=(), seconds=0.2, loss=loss + seed / 100, choosing=loss
+        )
         for variant, loss in (("relu", 1.9), ("swiglu", 1.8))
         for seed in range(3)
     }  # fmt: skip

@@ -17,8 +17,11 @@ from ffnbench.cli.commands import options_of
 from ffnbench.cli.completing import presets
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.inspecting import inspect
+from ffnbench.extras.models.messages import CountLayers
+from ffnbench.messages import Failed
 from ffnbench.models.family_reader import Unanswered
 from ffnbench.request import BlockRequest
+from ffnbench.result import FailureKind
 from ffnbench.run.world import World
 
 
@@ -56,16 +59,16 @@ def test_without_transformers_inspect_says_the_key_and_the_pip_line(tmp_path, mo
         plan_block(BlockRequest(preset=path))
 
     class Worker:
-        def ask(self, order: dict, timeout: float) -> dict:
+        def ask(self, order: object, timeout: float) -> Failed:
             asked.append(order)
-            return {"failure": "unsupported", "message": "transformers is not installed"}
+            return Failed(kind=FailureKind.UNSUPPORTED, message="transformers is not installed")
 
         def close(self) -> None:
             asked.append("closed")
 
     with pytest.raises(FfnbenchError, match="has no intermediate_size") as caught:
         inspect(path, World(launch=Worker))
-    assert asked == [{"do": "hf_layers", "source": path}, "closed"]
+    assert asked == [CountLayers(source=path), "closed"]
     assert "looked for the keys: intermediate_size" in caught.value.hint
     assert "pip install 'ffnbench[hf]'" in caught.value.hint
 
@@ -75,8 +78,9 @@ def test_what_transformers_cannot_build_has_no_pip_line(tmp_path) -> None:
     path, told = written(tmp_path, BERT | {"intermediate_size": None}), "transformers can't build 'bert': TypeError: no"
 
     class Worker:
-        def ask(self, order: dict, timeout: float) -> dict:
-            return {"failure": "crash", "message": told, "hint": "does AutoModel.from_config work with it?"}
+        def ask(self, order: object, timeout: float) -> Failed:
+            hint = "does AutoModel.from_config work with it?"
+            return Failed(kind=FailureKind.CRASH, message=told, hint=hint)
 
         def close(self) -> None:
             pass

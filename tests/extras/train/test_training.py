@@ -26,6 +26,7 @@ from ffnbench.extras.train import lessons, measuring
 from ffnbench.extras.train import losses as learning
 from ffnbench.extras.train.decoder import trained_by
 from ffnbench.extras.train.losses import learnt, paired, scatter_of, verdicts_of
+from ffnbench.extras.train.messages import Train, Trained
 from ffnbench.extras.train.module import RotaryAttention
 from ffnbench.extras.train.picture import training_figure
 from ffnbench.extras.train.planning import plan_train
@@ -33,6 +34,7 @@ from ffnbench.extras.train.request import TrainRequest
 from ffnbench.extras.train.table import training_frame, training_records
 from ffnbench.extras.train.text import read_text
 from ffnbench.extras.train.worker import Trainee
+from ffnbench.messages import Open, TakeSample
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.report.files.store import load
 from ffnbench.report.terminal import plain
@@ -152,29 +154,29 @@ def test_from_a_checkpoint_it_goes_on_to_the_same_loss_to_the_bit(text: str, tmp
         trainee = Trainee(case, kept)  # a process that was ended after one step, and begins again
         told = trainee.go(1e-9)
         parts.append(trainee.step)
-        if "loss" in told:
+        if told.loss is not None:
             break
     assert parts[:3] == [1, 2, 3]
-    assert told["loss"] == whole["loss"]
-    assert told["curve"] == whole["curve"]
-    assert whole["loss"] == Trainee(case, None).go(1e9)["loss"]
-    assert whole["loss"] != Trainee(runs(text, steps=90, seeds=2)[-1], None).go(1e9)["loss"]
+    assert told.loss == whole.loss
+    assert told.curve == whole.curve
+    assert whole.loss == Trainee(case, None).go(1e9).loss
+    assert whole.loss != Trainee(runs(text, steps=90, seeds=2)[-1], None).go(1e9).loss
 
 
 def test_a_full_disk_loses_no_run(text: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     trainee = Trainee(runs(text)[0], tmp_path / "file" / "run.pt")
     trainee.go(1e-9)
-    assert "no checkpoint is kept" in trainee.go(1e-9)["saved"]
-    assert "loss" in trainee.go(1e9)
+    assert "no checkpoint is kept" in trainee.go(1e-9).saved
+    assert trainee.go(1e9).loss is not None
 
 
 def test_what_is_held_out_is_looked_at_after_every_tenth_of_the_steps(text: str) -> None:
     case = runs(text, steps=25, seeds=1)[0]
     told, other = Trainee(case, None).go(1e9), Trainee(case, None)
-    found = {steps: loss for name, steps, loss in told["curve"] if name == "held_out_loss"}
+    found = {steps: loss for name, steps, loss in told.curve if name == "held_out_loss"}
     assert list(found) == [3, 5, 8, 10, 13, 15, 18, 20, 23, 25]
-    assert found[25] == told["loss"]
+    assert found[25] == told.loss
     while other.step < 10:
         other.go(0.0)
     _, parts = read_text(text, 1)
@@ -207,7 +209,7 @@ def test_an_edited_checkpoint_begins_anew(text: str, tmp_path: Path, edit) -> No
     torch.save(state, kept)
     trainee = Trainee(case, kept)
     assert trainee.step == 0
-    assert trainee.go(1e9)["loss"] == Trainee(case, None).go(1e9)["loss"]
+    assert trainee.go(1e9).loss == Trainee(case, None).go(1e9).loss
 
 
 def test_a_loss_that_is_not_finite_at_the_end_has_diverged(text: str) -> None:
@@ -216,14 +218,14 @@ def test_a_loss_that_is_not_finite_at_the_end_has_diverged(text: str) -> None:
         trainee.go(0)
     trainee.model.head.weight.data.fill_(math.nan)
     told = trainee.go(0)
-    assert told["diverged"] == 6
-    assert "loss" not in told
+    assert told.diverged == 6
+    assert told.loss is None
 
 
 def test_a_rate_that_is_too_high_diverges_at_a_step(text: str) -> None:
     told = Trainee(runs(text, lr="9", steps=60)[0], None).go(1e9)
-    assert 1 < told["diverged"] <= told["step"] <= 60
-    assert "loss" not in told
+    assert 1 < told.diverged <= told.step <= 60
+    assert told.loss is None
 
 
 # the text
@@ -252,7 +254,7 @@ def test_what_memory_does_not_hold_fails_before_anything_is_built(text: str, on_
     launch = FakeLaunch()
     report = train(replace(ASKED, text=text, layers=layers), launch, memory=lambda: 10**10)
     assert all("of memory, and 9.31 GiB are available" in row["failure"] for row in report.rows())
-    assert not [do for _, do, _ in launch.log if do in ("open", "train")]
+    assert not [do for _, do, _ in launch.log if do in (Open, Train)]
 
 
 def test_memory_to_train_with_is_that_of_four_copies_of_all_weights(text: str) -> None:
@@ -400,10 +402,10 @@ def test_order_of_losses_is_held_against_published_ones(text: str) -> None:
 # the command
 
 
-def learning_of(loss: float) -> dict:
-    curve = [["training_loss", 3, loss + 1], ["held_out_loss", 3, loss + 1.1], ["training_loss", 3, loss],
-             ["held_out_loss", 6, loss]]  # fmt: skip
-    return {"step": 6, "curve": curve, "seconds": 0.2, "diverged": None, "saved": "", "loss": loss, "choosing": loss}
+def learning_of(loss: float) -> Trained:
+    curve = (("training_loss", 3, loss + 1), ("held_out_loss", 3, loss + 1.1), ("training_loss", 3, loss),
+             ("held_out_loss", 6, loss))  # fmt: skip
+    return Trained(step=6, curve=curve, seconds=0.2, loss=loss, choosing=loss)
 
 
 def train(request: TrainRequest, launch: FakeLaunch, **outside):
@@ -416,7 +418,7 @@ def trained(text: str, on_machine, tmp_path: Path, trouble: dict | None = None, 
     """The whole journey, with processes that tell made-up losses; the file, read again."""
     plan = planned(text, **asked)
     answers = {
-        ("train", case.label): learning_of(1.9 + case.training.seed / 100 - 0.1 * case.label.startswith("swiglu"))
+        (Train, case.label): learning_of(1.9 + case.training.seed / 100 - 0.1 * case.label.startswith("swiglu"))
         for case in plan.cases
         if trained_by(case)
     }
@@ -450,16 +452,16 @@ def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str, on_mac
 
     def chunk(worker):
         clock[0] += 3
-        return {"step": 1, "curve": [], "seconds": 3.0, "diverged": None, "saved": ""}
+        return Trained(step=1, curve=(), seconds=3.0)
 
     plan = planned(text)
-    launch = FakeLaunch(trouble={("train", case.label): chunk for case in plan.cases if trained_by(case)})
+    launch = FakeLaunch(trouble={(Train, case.label): chunk for case in plan.cases if trained_by(case)})
     monkeypatch.setattr(lessons, "time", SimpleNamespace(monotonic=lambda: clock[0]))
     report = train(replace(ASKED, text=text, budget=20.0), launch)
-    asked = [do for _, do, _ in launch.log if do in ("train", "sample")]
-    trained = asked.count("train")
+    asked = [do for _, do, _ in launch.log if do in (Train, TakeSample)]
+    trained = asked.count(Train)
     assert 4 <= trained <= 6
-    assert asked[:trained] == ["train"] * trained
+    assert asked[:trained] == [Train] * trained
     assert all(row["step_s"] and row["token_s"] and row["loss"] is None for row in report.rows())
     assert "--resume" in report.stopped
 
@@ -479,7 +481,7 @@ def test_the_committed_run_of_an_earlier_version_agrees_with_itself() -> None:
 
 def test_each_rate_is_chosen_where_runs_are_jobs_of_one_case(text: str) -> None:
     told = Trainee(runs(text, lr="1e-3,3e-3")[0], None).go(1e9)
-    assert told["choosing"] != told["loss"]
+    assert told.choosing != told.loss
 
 
 def test_what_shares_no_seed_is_shown(text: str) -> None:
@@ -491,7 +493,7 @@ def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
     text, on_machine, in_process, tmp_path
 ) -> None:
     plan = planned(text)
-    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
+    answers = {(Train, case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
     journal = tmp_path / "run.json.journal"
     kept = []
 
@@ -499,7 +501,7 @@ def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
         kept.append(journal.read_bytes())
         return learning_of(1.9)
 
-    on_machine(FakeLaunch(trouble=answers | {("train", "relu@of=run@lr=0.003@seed=1"): killed}))
+    on_machine(FakeLaunch(trouble=answers | {(Train, "relu@of=run@lr=0.003@seed=1"): killed}))
     asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
              "--text", text, "--device=cpu", "-o", tmp_path / "run.json", "-q", "--columns", "loss,params")  # fmt: skip
     code, out, err = in_process(*asked)
@@ -534,8 +536,8 @@ def test_the_arguments_are_the_flags_of_the_command() -> None:
 
 
 def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
-    diverged = {"step": 3, "curve": [], "seconds": 0.1, "diverged": 3, "saved": ""}
-    trouble = {("train", f"swiglu@of=run@lr=0.003@seed={seed}"): diverged for seed in range(3)}
+    diverged = Trained(step=3, curve=(), seconds=0.1, diverged=3)
+    trouble = {(Train, f"swiglu@of=run@lr=0.003@seed={seed}"): diverged for seed in range(3)}
     report, _ = trained(text, on_machine, tmp_path, trouble)
     assert report.rows()[1]["loss"] is None
     assert "diverged at step 3" in report.rows()[1]["failure"]
@@ -544,8 +546,8 @@ def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
 
 def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_process, tmp_path: Path) -> None:
     plan = planned(text)
-    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
-    stop = {("train", "relu@of=run@lr=0.003@seed=1"): KeyboardInterrupt()}
+    answers = {(Train, case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
+    stop = {(Train, "relu@of=run@lr=0.003@seed=1"): KeyboardInterrupt()}
     asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
              "--text", text, "--device", "cpu", "-o", tmp_path / "run.json", "-q")  # fmt: skip
     on_machine(FakeLaunch(trouble=answers | stop))
@@ -556,9 +558,9 @@ def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_proc
     on_machine(launch)
     code, out, err = in_process(*asked, "--resume")
     assert code == 0, err
-    done = [label for _, do, label in launch.log if do == "train"]
+    done = [label for _, do, label in launch.log if do is Train]
     assert done == [f"{name}@of=run@lr=0.003@seed={seed}" for seed in (1, 2) for name in ("relu", "swiglu")]
-    assert {label for _, do, label in launch.log if do == "sample"} == {
+    assert {label for _, do, label in launch.log if do is TakeSample} == {
         "relu@of=step", "swiglu@of=step", "relu@of=token", "swiglu@of=token",
     }  # fmt: skip
     assert len(json.loads((tmp_path / "run.json").read_text())["plan"]["cases"]) == 10
@@ -569,7 +571,7 @@ def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_proc
 
 def test_a_journal_of_a_run_that_was_gone_on_with_and_killed_is_gone_on_with(text, on_machine, in_process, tmp_path):
     journal = tmp_path / "run.json.journal"
-    answers = {("train", case.label): learning_of(1.9) for case in planned(text).cases if trained_by(case)}
+    answers = {(Train, case.label): learning_of(1.9) for case in planned(text).cases if trained_by(case)}
     asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
              "--text", text, "--device=cpu", "-o", tmp_path / "run.json", "-q")  # fmt: skip
 
@@ -580,7 +582,7 @@ def test_a_journal_of_a_run_that_was_gone_on_with_and_killed_is_gone_on_with(tex
             kept.append(journal.read_bytes())
             return learning_of(1.9)
 
-        on_machine(FakeLaunch(trouble=answers | {("train", f"swiglu@of=run@lr=0.003@seed={seed}"): kill}))
+        on_machine(FakeLaunch(trouble=answers | {(Train, f"swiglu@of=run@lr=0.003@seed={seed}"): kill}))
         assert in_process(*asked, *more)[0] == 0
         (tmp_path / "run.json").unlink()
         return kept[0]
@@ -594,7 +596,7 @@ def test_a_journal_of_a_run_that_was_gone_on_with_and_killed_is_gone_on_with(tex
     on_machine(launch)
     code, _, err = in_process(*asked, "--resume")
     assert code == 0, err
-    trained = [label for _, do, label in launch.log if do == "train"]
+    trained = [label for _, do, label in launch.log if do is Train]
     assert trained == [f"{name}@of=run@lr=0.003@seed={seed}" for name, seed in
                        (("swiglu", 1), ("relu", 2), ("swiglu", 2))]  # fmt: skip
 
