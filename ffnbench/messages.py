@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from ffnbench.common import jsonable
 from ffnbench.features import handler
+from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
-from ffnbench.ffn.user_activation import OwnActivation
 from ffnbench.plan import Case, Plan, Workload
 from ffnbench.result import Agreement, FailureKind, Roof, Side, Timer
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from ffnbench.common.units import counted, signed_percent
-from ffnbench.ffn.dtypes import item_bytes
+from ffnbench.ffn.spec import item_bytes
 from ffnbench.plan import (
     ACTIVE_PARAMS,
     Backend,

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ffnbench.common.errors import FfnbenchError, Unfinished, Unsupported
+from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
-from ffnbench.ffn.user_activation import OwnActivation
 from ffnbench.messages import (
     A,
     Count,

@@ -24,11 +24,10 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.common.targets import one_line, origin_of, resolve
 from ffnbench.device.environment import about_device, accelerator_of, known_device
+from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.dtypes import item_bytes
-from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES
-from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.ffn.user_activation import OwnActivation, as_activation
+from ffnbench.ffn.imported import D_FF_NAMES, as_activation
+from ffnbench.ffn.spec import ImportedSpec, item_bytes
 from ffnbench.messages import (
     Backends,
     Describe,
@@ -230,16 +229,13 @@ def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:
     return f"was given d_ff {asked:,} and has matrices {', '.join(f'{w:,}' for w in widths[:3])} wide"
 
 
-WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
-
-
 class InProcess(Probe):
     """A plan's probe in this very process, for `ffnbench.build`."""
 
     def describe(self, target: str) -> OwnActivation | None:
         """What a function declares as an activation; raises FfnbenchError where it does not behave like one."""
         found = resolve(target)
-        own = as_activation(found, target, WIDTH_NAMES)
+        own = as_activation(found, target)
         if own is not None:
             from ffnbench.worker.functions import checked
 

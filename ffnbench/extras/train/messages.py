@@ -9,20 +9,21 @@ from ffnbench.messages import OfCase
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """How far a model is: steps made, seconds that they took, and what is new of its curve since it was asked last.
+    """How far a model is: steps made, and seconds of one.
 
-    A point of the curve is (metric, steps, loss). `diverged` is the step at which the loss grew beyond sense. `saved`
-    says why no checkpoint is kept, where that failed. `loss` and `choosing` are the losses at the end, on what was held
-    out and on the part that rates are chosen by.
+    On the way, `loss` is the last held-out loss, and `not_saved` why no checkpoint is kept. `diverged` is the step at
+    which the loss grew beyond sense. At the end, the losses on what is held out and on the part that rates are chosen
+    by, and the held-out curve: steps, and the loss after them.
     """
 
     step: int
-    curve: tuple[tuple[str, int, float], ...]
-    seconds: float
+    step_s: float
     diverged: int | None = None
-    saved: str = ""
     loss: float | None = None
+    not_saved: str = ""
+    held_out: float | None = None
     choosing: float | None = None
+    curve: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

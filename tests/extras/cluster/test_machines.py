@@ -104,11 +104,11 @@ def test_what_is_learnt_on_several_kinds_is_one_report(on_fakes, nodes: Nodes) -
     Path("text").write_bytes(bytes(range(32, 120)) * 600)
     nodes.launch.trouble = {
         (Train, f"{variant}@of=run@lr=0.003@seed={seed}"): Trained(
-            step=20, curve=(), seconds=0.2, loss=loss + seed / 100, choosing=loss
+            step=20, step_s=0.01, held_out=loss + seed / 100, choosing=loss
         )
         for variant, loss in (("relu", 1.9), ("swiglu", 1.8))
         for seed in range(3)
-    }  # fmt: skip
+    }
     words = "train relu swiglu --text text --steps 20 --d-model 32 --layers 2 --context 16 --batch 4 --threads 1"
     code, out, err = on_fakes(words, "--seeds 3 --on local -o all.json -v", launch=nodes.launch)
     assert code == 0, err
