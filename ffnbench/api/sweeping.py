@@ -13,8 +13,8 @@ from ffnbench.plan import Plan, Protocol
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.result import Environment, Report
+from ffnbench.run.resources import too_large
 from ffnbench.run.schedule import Schedule
-from ffnbench.run.what_fits import too_large
 from ffnbench.run.world import World
 from ffnbench.stats.cells import (
     FIRST_VISITS,

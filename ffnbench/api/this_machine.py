@@ -24,8 +24,8 @@ from ffnbench.report.listing import (
     workers_record,
 )
 from ffnbench.result import Ceiling
+from ffnbench.run.resources import TRY_CUDA, listed, room_for_ceilings, why_not_seen
 from ffnbench.run.session import WorkerLost
-from ffnbench.run.what_fits import TRY_CUDA, listed, room_for_ceilings, why_not_seen
 from ffnbench.run.worker_pool import Worker
 from ffnbench.run.world import COUNT_TIMEOUT_S, World, device_facts
 from ffnbench.stats.rounds import CPUS_TAKEN

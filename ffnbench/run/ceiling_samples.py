@@ -14,8 +14,8 @@ from ffnbench.device.ceilings import roofs_for
 from ffnbench.messages import A, ExploreRoofs, ReachedRoof, SampleRoof, WorkerRequest
 from ffnbench.metrics import CEILINGS, ROOF
 from ffnbench.result import CaseCost, Ceiling, Sample
-from ffnbench.run.log import Found
-from ffnbench.run.what_fits import room_for_ceilings
+from ffnbench.run.record import RunRecord
+from ffnbench.run.resources import room_for_ceilings
 from ffnbench.stats.ceilings import may_bind
 
 SHARE = 0.05  # of a run's time, for all that is about ceilings
@@ -36,7 +36,7 @@ class Ask(Protocol):
 class RoofSamples:
     """All that a run knows of its ceilings. Without costs nothing is known of them."""
 
-    found: Found
+    record: RunRecord
     costs: tuple[CaseCost, ...]
     now: Callable[[], float]
     seconds: float = 0.0  # spent on ceilings
@@ -48,11 +48,11 @@ class RoofSamples:
     def begin(self, ask: Ask, room: int | None) -> None:
         """Find the fastest roofs, once in a run."""
         start = self.now()
-        if CEILINGS in self.found.plan.metrics and self.costs:
+        if CEILINGS in self.record.plan.metrics and self.costs:
             for reached in self.reach(ask, self.exploring_s, room):
                 self._calls[reached.roof.name] = reached.calls
-                self.found.roof(reached.roof)
-            self._may_bind = may_bind(self.found.left.shown, self.costs, self.reached, MAY_BIND)
+                self.record.roof(reached.roof)
+            self._may_bind = may_bind(self.record.left.shown, self.costs, self.reached, MAY_BIND)
             own = [c for c in self.reached if c.roof.name in self._may_bind]
             self._set_s = sum(c.seconds * self._calls[c.roof.name] for c in own)
         self.seconds += self.now() - start
@@ -73,11 +73,11 @@ class RoofSamples:
     def sample(self, ask: Ask, name: str, place: dict[str, Any]) -> None:
         """One sample of a roof; one that can't be had is dropped, and fails no case."""
         start = self.now()
-        roof, calls = next(roof for roof in self.found.roofs if roof.name == name), self._calls[name]
+        roof, calls = next(roof for roof in self.record.roofs if roof.name == name), self._calls[name]
         sampled = ask(SampleRoof(roof=roof, calls=calls))
         if sampled is not None and sampled.value > 0:
             value, waited = sampled.value, sampled.waited
-            self.found.add(Sample(case=name, metric=ROOF, value=value, calls=calls, waited=waited, **place))
+            self.record.add(Sample(case=name, metric=ROOF, value=value, calls=calls, waited=waited, **place))
         else:
             self._calls.pop(name, None)
         self.seconds += self.now() - start
@@ -89,14 +89,14 @@ class RoofSamples:
     @property
     def exploring_s(self) -> float:
         """For how long they are looked for."""
-        protocol = self.found.plan.protocol
+        protocol = self.record.plan.protocol
         planned = EXPLORING_A_WORKER_S * protocol.workers
         return min(EXPLORING_S, planned if protocol.budget_s is None else EXPLORING * protocol.budget_s)
 
     def reach(self, ask: Ask, seconds: float, room: int | None) -> tuple[ReachedRoof, ...]:
         """Look for the fastest roofs."""
-        left = self.found.left
-        asked = roofs_for(left.shown, self.costs, self.found.caches, room_for_ceilings(left.cases, room))
+        left = self.record.left
+        asked = roofs_for(left.shown, self.costs, self.record.caches, room_for_ceilings(left.cases, room))
         if not asked:
             return ()
         found = ask(ExploreRoofs(roofs=tuple(asked), seconds=seconds, keep=KEPT_ROOFS))

@@ -36,11 +36,11 @@ from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.plan import Backend, Plan
 from ffnbench.result import CaseCost, Environment, FailureKind, Progress, Run, Sample, Side, Timer
 from ffnbench.run.ceiling_samples import RoofSamples
-from ffnbench.run.log import Finder, Found
 from ffnbench.run.neighbours import Watch
+from ffnbench.run.record import RunRecord
+from ffnbench.run.resources import Devices
 from ffnbench.run.schedule import Schedule, Tally
 from ffnbench.run.session import WorkerLost
-from ffnbench.run.what_fits import Devices
 from ffnbench.run.worker_pool import RESTARTS, Worker, WorkerPool
 from ffnbench.run.world import World
 from ffnbench.stats.rounds import Table, is_clean
@@ -63,7 +63,7 @@ def run(
     world: World,
     *,
     progress: Callable[[Progress], None] = lambda _: None,
-    journal: Finder = lambda _: None,
+    journal: Callable[[object], None] = lambda _: None,
     stop: StopRule | None = None,
     weights: str = "",
     costs: tuple[CaseCost, ...] = (),
@@ -80,14 +80,14 @@ def run(
     share it and end it. `spent_s` of the budget are over. The protocol's fewest workers are made whatever they take,
     but nothing goes beyond `bound_s` of it.
     """
-    source, found = pool or WorkerPool(plan, world.launch, world.now), Found(plan, journal)
+    source, record = pool or WorkerPool(plan, world.launch, world.now), RunRecord(plan, journal)
     schedule = Schedule(world.now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
     source.plan, source.wait_s = plan, schedule.wait_s
     runner = _Runner(
-        found,
+        record,
         source,
         schedule,
-        RoofSamples(found, costs, world.now),
+        RoofSamples(record, costs, world.now),
         progress=progress,
         describe=world.describe,
         stop=stop or stop_rule(plan.protocol),
@@ -104,7 +104,7 @@ def run(
     except Unfinished as problem:
         if schedule.over:
             runner.limit = "budget"
-        elif not found.samples:
+        elif not record.samples:
             raise
         else:
             stopped = problem.message  # what was measured by then is an answer of its own
@@ -160,7 +160,7 @@ class _Known:
 class _Runner:
     """The loop, over four things: what was found, where workers come from, when they end, and ceilings."""
 
-    found: Found
+    record: RunRecord
     source: WorkerPool
     schedule: Schedule
     roofs: RoofSamples
@@ -183,7 +183,7 @@ class _Runner:
     @property
     def plan(self) -> Plan:
         """The plan, its device known."""
-        return self.found.plan
+        return self.record.plan
 
     @property
     def _timeout_s(self) -> float:
@@ -199,7 +199,7 @@ class _Runner:
         greeting = self.source.greeting()
         self.sides = greeting.sides
         index = 0
-        while self.found.alive and not self.limit:
+        while self.record.alive and not self.limit:
             starter, worker = self.source.next(self.plan.protocol.workers - self.schedule.whole)
             self.schedule.worker_begins()
             try:
@@ -218,19 +218,18 @@ class _Runner:
 
     def run(self, watch: Watch, **how: Any) -> Run:
         """All that was found, and `how` it ended."""
-        found = self.found
         return Run(
-            plan=found.plan,
-            samples=tuple(found.samples),
-            failures=tuple(found.failures),
-            warnings=tuple(found.notes),
+            plan=self.record.plan,
+            samples=tuple(self.record.samples),
+            failures=tuple(self.record.failures),
+            warnings=tuple(self.record.notes),
             environment=self.environment,
             limit=self.limit if self.plan.protocol.precision is not None else "",
             timer=self.timer,
             sides=self.sides,
             around=watch.around(),
-            roofs=tuple(found.roofs),
-            inputs=tuple(found.inputs.values()),
+            roofs=tuple(self.record.roofs),
+            inputs=tuple(self.record.inputs.values()),
             devices=self.devices.seen,
             **how,
         )
@@ -240,19 +239,19 @@ class _Runner:
         if not self._timed:  # exact metrics alone need one process
             self.limit = "workers" if self.schedule.whole else ""
             return
-        table = Table(self.found.left, self.found.samples)
+        table = Table(self.record.left, self.record.samples)
         self.schedule.look(table)
         self.limit = self.schedule.limit(table, self.stop)
 
     def _find_devices(self, worker: Worker, greeting: Greeting) -> None:
         """Where all is measured."""
         plan, gpu, notes = self.devices.find(self.plan, greeting, worker, self._timeout_s)
-        self.found.plan, self.environment = plan, self.describe(greeting, gpu)
-        self.found.caches = greeting.caches
-        self.found.on_found(self.environment)
-        self.found.on_found(plan)
+        self.record.plan, self.environment = plan, self.describe(greeting, gpu)
+        self.record.caches = greeting.caches
+        self.record.journal(self.environment)
+        self.record.journal(plan)
         for text in notes:
-            self.found.note("", text)
+            self.record.note("", text)
 
     def _one_worker(self, worker: Worker, place: _Place) -> None:
         """Open every case, one round unrecorded, the recorded rounds, and what is exact once in a run."""
@@ -260,7 +259,7 @@ class _Runner:
         self._ask(worker, Begin(plan=self.plan, block=block))
         if self._timed and self.timer is None:
             self.timer = self._ask_of_reference(worker, MeasureTimer())
-        for label in self.found.alive:
+        for label in self.record.alive:
             self._open(worker, label, place.worker)
         if self._timed:
             if not self._explored:
@@ -269,10 +268,10 @@ class _Runner:
                 self.roofs.begin(partial(self._ask_of_reference, worker), self.devices.room(self.plan))
                 self.schedule.beside(self.schedule.now() - start)
             self._rounds(worker, place)
-        for label in self.found.alive:
+        for label in self.record.alive:
             self._check(worker, label, place.worker)
         for job in EXACT_JOBS:
-            for label in self.found.alive:
+            for label in self.record.alive:
                 self._exactly(worker, label, job, place.worker)
 
     def _open(self, worker: Worker, label: str, index: int) -> None:
@@ -287,30 +286,30 @@ class _Runner:
             return
         known.calls = opened.calls
         if opened.inputs:
-            self.found.reads(label, opened.inputs, opened.input_bytes)
+            self.record.reads(label, opened.inputs, opened.input_bytes)
         for metric in OPENED:
             again = not metric.exact or (label, metric.name) not in self._measured
             if again and (value := opened.values.get(metric.name)) is not None:
-                self.found.once(label, metric.name, index, value)
+                self.record.once(label, metric.name, index, value)
                 self._measured.add((label, metric.name))
         for text in opened.notes:
-            self.found.note(label, text)
+            self.record.note(label, text)
         if opened.graphs > 1:
-            self.found.note(label, f"compiled with {opened.graphs - 1} graph breaks")
+            self.record.note(label, f"compiled with {opened.graphs - 1} graph breaks")
 
     def _rounds(self, worker: Worker, place: _Place) -> None:
         """One round of practice, then as many clean ones as are wanted."""
         self._round(worker, place)
         self.schedule.rounds_begin()
         tally = Tally(self.plan)
-        while self.found.alive and not self.schedule.enough(tally.made, tally.clean):
+        while self.record.alive and not self.schedule.enough(tally.made, tally.clean):
             place = replace(place, round=place.round + 1)
             clean = self._round(worker, place)
             tally.add(clean)
             self._quiet = any(clean.values())
             self.schedule.round_done()
             if not self.schedule.whole:
-                self.schedule.look(Table(self.found.left, self.found.samples))
+                self.schedule.look(Table(self.record.left, self.record.samples))
 
     def _round(self, worker: Worker, place: _Place) -> dict[str, bool]:
         """One sample of every case, in an order that depends on nothing but seed, worker and round.
@@ -318,7 +317,7 @@ class _Runner:
         Gives for each case whether its sample was clean.
         """
         roofs = self.roofs.due(self.schedule.whole, place.round, self.schedule.elapsed_s)
-        order = [*self.found.alive, *roofs]
+        order = [*self.record.alive, *roofs]
         random.Random(f"{self.plan.protocol.seed}/{place.worker}/{place.round}").shuffle(order)
         clean: dict[str, bool] = {}
         for number, label in enumerate(order):
@@ -347,7 +346,7 @@ class _Runner:
             if sampled is None:
                 return None
             for text in sampled.notes:
-                self.found.note(label, text)
+                self.record.note(label, text)
             self.devices.read(place.worker, self.plan.case(label).workload.device, sampled)
             known.seconds.append(sampled.value)
             if place.round < 0:
@@ -362,7 +361,7 @@ class _Runner:
                 faults=sampled.faults,
                 **place.at(order),
             )
-            self.found.timed(sample, sampled)
+            self.record.timed(sample, sampled)
             if (clean := is_clean(sample)) or self.schedule.left_s < known.lasts_s:
                 break
         return clean
@@ -385,21 +384,21 @@ class _Runner:
         try:
             self._keep_values(label, metrics, self._ask(worker, EXACT_JOBS[job](label=label)), index)
         except _CaseFailed as problem:
-            self.found.note(label, f"{metrics[0].group} could not be measured: {problem}")
+            self.record.note(label, f"{metrics[0].group} could not be measured: {problem}")
         self._measured.add((label, job))
 
     def _keep_values(self, label: str, metrics: Iterable[Metric], measured: Values, index: int) -> None:
         """The metrics of a case that a worker has measured once."""
         for metric in metrics:
             if (value := measured.values.get(metric.name)) is not None:
-                self.found.once(label, metric.name, index, value)
+                self.record.once(label, metric.name, index, value)
 
     def _try(self, worker: Worker, request: OfCase[A]) -> A | None:
         """Ask; a failed case is noted and answers None."""
         try:
             return self._ask(worker, request)
         except _CaseFailed as problem:
-            self.found.fail(request.label, problem.failed.kind, problem.failed.message)
+            self.record.fail(request.label, problem.failed.kind, problem.failed.message)
             return None
 
     def _ask(self, worker: Worker, request: WorkerRequest[A]) -> A:
@@ -436,11 +435,11 @@ class _Runner:
         self._losses[label] += 1
         hung = lost.kind is FailureKind.TIMEOUT and not self.schedule.whole
         if label and (hung or known or self._losses[label] > 1):
-            self.found.fail(label, lost.kind, str(lost))
+            self.record.fail(label, lost.kind, str(lost))
         elif self._losses[label] >= RESTARTS:
             raise Unfinished(f"too many processes were lost: {lost}", "`ffnbench env` shows what else runs")
         else:
-            self.found.note(label, f"process {index + 1} was lost: {lost}")
+            self.record.note(label, f"process {index + 1} was lost: {lost}")
 
     @property
     def _which(self) -> str:

@@ -22,7 +22,7 @@ from ffnbench.models.presets import PRESETS
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import BlockRequest
 from ffnbench.result import Verdict
-from ffnbench.run.what_fits import check_fits, fit_into, memory_needed
+from ffnbench.run.resources import check_fits, fit_into, memory_needed
 
 GIB = 2**30
 

@@ -28,7 +28,7 @@ from ffnbench.report.terminal import plain
 from ffnbench.report.views import report_view
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
-from ffnbench.run.what_fits import check_fits, memory_needed
+from ffnbench.run.resources import check_fits, memory_needed
 
 LISTS = {"d_model": (64, 96), "dtype": ("float32", "bfloat16"), "mode": ("forward", "train"), "threads": (1, 2),
          "batch": (1, 3), "seq_len": (8, 16)}  # fmt: skip

@@ -32,7 +32,7 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict, raw_of
 from ffnbench.run import runner
-from ffnbench.run.what_fits import too_large
+from ffnbench.run.resources import too_large
 from ffnbench.run.world import World
 from ffnbench.stats.cells import cells_of, joined, undecided, whole
 from ffnbench.stats.figures import with_figures

@@ -39,7 +39,7 @@ from ffnbench.report.files.store import load
 from ffnbench.report.terminal import plain
 from ffnbench.result import Sample, Verdict
 from ffnbench.run import world
-from ffnbench.run.what_fits import memory_needed
+from ffnbench.run.resources import memory_needed
 from ffnbench.worker.backends.building import build
 
 ASKED = TrainRequest(

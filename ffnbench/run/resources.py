@@ -1,4 +1,4 @@
-"""What a plan finds here: whether its devices are there, and whether memory holds it; told before anything is built.
+"""The devices and the memory that a plan needs: what is missing is told before anything is built.
 
 Each worker holds the weights and the inputs of all cases at once, and what the largest call needs beside them; the
 check copies one matrix after another to float64. No torch here.
