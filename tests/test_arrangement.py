@@ -83,7 +83,7 @@ def test_tables_without_a_row_for_each_case_are_sorted_by_their_own_column() -> 
     )
     view = report_view(timed, Arrangement(sort="-latency"))
     assert [row["activation"] for row in view.table.rows] == ["relu", "silu", "gelu"] * 2  # forward, backward
-    block = prepare(BlockRequest(d_model=64, seq_len="64,512,128", threads=1)).priced()
+    block = prepare(BlockRequest(d_model=64, seq_len="64,512,128", threads=1)).cost_report()
     view = report_view(block, Arrangement(sort="-seq_len", columns="FFN,KV"))
     assert [row["seq_len"] for row in view.table.rows] == [512, 128, 64]
     assert titles(view.table) == ["seq_len", "FFN", "KV"]

@@ -140,7 +140,7 @@ def test_what_can_not_be_is_a_row_of_a_list_with_its_reason() -> None:
     assert "the reference 'relu@backend=packed'" in refusal(
         "swiglu,relu", backend="packed,eager", reference="relu@backend=packed"
     )
-    counted = prepare(CompareRequest(variants="relu", backend="eager,packed", threads=1), counts=True).priced()
+    counted = prepare(CompareRequest(variants="relu", backend="eager,packed", threads=1), counts=True).cost_report()
     text = plain(compare_frame(counted))
     assert "only an inner gate" in " ".join(text.split())
 

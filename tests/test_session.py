@@ -154,7 +154,7 @@ def test_a_case_that_can_t_be_counted_is_a_row(prober: Prober) -> None:
     rows = ",".join(f"m{number}={target}" for number, target in enumerate(targets))
     request = CompareRequest(variants=f"relu,{rows}", d_model=16, seq_len=8, threads=1, device="cpu")
     plan = plan_compare(request, prober)
-    found = case_records(priced(plan, prober, lenient=True).priced())
+    found = case_records(priced(plan, prober, lenient=True).cost_report())
     assert [row["params"] for row in found] == [2 * 16 * 64, None, 16 * 16 + 16]
     says = ("", "raised RuntimeError: no GPU here", "")
     assert all(text in (row["failure"] or "") for row, text in zip(found, says, strict=True))

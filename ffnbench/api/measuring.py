@@ -157,7 +157,7 @@ def measured_once(
 
     def visit(cell: Plan, of_cell: Following) -> ShownReport:
         spent_s = budget.elapsed_s if cell is plan else 0.0  # of the budget of a cell nothing is
-        return visited(
+        return measure_cell(
             cell,
             prepared,
             world,
@@ -182,7 +182,7 @@ def measured_once(
     return ended(report, plan, beside)
 
 
-def visited(plan: Plan, prepared: Prepared, world: World, following: Following, **how: Any) -> ShownReport:
+def measure_cell(plan: Plan, prepared: Prepared, world: World, following: Following, **how: Any) -> ShownReport:
     """One run of a plan, or of a cell of it. What it finds is kept as it comes; `how` is what `run` takes."""
     costs = prepared.costs_of(plan)
     following.journal(new_report(plan, costs))

@@ -47,8 +47,8 @@ class Prepared:
     plan: Plan
     costs: tuple[CaseCost, ...]
 
-    def priced(self) -> ShownReport:
-        """The costs alone."""
+    def cost_report(self) -> ShownReport:
+        """A report of the costs alone."""
         failed = [
             Failure(case=one.case, kind=FailureKind.UNSUPPORTED, message=one.cost.failed)
             for one in self.costs

@@ -151,7 +151,7 @@ def _saved_run(before: ShownReport, policy: Policy, request: CheckRequest) -> tu
 
 def _exact(before: ShownReport, prepared: Prepared, world: World, following: Following) -> ShownReport:
     """The costs as they are now; bytes are measured only where the baseline has some that no closed form predicts."""
-    now = prepared.priced()
+    now = prepared.cost_report()
     if not unpredicted(before, now):
         return now
     protocol = replace(prepared.plan.protocol, budget_s=None)  # that was of latency
@@ -217,7 +217,7 @@ def _measured_sides(
     is measured of another function.
     """
     if output.status is Status.REGRESSED:
-        return prepared.priced(), ()
+        return prepared.cost_report(), ()
     tell_wait(prepared.plan, world, following.progress, None if request.exact_only else request.budget)
     if request.exact_only:
         return measured_once(prepared, world, following, weights=weights), ()

@@ -98,7 +98,7 @@ def test_windows_are_counted_by_kind_of_layer_and_in_the_mean(tmp_path) -> None:
 
 
 def counted(name: str) -> list[dict]:
-    return block_records(prepare(BlockRequest(seq_len="32768", preset=name)).priced())
+    return block_records(prepare(BlockRequest(seq_len="32768", preset=name)).cost_report())
 
 
 GEMMA_3 = {

@@ -26,7 +26,7 @@ KEYS = ("label", "variant", "d_model", "d_ff", "dtype", "mode", "batch", "seq_le
 def bounds(request: EstimateRequest, world: World, notes: Sequence[str] = ()) -> View:
     """The least time that variants could take on machines that need not be here; nothing is measured."""
     machines, devices = _hardware(request.hardware), require_positive("tensor_parallel", request.tensor_parallel)
-    report = prepare(as_compare(request), world, notes=notes, counts=True).priced()
+    report = prepare(as_compare(request), world, notes=notes, counts=True).cost_report()
     found = [
         bounds_of(case, report.cost(case.label), machine, devices)
         for group in report.plan.groups
