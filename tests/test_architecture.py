@@ -205,7 +205,7 @@ def test_the_parent_of_a_comparison_loads_no_torch_and_no_more_of_the_house_than
     )
     loaded = loaded_after(code)
     assert loaded & HEAVY <= {"numpy", "scipy"}
-    assert sum(name.split(".")[0] == "ffnbench" for name in loaded) <= 101
+    assert sum(name.split(".")[0] == "ffnbench" for name in loaded) <= 92
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["compare", "--help"], ["cost"], ["estimate"]])

@@ -13,8 +13,8 @@ from exam.machine import ENVIRONMENT
 from test_stats import plan_of, run_of
 
 from ffnbench.compare.table import compare_frame
-from ffnbench.gate.decision import Policy, Status, latency_findings, past_of
-from ffnbench.gate.looks import report_of
+from ffnbench.gate.decision import Policy, Status, baseline_times, latency_findings
+from ffnbench.gate.interim import report_of
 from ffnbench.messages import (
     Begin,
     Done,
@@ -32,7 +32,7 @@ from ffnbench.plan import CONTROL, Plan
 from ffnbench.report.columns import case_records
 from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.terminal import plain
-from ffnbench.result import Around, Comparison, FailureKind, Report, Run, Verdict
+from ffnbench.result import BackgroundLoad, Comparison, FailureKind, Report, Run, Verdict
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.verdict import summarise
 
@@ -102,7 +102,7 @@ def test_what_is_not_known_or_little_leaves_a_sample_clean(unknown: float | None
 def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
     """It has neither ratio nor seconds, and one sentence says who is busy. Nor has its reference then."""
     done = ten_rounds(clean=0, disturbed=1.3)
-    done = replace(done, around=Around(others_cpus=1.04))
+    done = replace(done, around=BackgroundLoad(others_cpus=1.04))
     row = compared(done)["b"]
     assert (row.verdict, row.ratio) == (Verdict.BUSY, None)
     report = replace(report_of(done), environment=ENVIRONMENT)
@@ -143,8 +143,8 @@ def test_one_row_that_can_be_compared_keeps_the_reference() -> None:
     report = reference_with_half_of_its_rounds(c=1.1, c_waits=False)
     assert [record["verdict"] for record in case_records(report)] == ["reference", "busy", "unclear"]
     assert case_records(report)[0]["latency_s"] == pytest.approx(1.72e-3)
-    (bars,) = [axes for axes in ratio_figure(report).axes if axes.get_title(loc="left").startswith("latency")]
-    assert [bar.get_gid() for bar in bars.patches] == ["a", "c"]
+    beside = [text.get_text() for text in ratio_figure(report).axes[0].texts]
+    assert beside == ["reference, 1.72 ms", "busy", "1.10"]
 
 
 def test_what_is_wide_on_a_quiet_machine_is_not_busy() -> None:
@@ -254,6 +254,6 @@ def test_one_worker_that_had_quiet_is_no_answer_and_not_missing() -> None:
     assert compared(done)["b"].verdict is Verdict.BUSY
     before = replace(report_of(ten_rounds(workers=3)), environment=ENVIRONMENT)
     now = replace(report_of(done), environment=ENVIRONMENT)
-    (finding,) = latency_findings(past_of(before, Policy()), now, Policy())
+    (finding,) = latency_findings(baseline_times(before, Policy()), now, Policy())
     assert finding.status is Status.UNCLEAR
     assert finding.reason.startswith("busy: ")

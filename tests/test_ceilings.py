@@ -32,7 +32,7 @@ from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, CaseCost, FailureKind, Roof
 from ffnbench.run.world import World
-from ffnbench.stats.ceilings import shares_of
+from ffnbench.stats.ceilings import ceilings_of, shares_of
 from ffnbench.worker import ceiling_calls
 
 # swiglu at d_model 64, d_ff 172: three matrices of 64 x 172
@@ -112,7 +112,7 @@ def measured(launch: FakeLaunch, now=None, **options: object):
 
 def test_a_share_is_the_least_time_of_the_bound_that_binds() -> None:
     done, costs = measured(machine())
-    [share] = shares_of(done, costs)
+    [share] = shares_of(done, costs, ceilings_of(done, costs))
     assert (share.bound, share.roof) == (Bound.PRODUCTS, "(oneDNN 256x256x256 float32 cpu 2)")
     assert share.share.value == pytest.approx(0.5, rel=1e-9)
     assert share.share.low == pytest.approx(0.5, rel=1e-9)
@@ -120,11 +120,11 @@ def test_a_share_is_the_least_time_of_the_bound_that_binds() -> None:
     # the same machine with products a thousand times as fast: now the bytes bind
     fast = {words: value / (1000 if "x" in words else 1) for words, value in SECONDS.items()}
     done, costs = measured(machine(fast, case_s=4 * BYTES / 2e10))
-    [share] = shares_of(done, costs)
+    [share] = shares_of(done, costs, ceilings_of(done, costs))
     assert share.bound is Bound.BYTES
     assert share.share.value == pytest.approx(0.25, rel=1e-3)
     done, costs = measured(machine({"call": 1e-3}, case_s=1.25e-3))
-    [share] = shares_of(done, costs)
+    [share] = shares_of(done, costs, ceilings_of(done, costs))
     assert (share.bound, share.share.value) == (Bound.CALL, pytest.approx(0.8))
 
 
@@ -135,7 +135,7 @@ def test_a_roof_that_fails_is_dropped_and_fails_no_case() -> None:
         Failed(kind=FailureKind.CRASH, message="no") if "oneDNN" in roof.name else calm(roof, worker)
     )
     done, costs = measured(launch)
-    [share] = shares_of(done, costs)
+    [share] = shares_of(done, costs, ceilings_of(done, costs))
     assert share.roof == "(torch.mm 512x512x512 float32 cpu 2)"
     assert share.share.value == pytest.approx(0.5 * 10 / 8)
     assert not done.failures
@@ -148,7 +148,7 @@ def test_a_worker_that_knows_no_ceilings_ends_nothing(trouble: str) -> None:
     if trouble == "lost":
         launch.trouble[(ExploreRoofs, None)] = lost("crash", "it is gone")
     done, costs = measured(launch)
-    assert shares_of(done, costs) == () == done.roofs
+    assert shares_of(done, costs, ceilings_of(done, costs)) == () == done.roofs
     assert not done.failures
     assert {s.metric for s in done.samples} == {"latency", "peak_bytes"}
     assert len({s.worker for s in done.samples if s.metric == "latency"}) == 3
@@ -183,7 +183,7 @@ def test_ceilings_take_a_twentieth_of_the_time_and_a_round_of_each_worker_at_mos
     done, costs = measured(launch, now=clock, rounds=60)
     in_all = 3 * 4 * roof_s  # the first round of each of the first three workers, which is always asked for
     assert sum(spent) <= max(0.05 * clock.s, in_all)
-    [share] = shares_of(done, costs)
+    [share] = shares_of(done, costs, ceilings_of(done, costs))
     assert share.share.workers == 3
 
 

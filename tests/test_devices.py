@@ -23,8 +23,9 @@ from ffnbench.messages import Begin, DeviceFacts, Greeting, Open, Sampled
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.result import DeviceSeen
-from ffnbench.stats.verdict import device_clocks, device_others, summarise
+from ffnbench.result import DeviceReadings
+from ffnbench.stats.noise import device_clocks, device_others
+from ffnbench.stats.verdict import summarise
 
 UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")
 SAMPLED = Sampled(value=1.0)
@@ -273,7 +274,7 @@ def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
         "others": 2,
     }
     done = run(on("cuda"), launch=launch)
-    assert done.devices[0] == DeviceSeen(
+    assert done.devices[0] == DeviceReadings(
         worker=0,
         device="cuda",
         least_clock_mhz=1410,

@@ -50,13 +50,13 @@ def without_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The selftest, where there is one, measures nothing, and has what its runs might say."""
     if "selftest" not in command_names():
         return
-    from ffnbench.extras.selftest import exam
+    from ffnbench.extras.selftest import measuring
 
-    def measure(_: object, repeats: int, *__: object) -> list[exam.Told]:
+    def measure(_: object, repeats: int, *__: object) -> list[measuring.SelftestRow]:
         said = {"row": "same1", "truth": 1.0, "ratio": 1.0, "low": 0.9, "high": 1.1, "verdict": "same", "seconds": 15.0}
-        return [exam.Told(run=number, **said) for number in range(repeats)]
+        return [measuring.SelftestRow(run=number, **said) for number in range(repeats)]
 
-    monkeypatch.setattr(exam, "measure", measure)
+    monkeypatch.setattr(measuring, "measure", measure)
 
 
 WORKFLOWS = [yaml.safe_load(body) for _, body in blocks("yaml")]

@@ -97,7 +97,7 @@ def _several(prepared: Prepared, world: World, following: Following, runs: int, 
     report = measured_once(prepared, world.from_now, following.part(1, runs, "run"))
     if report.interrupted or report.stopped or report.failed_wholly:
         return report
-    kept = 0 if table_of(report).without_quiet() else 1
+    kept = 0 if table_of(report).labels_without_clean() else 1
     for _ in range(runs - 1 + (runs + 1) // 2):
         if kept == runs:
             return report
@@ -110,7 +110,7 @@ def _several(prepared: Prepared, world: World, following: Following, runs: int, 
             return _cut_short(report, runs)
         if again.interrupted or again.stopped:
             return _cut_short(report, runs)
-        if not again.failed_wholly and not table_of(again).without_quiet():
+        if not again.failed_wholly and not table_of(again).labels_without_clean():
             report = with_figures(report.with_repeat(again)) if kept else again
             kept += 1
     if kept == runs:
@@ -193,7 +193,7 @@ def measure_cell(plan: Plan, prepared: Prepared, world: World, following: Follow
 def ended(report: ShownReport, plan: Plan, beside: str) -> ShownReport:
     """What a plan was measured to be, with its figures; `beside` is what is to be said of another run."""
     timed = "latency" in plan.metrics
-    if timed and report.limit == "budget" and not (report.interrupted or table_of(report).whole_workers):
+    if timed and report.limit == "budget" and not (report.interrupted or table_of(report).complete_workers):
         report = replace(report, stopped=f"the budget of {plan.protocol.budget_s:g} s was over before all was measured")
     seen = (Note(text=beside, kind=NoteKind.SEEN),) if beside else ()
     return with_figures(replace(report, warnings=(*seen, *report.warnings)))

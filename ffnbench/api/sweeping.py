@@ -17,13 +17,13 @@ from ffnbench.run.resources import too_large
 from ffnbench.run.schedule import Schedule
 from ffnbench.run.world import World
 from ffnbench.stats.cells import (
+    ANALYSES,
     FIRST_VISITS,
-    LOOKS,
     cells_of,
+    complete_cells,
     is_part,
     joined,
     undecided,
-    whole,
 )
 from ffnbench.stats.figures import with_figures
 
@@ -53,7 +53,7 @@ class Sweep:
         left = [cell for cell in cells if cell.reference not in known]
         again = not left
         if plan.protocol.precision is not None:
-            self.looks = max(1 if again else LOOKS, self.before.plan.protocol.looks if self.before else 1)
+            self.looks = max(1 if again else ANALYSES, self.before.plan.protocol.looks if self.before else 1)
         try:
             with termination_as_interruption():
                 done = self._visit(self._that_fit(left), FIRST_VISITS * (plan.protocol.budget_s or 0.0) / len(cells))
@@ -83,7 +83,7 @@ class Sweep:
                 ANEW,
             )
         start = new_report(plan, self.prepared.costs)
-        if before is not None and (known := whole(before, cells)).plan.cases:
+        if before is not None and (known := complete_cells(before, cells)).plan.cases:
             self.parts.append(start := as_shown(known))
         self.following.journal(start)
         return {case.label for part in self.parts for case in part.plan.cases}

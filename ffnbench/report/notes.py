@@ -12,7 +12,7 @@ from ffnbench.metrics import DEVICE_TIME, ERROR, HIT, LATENCY, LOAD
 from ffnbench.plan import MatmulPrecision, Mode, NoteKind, Time
 from ffnbench.report.words import INTERVALS, labelled, side_lines
 from ffnbench.result import Bound, Ceiling, Report, Run, Verdict
-from ffnbench.stats.verdict import NOISES
+from ffnbench.stats.noise import NOISES
 
 TOLD_APART = 5  # the first method that tells wall, device and host time apart
 TIMES = {

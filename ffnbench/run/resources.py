@@ -17,7 +17,7 @@ from ffnbench.ffn.attention import working_bytes
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, FFNSpec, item_bytes
 from ffnbench.messages import DescribeDevice, DeviceFacts, Failed, Greeting, Sampled
 from ffnbench.plan import AddedSpec, Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
-from ffnbench.result import DeviceSeen, Failure, FailureKind
+from ffnbench.result import DeviceReadings, Failure, FailureKind
 from ffnbench.run.session import WorkerLost, lost_over_device
 from ffnbench.run.worker_pool import Worker
 
@@ -81,9 +81,11 @@ class Devices:
             seen["others"] = sampled.others
 
     @property
-    def seen(self) -> tuple[DeviceSeen, ...]:
+    def seen(self) -> tuple[DeviceReadings, ...]:
         """The extremes of what was read, by worker and device."""
-        return tuple(DeviceSeen(worker=worker, device=device, **seen) for (worker, device), seen in self._seen.items())
+        return tuple(
+            DeviceReadings(worker=worker, device=device, **seen) for (worker, device), seen in self._seen.items()
+        )
 
 
 def _used(plan: Plan) -> set[str]:

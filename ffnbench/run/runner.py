@@ -43,7 +43,7 @@ from ffnbench.run.schedule import Schedule, Tally
 from ffnbench.run.session import WorkerLost
 from ffnbench.run.worker_pool import RESTARTS, Worker, WorkerPool
 from ffnbench.run.world import World
-from ffnbench.stats.rounds import Table, is_clean
+from ffnbench.stats.rounds import RoundTable, is_clean
 from ffnbench.stats.stopping import StopRule, stop_rule
 
 ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now and then
@@ -239,7 +239,7 @@ class _Runner:
         if not self._timed:  # exact metrics alone need one process
             self.limit = "workers" if self.schedule.whole else ""
             return
-        table = Table(self.record.left, self.record.samples)
+        table = RoundTable(self.record.left, self.record.samples)
         self.schedule.look(table)
         self.limit = self.schedule.limit(table, self.stop)
 
@@ -309,7 +309,7 @@ class _Runner:
             self._quiet = any(clean.values())
             self.schedule.round_done()
             if not self.schedule.whole:
-                self.schedule.look(Table(self.record.left, self.record.samples))
+                self.schedule.look(RoundTable(self.record.left, self.record.samples))
 
     def _round(self, worker: Worker, place: _Place) -> dict[str, bool]:
         """One sample of every case, in an order that depends on nothing but seed, worker and round.

@@ -43,13 +43,13 @@ def hold_output(request: HoldOutput) -> Agreement:
     case = request.case
     saved = torch.load(Path(request.folder, WEIGHTS), weights_only=True)
     module = _built(case, request.seed)
-    apart = carry(saved["state"], module)
+    own_weights = carry(saved["state"], module)
     y, exact = _answers(module, case, _placed(saved["x"], case), request.seed)
     return Agreement(
         error=_error(y, saved["y"]),
         tolerance=case.workload.tolerance,
         exact_error=_error(exact, saved["exact"]),
-        apart=apart,
+        own_weights=own_weights,
     )
 
 

@@ -51,7 +51,7 @@ def test_the_picture_crosses_where_attention_overtakes(capsys, tmp_path) -> None
     x, attention = lines["attention"].get_data()
     ffn = lines["FFN"].get_ydata()[0]
     assert np.interp(ffn, attention, x) == pytest.approx(1536, rel=0.01)
-    assert "attention overtakes at 1,537" in lines
+    assert "attention overtakes at 1,537" in counts.get_title(loc="left")
     for row in block_records(report):
         assert np.interp(row["seq_len"], x, attention) * 1e6 == pytest.approx(row["flops_attention"], rel=0.001)
     (dots,) = shares.containers

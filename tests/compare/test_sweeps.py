@@ -34,7 +34,7 @@ from ffnbench.result import Report, Verdict, raw_of
 from ffnbench.run import runner
 from ffnbench.run.resources import too_large
 from ffnbench.run.world import World
-from ffnbench.stats.cells import cells_of, joined, undecided, whole
+from ffnbench.stats.cells import cells_of, complete_cells, joined, undecided
 from ffnbench.stats.figures import with_figures
 
 FORMS, WIDTHS, TOKENS = ("relu", "gelu", "swiglu", "geglu"), (32, 64, 96), (1, 2, 4, 8)
@@ -237,7 +237,7 @@ def test_samples_are_looked_at_once_and_not_by_each_cell() -> None:
 
     found, plan = simulated("usual", 5, "a=relu,b=relu"), prepared("a=relu,b=relu").plan
     cells = cells_of(plan)
-    assert whole(replace(found, samples=Looked(found.samples)), cells).plan.cases == plan.cases
+    assert complete_cells(replace(found, samples=Looked(found.samples)), cells).plan.cases == plan.cases
     assert Looked.times < len(cells)
 
 

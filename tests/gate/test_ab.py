@@ -144,12 +144,12 @@ def held(made: Path, folder: Path, base: str, head: str, **options: object) -> A
 def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp_path: Path) -> None:
     """The base's weights are carried over: the seeds differ here."""
     same = held(made, tmp_path, "old", "same")
-    assert (same.error, same.exact_error, same.apart) == (0.0, 0.0, "")
+    assert (same.error, same.exact_error, same.own_weights) == (0.0, 0.0, "")
     changed = held(made, tmp_path, "old", "changed")
     assert changed.error > 0.01
     assert changed.exact_error == pytest.approx(changed.error, rel=1e-3)
     renamed = held(made, tmp_path, "old", "renamed")
-    assert renamed.apart == "only base has gate.weight"
+    assert renamed.own_weights == "only base has gate.weight"
     assert renamed.error > 0.1
     half = held(made, tmp_path, "old", "changed", dtype="bfloat16")
     assert half.tolerance == 0.05
@@ -266,14 +266,14 @@ def agreement(**given: object) -> Agreement:
         (agreement(error=None), Status.REGRESSED),
         (agreement(tolerance=5e-2, error=1e-2, exact_error=1e-3), Status.REGRESSED),  # rounding hides it, float64 shows
         (agreement(tolerance=5e-2, error=1e-2, exact_error=None), Status.OK),
-        (agreement(error=1.4, apart="only head has gate.weight"), Status.UNCLEAR),
-        (agreement(apart="only head has gate.weight"), Status.OK),
+        (agreement(error=1.4, own_weights="only head has gate.weight"), Status.UNCLEAR),
+        (agreement(own_weights="only head has gate.weight"), Status.OK),
     ],
 )
 def test_what_follows_from_two_outputs(found: Agreement, status: Status) -> None:
     finding = output_finding("x", found, allowed=False)
     assert finding.status is status
-    assert bool(finding.reason) == (status is not Status.OK or bool(found.apart))
+    assert bool(finding.reason) == (status is not Status.OK or bool(found.own_weights))
     assert output_finding("x", found, allowed=True).status is Status.OK
 
 

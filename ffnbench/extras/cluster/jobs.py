@@ -46,7 +46,7 @@ from ffnbench.report.output import Destination
 from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.result import Failure, FailureKind, Progress, Report
 from ffnbench.run.world import World
-from ffnbench.stats.cells import cells_of, is_part, whole
+from ffnbench.stats.cells import cells_of, complete_cells, is_part
 
 POLL_S = {LOCAL: 0.2, SLURM: 5.0}
 GONE_S = {LOCAL: 0.0, SLURM: 15.0}  # a result may come so long after its job has ended, where folders are shared
@@ -370,7 +370,7 @@ class SweepOfJobs(Sweep):
         known = Sweep.known(self, cells)
         for other in self.files.take_up(self.before) if self.before else ():
             if is_part(other, self.prepared.plan):
-                part = whole(other, [cell for cell in cells if cell.reference not in known])
+                part = complete_cells(other, [cell for cell in cells if cell.reference not in known])
                 self.parts.append(as_shown(part))
                 known |= {case.label for case in part.plan.cases}
         return known

@@ -22,7 +22,7 @@ from ffnbench.extras.train.planning import OF
 from ffnbench.plan import Case, Plan
 from ffnbench.result import Report, Verdict
 from ffnbench.stats.cells import restricted
-from ffnbench.stats.interval import CONFIDENCE, Mean, Part, Value, mean_of
+from ffnbench.stats.interval import CONFIDENCE, Mean, VarianceEstimate, WorkerValue, mean_of
 from ffnbench.stats.pairs import Pair, in_both_orders, pairs_of, pareto_front
 from ffnbench.stats.verdict import verdicts
 
@@ -99,7 +99,7 @@ def verdicts_of(differences: Mapping[K, Mean]) -> dict[K, Verdict]:
     return {name: verdict for name, (verdict, _) in verdicts(differences, same=SAME).items()}
 
 
-def scatter_of(variants: Iterable[Mapping[int, float]]) -> Part | None:
+def scatter_of(variants: Iterable[Mapping[int, float]]) -> VarianceEstimate | None:
     """The variance of losses beyond what a variant and a seed do to them, over the seeds that all variants have."""
     trained = [losses for losses in variants if losses]
     if len(trained) < 2:
@@ -117,10 +117,12 @@ def scatter_of(variants: Iterable[Mapping[int, float]]) -> Part | None:
             (loss - of_variant - of_seed + mean) ** 2 for loss, of_seed in zip(row, of_seeds, strict=True)
         )
     freedom = (len(rows) - 1) * (len(seeds) - 1)
-    return Part(squares / freedom, freedom)
+    return VarianceEstimate(squares / freedom, freedom)
 
 
-def paired(losses: Mapping[int, float], others: Mapping[int, float], scatter: Part | None = None) -> Mean | None:
+def paired(
+    losses: Mapping[int, float], others: Mapping[int, float], scatter: VarianceEstimate | None = None
+) -> Mean | None:
     """The mean of the differences, seed by seed, with its own error or that of all variants."""
     from scipy.special import fdtrc
 
@@ -134,7 +136,7 @@ def paired(losses: Mapping[int, float], others: Mapping[int, float], scatter: Pa
 
 
 def _mean(values: Iterable[float]) -> Mean | None:
-    found = [Value(value, number) for number, value in enumerate(values)]
+    found = [WorkerValue(value, number) for number, value in enumerate(values)]
     return mean_of(found) if found else None
 
 
@@ -188,7 +190,7 @@ def _curve(report: Report, labels: list[str], metric: str) -> Curve:
 def resolves(variants: Mapping[str, Learnt]) -> float | None:
     """About the smallest difference that so many seeds can show: half an interval, the median over rows."""
     differences = [variant.difference for variant in variants.values()]
-    halves = [mean.half(CONFIDENCE) for mean in differences if mean is not None and mean.freedom]
+    halves = [mean.half_width(CONFIDENCE) for mean in differences if mean is not None and mean.freedom]
     return median(halves) if halves else None
 
 

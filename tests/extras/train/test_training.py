@@ -407,11 +407,14 @@ def test_the_committed_run_of_an_earlier_version_agrees_with_itself() -> None:
     for row in rows:
         assert row["training_s"] == pytest.approx(800 * rows[0]["step_s"] * row["step_ratio"])
     assert {row["variant"] for row in rows if row["pareto_front_step"]} == {"swiglu", "geglu", "bilinear"}
-    curves = training_figure(report).axes[:3]
-    assert curves[0].get_ylabel() == "training loss, nats per byte"
-    order = sorted(rows, key=lambda row: row["step_ratio"])
-    ends = {line.get_label(): line.get_xdata()[-1] for line in curves[2].lines}
-    assert sorted((row["variant"] for row in rows), key=ends.get) == [row["variant"] for row in order]
+    losses, differences, of_step, _ = training_figure(report).axes
+    assert losses.get_ylabel() == "training loss, nats per byte"
+    ends, beside_relu = ([line.get_ydata()[-1] for line in axes.lines] for axes in (losses, differences))
+    assert beside_relu == pytest.approx([end - ends[0] for end in ends])
+    dots = [line for line in of_step.lines if line.get_markerfacecolor() != "none"]
+    places = [line.get_xdata()[0] for line in dots]
+    assert places == pytest.approx([places[0] * row["step_ratio"] for row in rows])
+    assert [line.get_ydata()[0] for line in dots] == [row["loss"] for row in rows]
 
 
 def test_what_shares_no_seed_is_shown(text: str) -> None:
