@@ -18,6 +18,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.gate.decision import Policy, Status, exact_findings
+from ffnbench.messages import Backends, Check, ListBackends, Open, Values, WorkerRequest
 from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
 from ffnbench.plan import Backend, Plan, Workload
 from ffnbench.planning.compare import plan_compare
@@ -139,7 +140,7 @@ def test_what_can_not_be_is_a_row_of_a_list_with_its_reason() -> None:
     assert "the reference 'relu@backend=packed'" in refusal(
         "swiglu,relu", backend="packed,eager", reference="relu@backend=packed"
     )
-    counted = prepare(CompareRequest(variants="relu", backend="eager,packed", threads=1), counts=True).priced()
+    counted = prepare(CompareRequest(variants="relu", backend="eager,packed", threads=1), counts=True).cost_report()
     text = plain(compare_frame(counted))
     assert "only an inner gate" in " ".join(text.split())
 
@@ -157,17 +158,17 @@ def test_attention_is_measured_with_a_backend_that_can_run_it() -> None:
 class Packing(FakeWorker):
     """A worker whose backends take time once, and tell their error and their bytes."""
 
-    def ask(self, request: dict, timeout_s: float) -> dict:
-        answer = super().ask(request, timeout_s)
-        if request["do"] == "open" and "failure" not in answer:
-            label = request["label"]
-            answer |= {HELD: 18_874_368}
-            if "onednn" in label:
-                answer |= {PACK: 0.03 + 0.001 * self.index, HELD: 2 * 18_874_368}
-            if "compile" in label:
-                answer |= {COMPILE: 2.0 + 0.1 * self.index, "graphs": 1}
-        if request["do"] == "check" and "failure" not in answer:
-            answer |= {ERROR: 8.3e-7}
+    def answer(self, request: WorkerRequest) -> object:
+        if isinstance(request, Check):
+            return Values(values={ERROR: 8.3e-7})
+        answer = super().answer(request)
+        if isinstance(request, Open):
+            values = {HELD: 18_874_368}
+            if "onednn" in request.label:
+                values = {PACK: 0.03 + 0.001 * self.index, HELD: 2 * 18_874_368}
+            if "compile" in request.label:
+                values[COMPILE] = 2.0 + 0.1 * self.index
+            answer = replace(answer, values=values)
         return answer
 
 
@@ -289,10 +290,10 @@ def test_chance_is_corrected_for_the_number_of_rows(backends: str, verdict: Verd
 
 
 class Telling(FakeWorker):
-    def ask(self, request: dict, timeout_s: float) -> dict:
-        assert request == {"do": "backends", "device": "cpu"}
+    def ask(self, request: WorkerRequest, timeout_s: float) -> Backends:
+        assert request == ListBackends(device="cpu")
         found = dict.fromkeys(Backend, "") | {"compile": "no C++ compiler: install g++"}
-        return {"backends": found, "bfloat16": found | {"onednn": "no bfloat16 products here"}}
+        return Backends(reasons=found, bfloat16=found | {"onednn": "no bfloat16 products here"})
 
 
 def test_the_list_of_backends_asks_a_worker(on_machine, in_process, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,11 +15,24 @@ from test_stats import plan_of, run_of
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, baseline_times, latency_findings
 from ffnbench.gate.interim import report_of
+from ffnbench.messages import (
+    Begin,
+    Done,
+    Failed,
+    Greeting,
+    OfCase,
+    Open,
+    Opened,
+    Sampled,
+    TakeSample,
+    Values,
+    WorkerRequest,
+)
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.report.columns import case_records
 from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.terminal import plain
-from ffnbench.result import BackgroundLoad, Comparison, Report, Run, Verdict
+from ffnbench.result import BackgroundLoad, Comparison, FailureKind, Report, Run, Verdict
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.verdict import summarise
 
@@ -166,8 +179,8 @@ class Beside:
         self.clock_s += 1.0
         return self
 
-    def greeting(self, timeout_s: float = 0.0) -> dict[str, Any]:
-        return {"gpus": 0, "version": "none"}
+    def greeting(self, timeout_s: float = 0.0) -> Greeting:
+        return Greeting()
 
     def fork(self, timeout_s: float) -> None:
         return None
@@ -175,22 +188,27 @@ class Beside:
     def rest(self, rests: bool) -> None:
         pass
 
-    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
         self.asked.append(request)
-        if request["do"] == "open":
-            return {"calls": 1}
-        if request["do"] != "sample":
-            return {}
+        if isinstance(request, Open):
+            return Opened(calls=1)
+        if isinstance(request, Begin):
+            return Done()
+        if isinstance(request, OfCase) and not isinstance(request, TakeSample):
+            return Values(values={})
+        if not isinstance(request, TakeSample):
+            return Failed(kind=FailureKind.UNSUPPORTED, message="simulated")
         self.clock_s += 0.02
         busy = self.clock_s < self.until_s or self.burst_at(len(self.asked))
-        slower = 1.27 if busy and request["label"] == "b" else 1.0
-        return {"value": 0.02 * slower * (1 + 0.0005 * (len(self.asked) % 5)), "waited": 0.7 if busy else 0.003}
+        slower = 1.27 if busy and request.label == "b" else 1.0
+        seconds = 0.02 * slower * (1 + 0.0005 * (len(self.asked) % 5))
+        return Sampled(value=seconds, waited=0.7 if busy else 0.003)
 
     def close(self) -> None:
         pass
 
     def run(self, plan: Plan) -> Run:
-        return run(plan, launch=self, now=self.now, describe=lambda facts: ENVIRONMENT)
+        return run(plan, launch=self, now=self.now, describe=lambda *_: ENVIRONMENT)
 
 
 def plan_with(**options: Any) -> Plan:

@@ -21,6 +21,7 @@ from ffnbench.api.saved import report_of
 from ffnbench.cli import run
 from ffnbench.cli.commands import FILES, Commands, command_names
 from ffnbench.compare.table import compare_frame
+from ffnbench.messages import ReachedRoof
 from ffnbench.plan import METHOD
 from ffnbench.report.columns import case_records
 from ffnbench.report.files.store import load, report_text
@@ -96,7 +97,7 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     (tmp_path / "path" / "to" / "mlp.py").write_text(hostile + "\n\nFusedSwiGLU = TwoThirds\n")
     launch = FakeLaunch()
     launch.roofs = lambda roofs: [
-        {"roof": roof, "seconds": 0.001, "calls": 1} for roof in {roof["bound"]: roof for roof in roofs}.values()
+        ReachedRoof(roof=roof, seconds=0.001) for roof in {roof.bound: roof for roof in roofs}.values()
     ]
     asked = CompareRequest(variants="relu,gelu,swiglu", precision=0.5, metrics="latency,ceilings")
     saved = measure(prepare(asked), launch=launch)

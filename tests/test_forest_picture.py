@@ -90,7 +90,7 @@ def test_what_is_the_same_in_all_rows_stands_in_the_title_and_bars_are_of_what_d
 
 
 def test_what_was_counted_alone_is_drawn_even_where_it_is_the_same() -> None:
-    figure = ratio_figure(prepare(CompareRequest(variants="relu,gelu", d_model=64)).priced())
+    figure = ratio_figure(prepare(CompareRequest(variants="relu,gelu", d_model=64)).cost_report())
     assert [axes.get_title(loc="left") for axes in figure.axes] == ["params\nk", "FLOPs\nk/tok", "peak\nMiB"]
 
 

@@ -36,6 +36,7 @@ from hypothesis import strategies as st
 from ffnbench import cli
 from ffnbench.cli.commands import command_names
 from ffnbench.common.errors import Unfinished
+from ffnbench.messages import ListBackends, MeasureMemory, MeasureSparsity, Open, TakeSample
 from ffnbench.report.files.store import load
 from ffnbench.run import world
 
@@ -121,7 +122,7 @@ BROKEN = (
     b"", None, b"\xff\xfe", b"\xef\xbb\xbf{}", b"null", b"[1]", b"[" * 100_000, b'{"a":' * 5000, b'{"plan": NaN}',
     b'{"plan": 1e400}', b'{"plan": ' + b"1" * 5000 + b"}",
 )  # fmt: skip
-JOBS = ("open", "sample", "memory", "sparsity", "backends")
+REQUESTS = (Open, TakeSample, MeasureMemory, MeasureSparsity, ListBackends)
 
 
 @dataclass
@@ -133,7 +134,7 @@ class Typed:
     columns: str
     changed: dict[str, bytes | None] = field(default_factory=dict)  # of FILES
     scatter: float = 0.002
-    trouble: dict[tuple[str, str | None], Any] = field(default_factory=dict)
+    trouble: dict[tuple[type, str | None], Any] = field(default_factory=dict)
 
 
 def changed_json(draw: st.DrawFn, text: bytes) -> bytes:
@@ -201,7 +202,9 @@ def typed_lines(draw: st.DrawFn) -> Typed:
                 | st.builds(lost, st.sampled_from(("crash", "timeout")), st.sampled_from(EVIL))
                 | st.builds(Unfinished, st.sampled_from(EVIL), st.just("a hint"))
             )
-            line.trouble[draw(st.sampled_from(JOBS)), draw(st.sampled_from(("relu", "gelu", "swiglu", None)))] = problem
+            line.trouble[draw(st.sampled_from(REQUESTS)), draw(st.sampled_from(("relu", "gelu", "swiglu", None)))] = (
+                problem
+            )
     line.words = [word.replace("\0", "") for word in line.words]  # no argument of a process holds one
     return line
 

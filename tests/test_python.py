@@ -28,6 +28,7 @@ from ffnbench.ffn.spec import DTYPES, Init, Routing
 from ffnbench.ffn.width_rules import Match
 from ffnbench.gate.decision import Finding, Status
 from ffnbench.gate.shown import ShownCheck
+from ffnbench.messages import Open
 from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time
 from ffnbench.planning.workload import ALL
 from ffnbench.python import arguments
@@ -440,7 +441,7 @@ def test_an_interruption_ends_a_loop_with_the_report_attached(on_machine) -> Non
 
 
 def test_an_interruption_before_there_is_anything_has_no_report(on_machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    on_machine(FakeLaunch(trouble={("open", "relu"): KeyboardInterrupt()}))
+    on_machine(FakeLaunch(trouble={(Open, "relu"): KeyboardInterrupt()}))
     with pytest.raises(KeyboardInterrupt) as caught:
         ffnbench.compare("relu,gelu", **SMALL)
     assert caught.value.report is None

@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from ffnbench import cost
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
+from ffnbench.messages import Open, TakeSample
 from ffnbench.plan import Note, NoteKind
 from ffnbench.report import listing
 from ffnbench.report.columns import case_records
@@ -56,7 +57,7 @@ def asked(**options: object) -> CompareRequest:
 def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) -> None:
     """Delete a golden file and run the tests to write it anew, then read it."""
     if name == "failures":
-        trouble = {("open", "gelu"): "oom", ("sample", "swiglu"): lost("timeout", "no answer within 300 s")}
+        trouble = {(Open, "gelu"): "oom", (TakeSample, "swiglu"): lost("timeout", "no answer within 300 s")}
         wanted = CompareRequest(variants="relu,gelu,swiglu,glu@dtype=bf16", d_model=768, threads=2, workers=5)
         report = with_figures(replace(measure(prepare(wanted), launch=FakeLaunch(seconds, trouble)), wall_s=20.0))
         table = compare_frame(report)
@@ -163,7 +164,7 @@ def test_the_total_is_weights_and_what_a_call_holds_with_the_gradients_counted_o
 
 
 def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
-    trouble = {("open", "gelu"): "oom", ("sample", "swiglu"): lost("timeout", "no answer within 300 s")}
+    trouble = {(Open, "gelu"): "oom", (TakeSample, "swiglu"): lost("timeout", "no answer within 300 s")}
     report = measure(prepare(asked(variants="relu,gelu,swiglu,glu", control=True)), launch=FakeLaunch(seconds, trouble))
     notes = tuple(
         Note(text=text, kind=kind)

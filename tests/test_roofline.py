@@ -12,6 +12,7 @@ from conftest import FakeLaunch, measure, prepare
 from matplotlib.figure import Figure
 
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.messages import TakeSample
 from ffnbench.metrics import LATENCY, ROOF
 from ffnbench.report.pictures.roofline import roofline_figure
 from ffnbench.request import CompareRequest
@@ -54,7 +55,7 @@ def report_of(
 ) -> Report:
     """A run of fake workers with roofs of known rates; `met`: which bytes hold which case back."""
     asked = {"d_model": D, "d_ff": H, "match": "none", "metrics": "latency", "workers": 4, "rounds": 2} | flags
-    launch = FakeLaunch(lambda label, worker, _: seconds(label, worker), trouble={("sample", failing): "crash"})
+    launch = FakeLaunch(lambda label, worker, _: seconds(label, worker), trouble={(TakeSample, failing): "crash"})
     found = measure(prepare(CompareRequest(variants=variants, **asked)), launch=launch)
     calls = tuple(
         Sample(case=roof.name, metric=ROOF, worker=worker, round=0, order=0, value=roof.amount / rate, calls=1)

@@ -17,6 +17,7 @@ from result_schema import schema_text
 
 from ffnbench.api import measuring
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.messages import Open, ReachedRoof
 from ffnbench.report.files.store import load, report_text
 
 SCHEMA = ROOT / "docs" / "result.schema.json"
@@ -45,8 +46,8 @@ def made(name: str, folder: Path, on_fakes) -> dict:
     """What a command writes; of `ab` the run in it."""
     two_sides(folder)
     launch = machine()
-    launch.roofs = lambda roofs: [{"roof": roof, "seconds": 0.001, "calls": 1} for roof in roofs[:2]]
-    launch.trouble = {("open", "gelu"): "oom"} if name == "failed" else {}
+    launch.roofs = lambda roofs: [ReachedRoof(roof=roof, seconds=0.001) for roof in roofs[:2]]
+    launch.trouble = {(Open, "gelu"): "oom"} if name == "failed" else {}
     code, _, err = on_fakes(FRESH[name], "-o run.json", launch=launch)
     assert code == 0, err
     data = json.loads((folder / "run.json").read_text())

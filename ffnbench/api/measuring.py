@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
-from ffnbench.api.sweeping import Sweep, refuse_short
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
+from ffnbench.common.units import counted
 from ffnbench.following import UNFOLLOWED, Following, ProgressListener
 from ffnbench.plan import OWN, Note, NoteKind, Plan
+from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.output import Destination
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
@@ -23,6 +24,7 @@ from ffnbench.run.runner import run
 from ffnbench.run.schedule import Schedule
 from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.run.world import World
+from ffnbench.stats.cells import cells_of
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import StopRule
@@ -46,6 +48,19 @@ def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED)
     if following.resumed() or plan.shard:
         raise FfnbenchError("--runs is of a whole plan, and --resume and --shard are of a part", "leave --runs out")
     return _several(prepared, world, following, runs, pause_s)
+
+
+def refuse_short(plan: Plan) -> None:
+    """Raise FfnbenchError for a budget that its cells can't keep to, on whatever machine: warm-up and samples have a
+    least length.
+    """
+    protocol, cells = plan.protocol, len(cells_of(plan))
+    a_case_s = protocol.warmup_s + protocol.workers * (protocol.rounds + 1) * protocol.min_sample_s
+    least_s = math.ceil(max(cells * LEAST_BUDGET_S, len(plan.cases) * a_case_s))
+    adaptive = protocol.precision is not None
+    if adaptive and protocol.budget_s is not None and protocol.budget_s < least_s:
+        what = f"{counted(len(plan.cases), 'row')} in {counted(cells, 'group')}"
+        raise FfnbenchError(f"{what} take {least_s:,} s at least", f"--budget {least_s}s")
 
 
 def measure_here_or_elsewhere(
@@ -142,7 +157,7 @@ def measured_once(
 
     def visit(cell: Plan, of_cell: Following) -> ShownReport:
         spent_s = budget.elapsed_s if cell is plan else 0.0  # of the budget of a cell nothing is
-        return visited(
+        return measure_cell(
             cell,
             prepared,
             world,
@@ -159,13 +174,15 @@ def measured_once(
         budget = Schedule(world.now, plan.protocol, spent_s=spent_before_s, bound_s=bound_s)
         before = following.resumed()  # what another run has left that was waited for
         if before or (stop is None and plan.is_sweep):
+            from ffnbench.api.sweeping import Sweep
+
             report = Sweep(prepared, world, following, visit, before, budget).measure()
         else:
             report = visit(plan, following)
     return ended(report, plan, beside)
 
 
-def visited(plan: Plan, prepared: Prepared, world: World, following: Following, **how: Any) -> ShownReport:
+def measure_cell(plan: Plan, prepared: Prepared, world: World, following: Following, **how: Any) -> ShownReport:
     """One run of a plan, or of a cell of it. What it finds is kept as it comes; `how` is what `run` takes."""
     costs = prepared.costs_of(plan)
     following.journal(new_report(plan, costs))

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ffnbench.api.preparing import Prepared, new_report
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
-from ffnbench.common.units import counted
 from ffnbench.following import Following
 from ffnbench.plan import Plan, Protocol
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.result import Environment, Report
+from ffnbench.run.resources import too_large
 from ffnbench.run.schedule import Schedule
-from ffnbench.run.what_fits import too_large
 from ffnbench.run.world import World
 from ffnbench.stats.cells import (
     ANALYSES,
@@ -148,16 +146,3 @@ class Sweep:
                 ANEW,
             )
         self.following.journal(found)
-
-
-def refuse_short(plan: Plan) -> None:
-    """Raise FfnbenchError for a budget that its cells can't keep to, on whatever machine: warm-up and samples have a
-    least length.
-    """
-    protocol, cells = plan.protocol, len(cells_of(plan))
-    a_case_s = protocol.warmup_s + protocol.workers * (protocol.rounds + 1) * protocol.min_sample_s
-    least_s = math.ceil(max(cells * LEAST_BUDGET_S, len(plan.cases) * a_case_s))
-    adaptive = protocol.precision is not None
-    if adaptive and protocol.budget_s is not None and protocol.budget_s < least_s:
-        what = f"{counted(len(plan.cases), 'row')} in {counted(cells, 'group')}"
-        raise FfnbenchError(f"{what} take {least_s:,} s at least", f"--budget {least_s}s")

@@ -75,5 +75,5 @@ def block(
     with called_here(quiet=quiet, wait=wait) as here:
         prepared = prepare(request, here.world, counts=request.cost_only)
         if request.cost_only:
-            return prepared.priced()
+            return prepared.cost_report()
         return measure(prepared, here.world, here.following)

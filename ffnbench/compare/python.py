@@ -116,4 +116,4 @@ def cost(
     """
     request = asked(CostRequest, locals())
     with called_here() as here:
-        return prepare(CompareRequest(**vars(request)), here.world, counts=True).priced()
+        return prepare(CompareRequest(**vars(request)), here.world, counts=True).cost_report()

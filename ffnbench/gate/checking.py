@@ -155,7 +155,7 @@ def _saved_run(
 
 def _exact(before: ShownReport, prepared: Prepared, world: World, following: Following) -> ShownReport:
     """The costs as they are now; bytes are measured only where the baseline has some that no closed form predicts."""
-    now = prepared.priced()
+    now = prepared.cost_report()
     if not unpredicted(before, now):
         return now
     protocol = replace(prepared.plan.protocol, budget_s=None)  # that was of latency
@@ -167,11 +167,10 @@ def environment_here(device: str, world: World) -> Environment:
     """Where a plan for that device would be measured, as far as the device is there."""
     worker = world.launch()
     try:
-        facts = worker.greeting()
-        used = auto_device(facts) if device == "auto" else device
-        if used.partition(":")[0] == auto_device(facts):
-            facts = facts | device_facts(worker, used)
-        return describe(facts)
+        greeting = worker.greeting()
+        used = auto_device(greeting) if device == "auto" else device
+        there = used.partition(":")[0] == auto_device(greeting)
+        return describe(greeting, device_facts(worker, used) if there else None)
     finally:
         worker.close()
 
@@ -223,7 +222,7 @@ def _measured_sides(
     For the exact metrics alone one worker of each is enough; nothing is measured where head computes something else.
     """
     if output.status is Status.REGRESSED:
-        return prepared.priced(), ()
+        return prepared.cost_report(), ()
     tell_wait(prepared.plan, world, following.progress, None if request.exact_only else request.budget)
     if request.exact_only:
         return measured_once(prepared, world, following, weights=weights), ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
@@ -14,13 +13,14 @@ from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import FORMULA, params
 from ffnbench.ffn.spec import CLAMPED, DTYPES, GATED, GATED_BY_ACTIVATION, Gate, GatedName
 from ffnbench.ffn.width_rules import RULES
+from ffnbench.messages import DeviceFacts
 from ffnbench.models.presets import PRESETS
 from ffnbench.plan import Backend, CompileMode
 from ffnbench.planning.variant_text import KEYS
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import Row, frame_of
 from ffnbench.report.words import FLOPS_OF_ONE
-from ffnbench.result import Bound, Ceiling, Environment
+from ffnbench.result import Bound, Ceiling, Environment, Timer
 
 GIGA = 1e9
 DISTURBED = "disturbed"
@@ -177,14 +177,14 @@ def _fact(name: str, value: object) -> Row:
     return {"fact": name.replace("_", " "), "value": str(value)}
 
 
-def device_records(devices: str, of_device: Mapping[str, Any]) -> list[Row]:
+def device_records(devices: str, gpu: DeviceFacts) -> list[Row]:
     """What is true of the GPU now, beside what it is: the room on it, who else is there, what can't be seen."""
-    free = of_device.get("gpu_free_bytes")
+    free = gpu.gpu_free_bytes
     shown = {
         "devices": devices,
         "gpu memory free": quantity(free, IEC) if free else None,
-        "gpu processes of others": of_device.get("gpu_others"),
-        "NVML": of_device.get("nvml_missing"),
+        "gpu processes of others": gpu.gpu_others,
+        "NVML": gpu.nvml_missing,
     }
     return [{"fact": name, "value": str(value)} for name, value in shown.items() if value not in ("", None)]
 
@@ -194,12 +194,10 @@ def workers_record(forks: bool) -> Row:
     return {"fact": "workers", "value": "forked" if forks else "one interpreter each: torch can't be forked here"}
 
 
-def timer_records(found: dict[str, float]) -> list[Row]:
+def timer_records(timer: Timer) -> list[Row]:
     """What the harness itself costs, and the shortest call that it leaves in peace."""
-    empty, least, tick = (
-        quantity(seconds, TIME)
-        for seconds in (found["empty_call_s"], 100 * found["empty_call_s"], found["resolution_s"])
-    )
+    seconds = (timer.empty_call_s, 100 * timer.empty_call_s, timer.resolution_s)
+    empty, least, tick = (quantity(value, TIME) for value in seconds)
     return [
         {"fact": "empty call", "value": f"{empty} (an empty module, timed as every call is)"},
         {"fact": "shortest call", "value": f"{least} (100 empty calls; -v tells of shorter ones)"},

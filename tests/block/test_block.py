@@ -22,7 +22,7 @@ from ffnbench.models.presets import PRESETS
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import BlockRequest
 from ffnbench.result import Verdict
-from ffnbench.run.what_fits import check_fits, fit_into, memory_needed
+from ffnbench.run.resources import check_fits, fit_into, memory_needed
 
 GIB = 2**30
 
@@ -98,7 +98,7 @@ def test_windows_are_counted_by_kind_of_layer_and_in_the_mean(tmp_path) -> None:
 
 
 def counted(name: str) -> list[dict]:
-    return block_records(prepare(BlockRequest(seq_len="32768", preset=name)).priced())
+    return block_records(prepare(BlockRequest(seq_len="32768", preset=name)).cost_report())
 
 
 GEMMA_3 = {

@@ -14,6 +14,7 @@ from conftest import ROOT, FakeLaunch, measure, prepare
 from exam.machine import WORLDS, Machine
 
 from ffnbench.gate.interim import report_of
+from ffnbench.messages import Open
 from ffnbench.plan import Axis, Plan
 from ffnbench.report.files.store import load
 from ffnbench.report.sentences import sweep_line
@@ -198,7 +199,7 @@ def ticks(axes: Any) -> list[Any]:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_all_texts_are_inside_a_column_or_a_page(shape: str) -> None:
-    trouble = {("open", "gelu@seq_len=16"): "oom"}
+    trouble = {(Open, "gelu@seq_len=16"): "oom"}
     figure = figure_of(run(launch=machine(trouble), **SHAPES[shape]))
     figure.draw_without_rendering()
     assert figure.get_size_inches()[0] in (3.3, 7.0)
@@ -212,7 +213,7 @@ def test_all_texts_are_inside_a_column_or_a_page(shape: str) -> None:
 
 
 def test_a_line_has_the_ratios_of_its_variant_and_a_gap_where_one_failed() -> None:
-    swept = run("relu,gelu", launch=machine({("open", "gelu@seq_len=16"): "oom"}))
+    swept = run("relu,gelu", launch=machine({(Open, "gelu@seq_len=16"): "oom"}))
     (axes,) = figure_of(swept).axes
     (bars,) = axes.containers
     ratios = [swept.comparison(f"gelu@seq_len={tokens}") for tokens in TOKENS]

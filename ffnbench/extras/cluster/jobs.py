@@ -17,9 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ffnbench.api.measuring import Measure, measured_once
+from ffnbench.api.measuring import Measure, measured_once, refuse_short
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
-from ffnbench.api.sweeping import Sweep, refuse_short
+from ffnbench.api.sweeping import Sweep
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
 from ffnbench.common.streams import say

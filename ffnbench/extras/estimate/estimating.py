@@ -33,7 +33,7 @@ class EstimateRequest(CostRequest):
 def bounds(request: EstimateRequest, world: World, notes: Sequence[str] = ()) -> View:
     """The least time that variants could take on machines that need not be here; nothing is measured."""
     machines, devices = _hardware(request.hardware), require_positive("tensor_parallel", request.tensor_parallel)
-    report = prepare(as_compare(request), world, notes=notes, counts=True).priced()
+    report = prepare(as_compare(request), world, notes=notes, counts=True).cost_report()
     cases = {row["label"]: row for row in case_records(report, KEYS)}
     rows: list[Row] = []
     for group in report.plan.groups:

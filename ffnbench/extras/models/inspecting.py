@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.by_length import InspectRequest, count_by_length
 from ffnbench.extras.models.counting import CountedModel, WholeModel, count_model
 from ffnbench.extras.models.counting import whole_model as whole_of
 from ffnbench.extras.models.layers import layers_view
+from ffnbench.extras.models.messages import CountLayers, CountWhole
 from ffnbench.extras.models.table import model_view, parts_view
+from ffnbench.messages import Failed, WorkerRequest
 from ffnbench.models.family_reader import ASK, INSTALL, NOT_INSTALLED, Unanswered
 from ffnbench.models.presets import config_path, model_of
 from ffnbench.report.formats import View
@@ -36,7 +37,7 @@ def inspect(name: str, world: World) -> CountedModel:
     try:
         return count_model(model_of(name))
     except Unanswered as problem:
-        return _known(_by_transformers("hf_layers", name, CountedModel, world), problem)
+        return _known(_by_transformers(CountLayers(source=source_of(name)), world), problem)
 
 
 def inspect_whole(name: str, world: World) -> WholeModel:
@@ -44,29 +45,34 @@ def inspect_whole(name: str, world: World) -> WholeModel:
     try:
         whole = whole_of(model_of(name))
     except Unanswered as problem:
-        return _known(_by_transformers("hf_whole", name, WholeModel, world), problem)
+        return _known(_by_transformers(CountWhole(source=source_of(name)), world), problem)
     if whole.params is not None:
         return whole
-    counted = _by_transformers("hf_whole", name, WholeModel, world)
+    counted = _by_transformers(CountWhole(source=source_of(name)), world)
     if isinstance(counted, str):  # why they can't help
         return replace(whole, note="; ".join(filter(None, (whole.note, counted))))
     return counted
 
 
-def _by_transformers(verb: str, name: str, answer_as: type[T], world: World) -> T | str:
+def source_of(path: str) -> str:
+    """The absolute path of a config.json."""
+    return str(Path(config_path(path)).expanduser().resolve())
+
+
+def _by_transformers(request: WorkerRequest[T], world: World) -> T | str:
     """What a worker counts by transformers; why not, where they can't help."""
-    source = Path(config_path(name)).expanduser().resolve()
     worker = world.launch()
     try:
-        answer = worker.ask({"do": verb, "source": str(source)}, COUNT_TIMEOUT_S)
+        answer = worker.ask(request, COUNT_TIMEOUT_S)
     except WorkerLost as lost:
         return f"building it: {lost}"
     finally:
         worker.close()
-    if "failure" not in answer:
-        return jsonable.decode(answer_as, answer["model"])
-    message = str(answer["message"])
-    return f"{message}: {INSTALL}" if message == NOT_INSTALLED else message
+    if not isinstance(answer, Failed):
+        return answer
+    if answer.message == NOT_INSTALLED:
+        return f"{answer.message}: {INSTALL}"
+    return answer.message
 
 
 def _known(counted: T | str, unknown: Unanswered) -> T:

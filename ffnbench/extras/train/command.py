@@ -74,7 +74,7 @@ def train(
         world, elsewhere = this_machine(wait=output.wait), output.measure
         notes = destination.defaults
         prepared = prepare(request, world, plan_train, notes=notes, elsewhere=elsewhere is not None)
-        destination.expect(prepared.priced())
+        destination.expect(prepared.cost_report())
         report = measure_here_or_elsewhere(prepared, world, destination, elsewhere, measure)
         destination.show(report_view(report))
     return destination.code

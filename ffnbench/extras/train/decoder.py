@@ -52,7 +52,7 @@ class DecoderSpec(AddedSpec):
 
     def bytes_held(self, case: Case) -> int:
         """Its weights in float32 and their gradients, and where it is trained the two moments of AdamW."""
-        from ffnbench.run.what_fits import as_known
+        from ffnbench.run.resources import as_known
 
         params, known = self.attention.params, as_known(replace(case, ffn=self.around))
         if known is not None:

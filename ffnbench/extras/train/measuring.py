@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ffnbench.api.measuring import ended, measured_once, tell_wait, visited
+from ffnbench.api.measuring import ended, measure_cell, measured_once, tell_wait
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep
 from ffnbench.common.units import counted
@@ -67,7 +67,7 @@ class Cells:
             cells_left = following.progress.left + 1
             bound_s = max(LEAST_CELL_S, (self.end - self.world.now()) / cells_left)
             cell = replace(cell, protocol=replace(cell.protocol, budget_s=bound_s))
-        return visited(cell, self.prepared, self.world, following, pool=self.pool, bound_s=bound_s)
+        return measure_cell(cell, self.prepared, self.world, following, pool=self.pool, bound_s=bound_s)
 
 
 @dataclass(slots=True)

@@ -12,7 +12,6 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +20,7 @@ from torch import Tensor
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import place_of
 from ffnbench.extras.train.decoder import TrainCase
-from ffnbench.extras.train.kind import TRAIN
+from ffnbench.extras.train.messages import Train, Trained
 from ffnbench.extras.train.module import LanguageModel
 from ffnbench.extras.train.text import VOCABULARY, read_text
 from ffnbench.worker.backends.building import seed_all
@@ -63,7 +62,7 @@ class TrainingRun:
         self.step = 0
         self.curve: list[tuple[int, float]] = []  # steps, and the held-out loss after them
 
-    def train_for(self, seconds: float) -> dict[str, Any]:
+    def train_for(self, seconds: float) -> Trained:
         """Train for about so long, one step at least, or to the end.
 
         Tells how far it is, and at the end the losses on what is held out and on the part that rates are chosen by.
@@ -83,25 +82,22 @@ class TrainingRun:
                 diverged = number
                 break
         step_s = (perf_counter() - start) / max(1, len(losses))
-        told = {"step": self.step, "step_s": step_s, "diverged": diverged}
         if diverged is not None:
-            return told
+            return Trained(step=self.step, step_s=step_s, diverged=diverged)
         if self.step < steps:
             self._save()
             loss = self.curve[-1][1] if self.curve else None
-            return told | {"loss": loss, "not_saved": self.not_saved}
-        return told | self._evaluate()
+            return Trained(step=self.step, step_s=step_s, loss=loss, not_saved=self.not_saved)
+        return self._evaluate(step_s)
 
-    def _evaluate(self) -> dict[str, Any]:
+    def _evaluate(self, step_s: float) -> Trained:
         """The losses of the model at the end."""
-        held_out, choosing = (
-            self._loss_of(self.parts.held_out, EVALUATED),
-            self._loss_of(self.parts.choosing, EVALUATED),
-        )
-        curve = [*self.curve, (self.step, held_out)]
+        held_out = self._loss_of(self.parts.held_out, EVALUATED)
+        choosing = self._loss_of(self.parts.choosing, EVALUATED)
+        curve = (*self.curve, (self.step, held_out))
         if not all(math.isfinite(loss) for loss in (choosing, *(loss for _, loss in curve))):
-            return {"diverged": self.step}
-        return {"held_out": held_out, "choosing": choosing, "curve": curve}
+            return Trained(step=self.step, step_s=step_s, diverged=self.step)
+        return Trained(step=self.step, step_s=step_s, held_out=held_out, choosing=choosing, curve=curve)
 
     def _train_step(self) -> Tensor:
         """The loss of the step, not waited for."""
@@ -193,14 +189,14 @@ class TrainingRun:
             self._begin()
 
 
-def train(jobs: Jobs, label: str, seconds: float, checkpoint: str) -> dict[str, Any]:
+def train(jobs: Jobs, request: Train) -> Trained:
     """Train a case for so long, or to its end; what there is to tell of it."""
     if RUN not in jobs.held:
-        case = jobs.settle(label)
+        case = jobs.settle(request.label)
         assert isinstance(case, TrainCase)
-        jobs.held[RUN] = TrainingRun(case, Path(checkpoint) if checkpoint else None)
+        jobs.held[RUN] = TrainingRun(case, Path(request.checkpoint) if request.checkpoint else None)
     run: TrainingRun = jobs.held[RUN]
-    return run.train_for(seconds)
+    return run.train_for(request.seconds)
 
 
-VERBS = {TRAIN: train}
+HANDLERS = {"Train": (Train, train)}

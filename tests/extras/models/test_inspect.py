@@ -16,6 +16,9 @@ from ffnbench.cli.commands import options_of
 from ffnbench.cli.completing import words_of
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.inspecting import inspect
+from ffnbench.extras.models.messages import CountLayers
+from ffnbench.messages import Failed
+from ffnbench.result import FailureKind
 from ffnbench.run.world import World
 
 
@@ -57,16 +60,16 @@ def test_why_transformers_does_not_help_is_told_with_a_pip_line_where_that_helps
     path, asked = written(tmp_path, BERT | {"intermediate_size": None}), []
 
     class Worker:
-        def ask(self, order: dict, timeout: float) -> dict:
+        def ask(self, order: object, timeout: float) -> Failed:
             asked.append(order)
-            return {"failure": "unsupported", "message": told}
+            return Failed(kind=FailureKind.UNSUPPORTED, message=told)
 
         def close(self) -> None:
             asked.append("closed")
 
     with pytest.raises(FfnbenchError, match="has no intermediate_size") as caught:
         inspect(path, World(launch=Worker))
-    assert asked == [{"do": "hf_layers", "source": path}, "closed"]
+    assert asked == [CountLayers(source=path), "closed"]
     assert caught.value.hint == f"looked for the keys: intermediate_size; {hint}"
 
 

@@ -9,17 +9,19 @@ from conftest import below
 from hf import default, written
 from test_configs import DEEPSEEK
 
-from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.by_length import InspectRequest, count_by_length
 from ffnbench.extras.models.counting import WholeModel, whole_model
 from ffnbench.extras.models.inspecting import inspect_whole
 from ffnbench.extras.models.layers import layers_view
+from ffnbench.extras.models.messages import CountWhole
 from ffnbench.extras.models.table import in_words, parts_view
 from ffnbench.extras.models.transformers import build_whole, count_whole
+from ffnbench.messages import Failed
 from ffnbench.models.configs import read_groups
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import PRESETS, model_of
+from ffnbench.result import FailureKind
 from ffnbench.run.world import World
 
 # The safetensors index of the checkpoint on the hub, the paper, or transformers' count of the published config
@@ -187,12 +189,12 @@ def test_transformers_counts_what_the_table_does_not_know(tmp_path, monkeypatch:
         name="llama", source="x", counted_by="transformers", embeddings=1, attention=2, ffn=3, router=0, norms=4,
         head=5, idle=0,
     )  # fmt: skip
-    worker = Counting({"model": jsonable.encode(counted)})
+    worker = Counting(counted)
     machine = World(launch=lambda: worker)
     found = inspect_whole(str(file), machine)
     assert (found.params, found.active, found.counted_by) == (15, 15, "transformers")
-    assert worker.asked == [{"do": "hf_whole", "source": str(file)}]
-    worker.answer = {"failure": "unsupported", "message": "transformers is not installed"}
+    assert worker.asked == [CountWhole(source=str(file))]
+    worker.answer = Failed(kind=FailureKind.UNSUPPORTED, message="transformers is not installed")
     assert inspect_whole(str(file), machine).params is None
     file.write_text(json.dumps(LLAMA | {"model_type": "nobody"}))
     with pytest.raises(FfnbenchError, match="'nobody' is not in the table") as caught:

@@ -27,6 +27,7 @@ from ffnbench.extras.train import measuring, running
 from ffnbench.extras.train.decoder import trained_by
 from ffnbench.extras.train.losses import front_of, learnt, paired, scatter_of, verdicts_of
 from ffnbench.extras.train.measuring import OfAllRuns
+from ffnbench.extras.train.messages import Train, Trained
 from ffnbench.extras.train.module import RotaryAttention
 from ffnbench.extras.train.picture import training_figure
 from ffnbench.extras.train.planning import TrainRequest, plan_train
@@ -35,12 +36,13 @@ from ffnbench.extras.train.table import training_frame, training_records
 from ffnbench.extras.train.text import read_text
 from ffnbench.extras.train.worker import TrainingRun
 from ffnbench.following import Following, ProgressListener
+from ffnbench.messages import Open, TakeSample
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.report.files.store import load
 from ffnbench.report.terminal import plain
 from ffnbench.result import Progress, Sample, Verdict
 from ffnbench.run import world
-from ffnbench.run.what_fits import memory_needed
+from ffnbench.run.resources import memory_needed
 from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.worker.backends.building import build
 
@@ -147,27 +149,27 @@ def test_from_a_checkpoint_it_goes_on_to_the_same_loss_to_the_bit(text: str, tmp
     case = runs(text, steps=40, variants="swiglu@dropout=0.1", seeds=1)[0]
     whole = TrainingRun(case, None).train_for(1e9)
     steps, kept = [], tmp_path / "kept" / "run.pt"
-    while "held_out" not in (told := TrainingRun(case, kept).train_for(1e-9)):  # a process that ends after each step
-        steps.append(told["step"])
+    while (told := TrainingRun(case, kept).train_for(1e-9)).held_out is None:  # a process that ends after each step
+        steps.append(told.step)
     assert steps[:3] == [1, 2, 3]
-    assert (told["held_out"], told["curve"]) == (whole["held_out"], whole["curve"])
-    assert whole["held_out"] != TrainingRun(runs(text, steps=40, seeds=2)[-1], None).train_for(1e9)["held_out"]
+    assert (told.held_out, told.curve) == (whole.held_out, whole.curve)
+    assert whole.held_out != TrainingRun(runs(text, steps=40, seeds=2)[-1], None).train_for(1e9).held_out
 
 
 def test_a_full_disk_loses_no_run(text: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     run = TrainingRun(runs(text)[0], tmp_path / "file" / "run.pt")
     run.train_for(1e-9)
-    assert "no checkpoint is kept" in run.train_for(1e-9)["not_saved"]
-    assert "held_out" in run.train_for(1e9)
+    assert "no checkpoint is kept" in run.train_for(1e-9).not_saved
+    assert run.train_for(1e9).held_out is not None
 
 
 def test_what_is_held_out_is_looked_at_after_every_tenth_of_the_steps(text: str) -> None:
     case = runs(text, steps=25, seeds=1, variants="relu@dropout=0.5")[0]
     told, other = TrainingRun(case, None).train_for(1e9), TrainingRun(case, None)
-    found = dict(told["curve"])
+    found = dict(told.curve)
     assert list(found) == [3, 5, 8, 10, 13, 15, 18, 20, 23, 25]
-    assert found[25] == told["held_out"] != told["choosing"]
+    assert found[25] == told.held_out != told.choosing
     while other.step < 10:
         other.train_for(0.0)
     _, parts = read_text(text, 1, 1)
@@ -191,19 +193,19 @@ def test_a_checkpoint_that_can_not_be_read_is_begun_anew(text: str, tmp_path: Pa
         torch.save(state, kept)
     run = TrainingRun(case, kept)
     assert run.step == 0
-    assert run.train_for(1e9)["held_out"] == TrainingRun(case, None).train_for(1e9)["held_out"]
+    assert run.train_for(1e9).held_out == TrainingRun(case, None).train_for(1e9).held_out
 
 
 def test_what_diverges_has_a_step_and_no_loss(text: str) -> None:
     told = TrainingRun(runs(text, lr="9", steps=60)[0], None).train_for(1e9)
-    assert 1 < told["diverged"] <= told["step"] <= 60
-    assert "held_out" not in told
+    assert 1 < told.diverged <= told.step <= 60
+    assert told.held_out is None
     run = TrainingRun(runs(text)[0], None)
     while run.step < 6:
         run.train_for(0)
     run.model.head.weight.data.fill_(math.nan)
     told = run.train_for(0)
-    assert (told["diverged"], "held_out" in told) == (6, False)
+    assert (told.diverged, told.held_out) == (6, None)
 
 
 # the text
@@ -231,7 +233,7 @@ def test_what_memory_does_not_hold_fails_before_anything_is_built(text: str) -> 
     launch = FakeLaunch()
     report = train(replace(ASKED, text=text, layers=10**6), launch, memory=lambda: 10**10)
     assert all("of memory, and 9.31 GiB are available" in row["failure"] for row in report.rows())
-    assert not [do for _, do, _ in launch.log if do in ("open", "train")]
+    assert not [do for _, do, _ in launch.log if do in (Open, Train)]
 
 
 def test_memory_to_train_with_is_that_of_four_copies_of_all_weights(text: str) -> None:
@@ -355,9 +357,8 @@ def test_a_rate_is_chosen_where_it_is_not_reported(text: str) -> None:
 # the command
 
 
-def learning_of(loss: float) -> dict:
-    told = {"step": 6, "step_s": 0.03, "diverged": None}
-    return told | {"held_out": loss, "choosing": loss, "curve": [[3, loss + 1.1], [6, loss]]}
+def learning_of(loss: float) -> Trained:
+    return Trained(step=6, step_s=0.03, held_out=loss, choosing=loss, curve=((3, loss + 1.1), (6, loss)))
 
 
 def train(request: TrainRequest, launch: FakeLaunch, **outside):
@@ -370,7 +371,7 @@ def trained(text: str, on_machine, tmp_path: Path, trouble: dict | None = None, 
     """The whole journey, with processes that tell made-up losses; the file, read again."""
     plan = planned(text, **asked)
     answers = {
-        ("train", case.label): learning_of(1.9 + case.training.seed / 100 - 0.1 * case.label.startswith("swiglu"))
+        (Train, case.label): learning_of(1.9 + case.training.seed / 100 - 0.1 * case.label.startswith("swiglu"))
         for case in plan.cases
         if trained_by(case)
     }
@@ -397,14 +398,14 @@ def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str) -> Non
 
     def chunk(worker):
         clock[0] += 3
-        return {"step": 1, "step_s": 3.0, "diverged": None, "loss": None, "not_saved": ""}
+        return Trained(step=1, step_s=3.0)
 
-    launch = FakeLaunch(trouble={("train", case.label): chunk for case in runs(text)})
+    launch = FakeLaunch(trouble={(Train, case.label): chunk for case in runs(text)})
     report = train(replace(ASKED, text=text, budget=20.0), launch, now=lambda: clock[0])
-    asked = [do for _, do, _ in launch.log if do in ("train", "sample")]
-    trained = asked.count("train")
+    asked = [do for _, do, _ in launch.log if do in (Train, TakeSample)]
+    trained = asked.count(Train)
     assert 4 <= trained <= 6
-    assert asked[:trained] == ["train"] * trained
+    assert asked[:trained] == [Train] * trained
     assert all(row["step_s"] and row["token_s"] and row["loss"] is None for row in report.rows())
     assert "--resume" in report.stopped
 
@@ -453,7 +454,7 @@ def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
     text, on_machine, in_process, tmp_path
 ) -> None:
     plan = planned(text)
-    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
+    answers = {(Train, case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
     journal = tmp_path / "run.json.journal"
     kept = []
 
@@ -461,7 +462,7 @@ def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
         kept.append(journal.read_bytes())
         return learning_of(1.9)
 
-    on_machine(FakeLaunch(trouble=answers | {("train", "relu@of=run@lr=0.003@seed=1"): killed}))
+    on_machine(FakeLaunch(trouble=answers | {(Train, "relu@of=run@lr=0.003@seed=1"): killed}))
     asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
              "--text", text, "--device=cpu", "-o", tmp_path / "run.json", "-q", "--columns", "loss,params")  # fmt: skip
     code, out, err = in_process(*asked)
@@ -508,8 +509,8 @@ def test_a_run_that_has_a_loss_needs_no_checkpoint(text: str, tmp_path: Path) ->
 
 
 def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
-    diverged = {"step": 3, "step_s": 0.03, "diverged": 3}
-    trouble = {("train", f"swiglu@of=run@lr=0.003@seed={seed}"): diverged for seed in range(3)}
+    diverged = Trained(step=3, step_s=0.03, diverged=3)
+    trouble = {(Train, f"swiglu@of=run@lr=0.003@seed={seed}"): diverged for seed in range(3)}
     report, _ = trained(text, on_machine, tmp_path, trouble)
     assert report.rows()[1]["loss"] is None
     assert "diverged at step 3" in report.rows()[1]["failure"]
@@ -518,8 +519,8 @@ def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
 
 def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_process, tmp_path: Path) -> None:
     plan = planned(text)
-    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
-    stop = {("train", "relu@of=run@lr=0.003@seed=1"): KeyboardInterrupt()}
+    answers = {(Train, case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
+    stop = {(Train, "relu@of=run@lr=0.003@seed=1"): KeyboardInterrupt()}
     asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
              "--text", text, "--device", "cpu", "-o", tmp_path / "run.json", "-q")  # fmt: skip
     on_machine(FakeLaunch(trouble=answers | stop))
@@ -530,9 +531,9 @@ def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_proc
     on_machine(launch)
     code, out, err = in_process(*asked, "--resume")
     assert code == 0, err
-    done = [label for _, do, label in launch.log if do == "train"]
+    done = [label for _, do, label in launch.log if do is Train]
     assert done == [f"{name}@of=run@lr=0.003@seed={seed}" for seed in (1, 2) for name in ("relu", "swiglu")]
-    assert {label for _, do, label in launch.log if do == "sample"} == {
+    assert {label for _, do, label in launch.log if do is TakeSample} == {
         "relu@of=step", "swiglu@of=step", "relu@of=token", "swiglu@of=token",
     }  # fmt: skip
     assert len(json.loads((tmp_path / "run.json").read_text())["plan"]["cases"]) == 10
