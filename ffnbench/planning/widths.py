@@ -20,7 +20,8 @@ from ffnbench.ffn.width_rules import (
     width_for,
 )
 from ffnbench.plan import ACTIVE_PARAMS, GIVEN, Arm, Case, Probe, Sizing, Workload
-from ffnbench.planning.variant_text import MOE_KEYS, Variant, flag, limit_of, module_spec, moe_of, number
+from ffnbench.planning.keys import MOE_KEYS
+from ffnbench.planning.variant_text import Variant, flag, limit_of, module_spec, moe_of, number
 from ffnbench.planning.workload import workload_of
 from ffnbench.request import CompareRequest
 

@@ -16,7 +16,7 @@ from ffnbench.ffn.spec import CLAMPED, DTYPES, GATED, GATED_BY_ACTIVATION, Gate,
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.presets import PRESETS
 from ffnbench.plan import Backend, CompileMode, values_of
-from ffnbench.planning.variant_text import KEYS
+from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import Row, frame_of
 from ffnbench.report.words import FLOPS_OF_ONE
