@@ -20,7 +20,7 @@ from ffnbench.planning.compare import as_compare, plan_compare, refuse_own_value
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.fields import several
 from ffnbench.planning.variant_text import parse_variant
-from ffnbench.planning.workload import parse_backends, refuse_lacking, refuse_several, workload_of
+from ffnbench.planning.workload import parse_backends, refuse_lacking, workload_of
 from ffnbench.request import BlockRequest
 
 FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"  # what the labels of its cases begin with
@@ -41,7 +41,11 @@ class Length:
 
 def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     """The plan of a block: of a model's main kind of layer, or of sizes by hand."""
-    refuse_several(request.backend, "a block")
+    backends = parse_backends(request.backend)
+    if len(backends) > 1:
+        raise FfnbenchError(
+            f"a block is measured with one backend, not {request.backend!r}", "`ffnbench compare` takes a list"
+        )
     request = with_named_model(request)
     model = None if request.preset is None else model_of(request.preset)
     variants = listed_variants(request.variant or DEFAULT_FORM)
