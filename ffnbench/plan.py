@@ -18,7 +18,6 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import LATER, STATED, among, least, typed
 from ffnbench.features import of_features
 from ffnbench.ffn.activations import OwnActivation
-from ffnbench.ffn.attention import attention_cost
 from ffnbench.ffn.cost import Cost, activation_cost, cost
 from ffnbench.ffn.spec import (
     DTYPES,
@@ -612,6 +611,8 @@ def cost_of(case: Case, probe: Probe) -> Cost:
     if isinstance(case.ffn, ActivationSpec):
         return activation_cost(case.ffn)
     if isinstance(case.ffn, AttentionSpec):
+        from ffnbench.ffn.attention import attention_cost
+
         return attention_cost(case.ffn, seq_len=work.seq_len, dtype=work.dtype)
     if isinstance(case.ffn, AddedSpec):
         return case.ffn.cost(case, probe)

@@ -6,7 +6,8 @@ import pytest
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import Gate
-from ffnbench.planning.variant_text import parse_scalar, parse_variant, parse_variants
+from ffnbench.planning.keys import parse_scalar
+from ffnbench.planning.variant_text import parse_variant, parse_variants
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def _usage_error(problem: Any) -> int:
 
 def _flag_elsewhere(option: str, command: str) -> str:
     """What there is for a flag that a command has not: another command, a key of a variant, or no need of it."""
-    from ffnbench.planning.variant_text import KEYS
+    from ffnbench.planning.keys import KEYS
 
     field = option.lstrip("-").replace("-", "_")
     if field in UNNEEDED and command in command_names() and "budget" in options_of(command):

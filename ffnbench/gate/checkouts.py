@@ -13,7 +13,8 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.git import git, head
 from ffnbench.gate.sides import SideFlags
 from ffnbench.plan import Arm
-from ffnbench.planning.variant_text import Variant, parse_env
+from ffnbench.planning.keys import parse_env
+from ffnbench.planning.variant_text import Variant
 from ffnbench.run.prober import Prober
 
 PREFIX, TREE, INDEX = "ffnbench-ab-", "tree", "index"

@@ -19,7 +19,8 @@ from ffnbench.ffn.spec import DTYPES, Dispatch, Gate, Init, Routing, Scores, rea
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.plan import SWEPT, Cache, CompileMode, MatmulPrecision, Point, Time, Value
 from ffnbench.planning.fields import MOST_CELLS, cut, is_range, mode_of, several, too_many, written_out
-from ffnbench.planning.variant_text import KEYS, Of, Variant, is_variant, keys_of, parse_scalar, parse_variant
+from ffnbench.planning.keys import KEYS, Of, keys_of, parse_scalar
+from ffnbench.planning.variant_text import Variant, is_variant, parse_variant
 from ffnbench.planning.workload import device_of
 from ffnbench.request import DEFAULT_VARIANTS, EXAMPLES, AnyRequest, spelling
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.units import counted
 from ffnbench.ffn.spec import read_positive
 from ffnbench.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Protocol
 from ffnbench.request import DEFAULT_BUDGET_S, BlockRequest, CompareRequest, Effort, GroupedRequest, Request, spelling
@@ -22,16 +21,46 @@ MOST_RUNS, PAUSE_S, DAY_S, MOST_S = 20, 60.0, 86_400, 1e9
 
 def protocol_of(cases: int, effort: CompareRequest | BlockRequest | Effort) -> Protocol:
     """The protocol for that many cases. Raises FfnbenchError for limits that contradict each other or can't be met."""
-    fixed = {"--workers": effort.workers, "--rounds": effort.rounds, "--quick": effort.quick or None}
-    limits = {"--precision": effort.precision, "--budget": effort.budget}
-    given, limited = ([name for name, value in flags.items() if value is not None] for flags in (fixed, limits))
-    if given and limited:
+    fixed = [name for name in ("workers", "rounds") if getattr(effort, name) is not None]
+    if effort.quick:
+        fixed.append("quick")
+    limits = [name for name in ("precision", "budget") if getattr(effort, name) is not None]
+    if fixed and limits:
         raise FfnbenchError(
-            f"{given[0]} fixes how much is measured, {limited[0]} lets the run find out",
+            f"--{fixed[0]} fixes how much is measured, --{limits[0]} lets the run find out",
             "give --workers and --rounds, or --precision and --budget",
         )
-    how = _fixed(effort) if given else _adaptive(effort.precision, effort.budget, cases)
-    return replace(how, seed=check_seed(effort.seed), timeout_s=check_timeout(effort.timeout))
+    protocol = _fixed(effort) if fixed else _adaptive(effort.precision, effort.budget, cases)
+    return replace(protocol, seed=check_seed(effort.seed), timeout_s=check_timeout(effort.timeout))
+
+
+def _fixed(effort: CompareRequest | BlockRequest | Effort) -> Protocol:
+    """Workers and rounds as they are given."""
+    workers, rounds = DEFAULT_WORKERS, DEFAULT_ROUNDS
+    if effort.quick:
+        workers, rounds = QUICK_WORKERS, QUICK_ROUNDS
+    if effort.workers is not None:
+        workers = read_positive("workers", effort.workers)
+    if effort.rounds is not None:
+        rounds = read_positive("rounds", effort.rounds)
+    if workers < MIN_WORKERS:
+        raise FfnbenchError(
+            f"--workers {workers} is too few for an interval that can decide anything",
+            f"give at least {MIN_WORKERS}: every interval is over workers, not over samples",
+        )
+    return Protocol(workers=workers, rounds=rounds)
+
+
+def _adaptive(precision: float | None, budget: float | None, cases: int) -> Protocol:
+    """The fewest workers and rounds, with limits that say how many more: percent, and seconds."""
+    if budget is None:
+        budget = BUDGET_A_CASE_S * max(cases, 3) if precision is None else DEFAULT_BUDGET_S
+    if precision is None:
+        precision = DEFAULT_PRECISION
+    hint = f"give {FINEST:g} to {COARSEST:g} percent, the half-width of a ratio's interval: --precision 0.5 is +-0.5%"
+    _within("precision", precision, FINEST, COARSEST, hint)
+    check_budget(budget)
+    return Protocol(workers=MIN_WORKERS, rounds=MIN_ROUNDS, precision=precision / 100, budget_s=float(budget))
 
 
 def _within(name: str, value: float, least: float, most: float, hint: str) -> float:
@@ -48,10 +77,15 @@ def check_seed(seed: int) -> int:
     return seed
 
 
-def check_budget(seconds: float) -> float:
-    """A budget that the fewest workers can keep to."""
+def check_budget(seconds: float) -> None:
+    """Raise FfnbenchError for a budget that the fewest workers can't keep to."""
     hint = f"give at least {LEAST_BUDGET_S:g} seconds: {MIN_WORKERS} workers take that long to start"
-    return _within("budget", seconds, LEAST_BUDGET_S, MOST_S, hint)
+    _within("budget", seconds, LEAST_BUDGET_S, MOST_S, hint)
+
+
+def check_timeout(seconds: float) -> float:
+    """A timeout is positive and finite."""
+    return _within("timeout", seconds, 1e-9, MOST_S, "give positive seconds; the default is 300")
 
 
 def pause_of(runs: int, pause: float | None) -> float:
@@ -62,11 +96,11 @@ def pause_of(runs: int, pause: float | None) -> float:
 
 def repeated(protocol: Protocol, request: Request) -> Protocol:
     """The protocol with how often the whole is measured, and whether its budget was typed and so is a bound."""
-    bound = getattr(request, "budget", None) is not None
+    protocol = replace(protocol, bound=getattr(request, "budget", None) is not None)
     if not isinstance(request, GroupedRequest):
-        return replace(protocol, bound=bound)
+        return protocol
     pause_s = pause_of(request.runs, request.pause)
-    return replace(protocol, bound=bound, runs=request.runs, pause_s=pause_s if request.runs > 1 else 0.0)
+    return replace(protocol, runs=request.runs, pause_s=pause_s if request.runs > 1 else 0.0)
 
 
 def shard_of(text: str, cells: int) -> tuple[int, int]:
@@ -74,33 +108,8 @@ def shard_of(text: str, cells: int) -> tuple[int, int]:
     number, slash, of = text.partition("/")
     if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
         raise FfnbenchError(f"--shard {text!r} is no part of several", "--shard 1/2 and --shard 2/2 are two halves")
+    if cells == 1 < int(of):
+        raise FfnbenchError(f"--shard {text}: there is 1 group", "leave --shard out")
     if int(of) > cells:
-        raise FfnbenchError(f"--shard {text}: there {'is' if cells == 1 else 'are'} {counted(cells, 'group')}",
-                            f"at most --shard 1/{cells}" if cells > 1 else "leave --shard out")  # fmt: skip
+        raise FfnbenchError(f"--shard {text}: there are {cells:,} groups", f"at most --shard 1/{cells}")
     return int(number), int(of)
-
-
-def check_timeout(seconds: float) -> float:
-    """A timeout is positive and finite."""
-    return _within("timeout", seconds, 1e-9, MOST_S, "give positive seconds; the default is 300")
-
-
-def _fixed(effort: CompareRequest | BlockRequest | Effort) -> Protocol:
-    workers, rounds = (QUICK_WORKERS, QUICK_ROUNDS) if effort.quick else (DEFAULT_WORKERS, DEFAULT_ROUNDS)
-    workers = read_positive("workers", workers if effort.workers is None else effort.workers)
-    if workers < MIN_WORKERS:
-        raise FfnbenchError(
-            f"--workers {workers} is too few for an interval that can decide anything",
-            f"give at least {MIN_WORKERS}: every interval is over workers, not over samples",
-        )
-    return Protocol(workers=workers, rounds=read_positive("rounds", rounds if effort.rounds is None else effort.rounds))
-
-
-def _adaptive(precision: float | None, budget: float | None, cases: int) -> Protocol:
-    if budget is None:
-        budget = BUDGET_A_CASE_S * max(cases, 3) if precision is None else DEFAULT_BUDGET_S
-    precision = DEFAULT_PRECISION if precision is None else precision
-    hint = f"give {FINEST:g} to {COARSEST:g} percent, the half-width of a ratio's interval: --precision 0.5 is +-0.5%"
-    _within("precision", precision, FINEST, COARSEST, hint)
-    check_budget(budget)
-    return Protocol(workers=MIN_WORKERS, rounds=MIN_ROUNDS, precision=precision / 100, budget_s=float(budget))

@@ -8,8 +8,9 @@ from functools import cache, cached_property
 
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.common.names import choose
+from ffnbench.common.units import read_number
 from ffnbench.ffn.cost import flops_forward, params_active
-from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, read_positive
+from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, Scalar, read_positive
 from ffnbench.ffn.width_rules import (
     DEFAULT_MULTIPLE,
     DEFAULT_RATIO,
@@ -20,11 +21,11 @@ from ffnbench.ffn.width_rules import (
     width_for,
 )
 from ffnbench.plan import ACTIVE_PARAMS, GIVEN, Arm, Case, Probe, Sizing, Workload
-from ffnbench.planning.variant_text import MOE_KEYS, Variant, flag, limit_of, module_spec, moe_of, number
+from ffnbench.planning.variant_text import Variant, flag, limit_of, module_spec, moe_of, number, offset_of
 from ffnbench.planning.workload import workload_of
 from ffnbench.request import CompareRequest
 
-SIZING_KEYS = {"rule", "ratio", "multiple_of", "ffn_dim_multiplier"}
+SIZING_KEYS = ("ffn_dim_multiplier", "multiple_of", "ratio", "rule")
 
 
 class Sizer:
@@ -36,8 +37,8 @@ class Sizer:
         multiple = DEFAULT_MULTIPLE if request.multiple_of is None else request.multiple_of
         self.multiple_of = read_positive("multiple_of", multiple)
         self.d_model = read_positive("d_model", request.d_model)
-        self.ratio, self.dropout = (None if one is None else float(one) for one in (request.ratio, request.dropout))  # type: ignore[arg-type]
-        self._sized: dict[str, Case] = {}
+        self.ratio = None if request.ratio is None else read_number(request.ratio)  # type: ignore[arg-type]
+        self.dropout = read_number(request.dropout or 0.0)  # type: ignore[arg-type]
         self._check_flags()
 
     def _check_flags(self) -> None:
@@ -51,102 +52,110 @@ class Sizer:
             raise FfnbenchError("--ratio and --d-ff both say how wide the reference is", "give one of the two")
         if request.ffn_dim_multiplier is not None and request.rule is None:
             raise FfnbenchError("--ffn-dim-multiplier needs a width rule that reads it", "for example --rule llama")
-        own = sorted({"d_ff", "rule", "ratio"} & self.reference.spec_keys.keys())
-        if request.d_ff is not None and own and self.match != Match.NONE:
+        sized = {"d_ff", "rule", "ratio"} & self.reference.spec_keys.keys()
+        if request.d_ff is not None and sized and self.match != Match.NONE:
             raise FfnbenchError(
                 f"--d-ff sets the width of the reference, and {self.reference.text!r} has its own",
                 "give one of the two, or another --reference",
             )
 
     def case(self, variant: Variant, workload: Workload) -> Case:
-        """The sized case of a variant, with its residual against the reference: the same however it is fed."""
-        if variant.label not in self._sized:
-            self._sized[variant.label] = self._case(variant, workload)
-        return self._sized[variant.label]
-
-    def _case(self, variant: Variant, workload: Workload) -> Case:
+        """The sized case of a variant, with what it costs relative to the reference where that is matched."""
         width, sizing = self._width(variant, workload)
         spec = self._spec(variant, width)
         residual = None
         if self.match != Match.NONE and variant.label != self.reference.label:
-            _, target = self._matched
+            target = self._of_reference[1]
             with suppress(Unsupported):  # it can't be counted: its row will say so
                 residual = self._matched_cost(spec, workload, variant.arm) / target - 1
         return Case(
-            label=variant.label, variant=variant.text, ffn=spec, workload=workload, sizing=sizing, residual=residual,
+            label=variant.label,
+            variant=variant.text,
+            ffn=spec,
+            workload=workload,
+            sizing=sizing,
+            residual=residual,
             arm=variant.arm,
-        )  # fmt: skip
+        )
 
     def _width(self, variant: Variant, workload: Workload) -> tuple[int, Sizing]:
         """d_ff and where it comes from. Order: the variant's own keys, the flags, the match."""
         keys, request = variant.spec_keys, self.request
         if "d_ff" in keys:
-            if beside := sorted(SIZING_KEYS & keys.keys()):
-                raise FfnbenchError(f"{variant.text!r} gives d_ff and also {beside[0]}", "d_ff is final; give one")
+            for key in SIZING_KEYS:
+                if key in keys:
+                    raise FfnbenchError(f"{variant.text!r} gives d_ff and also {key}", "d_ff is final; give one")
             return read_positive("d_ff", keys["d_ff"]), GIVEN
         if "ffn_dim_multiplier" in keys and "rule" not in keys and request.rule is None:
             raise FfnbenchError(f"ffn_dim_multiplier in {variant.text!r} needs a rule", "for example @rule=llama")
-        if {"rule", "ratio"} & keys.keys():
+        if "rule" in keys or "ratio" in keys:
             return self._by_rule(str(keys.get("rule", "classic")), variant)
+
         is_reference = variant.label == self.reference.label
         if request.d_ff is not None and (is_reference or self.match == Match.NONE):
             return read_positive("d_ff", request.d_ff), GIVEN
-        gated, experts = variant.gate is not Gate.NONE, variant.spec_keys.get("moe") is not None
+        gated = variant.gate is not Gate.NONE
         if request.rule is not None and (gated or request.rule in ("classic", "palm")):
             return self._by_rule(request.rule, variant)
-        if self.match == Match.NONE or (is_reference and not gated and not experts):
+        if self.match == Match.NONE:
             return self._by_rule("classic", variant)
-        target = self._classic_cost(variant, workload) if is_reference else self._matched[1]
+
+        experts = variant.spec_keys.get("moe") is not None
+        if not is_reference:
+            target = self._of_reference[1]
+        elif gated or experts:
+            target = self._classic_cost(variant, workload)
+        else:
+            return self._by_rule("classic", variant)
         multiple = read_positive("multiple_of", keys.get("multiple_of", self.multiple_of))
         if variant.target:
             return self._imported_width(variant, workload, target, multiple)
-        experts = experts or self.reference.spec_keys.get("moe") is not None
-        what = ACTIVE_PARAMS if experts and self.match == Match.PARAMS else self.match
+        what: str = self.match
+        if self.match == Match.PARAMS and (experts or self.reference.spec_keys.get("moe") is not None):
+            what = ACTIVE_PARAMS
         return self._own_width(variant, workload, target, multiple), Sizing(how="matched", what=what)
 
     def _by_rule(self, rule: str, variant: Variant) -> tuple[int, Sizing]:
-        def given(key: str, default: float | None) -> float | None:
-            value = variant.spec_keys.get(key, default)
-            if value is not None and not 0 < number({key: value}, key, 0, "for example 4") < 1e6:
-                raise FfnbenchError(f"{key} must be a positive number, not {value!r}", "for example 4")
-            return value if value is None else float(value)
-
-        explicit = rule != "classic"  # the flags of a rule are not meant for the classic form beside it
-        ratio = given("ratio", self.ratio)
-        multiple = variant.spec_keys.get("multiple_of", self.request.multiple_of)
-        width = width_by_rule(
-            rule,
-            self.d_model,
-            ratio=ratio,
-            multiple_of=None if multiple is None else read_positive("multiple_of", multiple),
-            multiplier=given("ffn_dim_multiplier", self.request.ffn_dim_multiplier if explicit else None),
-        )
-        if explicit:
+        """The width by a rule, whose arguments are the keys of the variant, or else the flags."""
+        keys = variant.spec_keys
+        multiple = keys.get("multiple_of", self.request.multiple_of)
+        if multiple is not None:
+            multiple = read_positive("multiple_of", multiple)
+        ratio = _positive("ratio", keys.get("ratio", self.ratio))
+        # the flags of a rule are not meant for the classic form beside it
+        multiplier = None if rule == "classic" else self.request.ffn_dim_multiplier
+        multiplier = _positive("ffn_dim_multiplier", keys.get("ffn_dim_multiplier", multiplier))
+        width = width_by_rule(rule, self.d_model, ratio=ratio, multiple_of=multiple, multiplier=multiplier)
+        if rule != "classic":
             return width, Sizing(how="rule", what=rule)
-        up_to = read_positive("multiple_of", multiple) if multiple else None
-        return width, Sizing(how="ratio", ratio=float(ratio or DEFAULT_RATIO), multiple_of=up_to)
+        return width, Sizing(how="ratio", ratio=ratio or DEFAULT_RATIO, multiple_of=multiple)
 
     def _own_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> int:
+        """The width at which one of ffnbench's forms costs as much as the reference."""
+
         @cache
-        def at(width: int) -> int:
+        def cost_at(width: int) -> int:
             return self._matched_cost(self._spec(variant, width), workload, variant.arm)
 
-        if variant.label != self.reference.label and at(self._matched[0]) == target:
-            return self._matched[0]  # the same form: no rounding may come between
-        if at(1) >= target:
+        if variant.label != self.reference.label:
+            width, _ = self._of_reference
+            if cost_at(width) == target:
+                return width  # the same form: no rounding may come between
+        if cost_at(1) >= target:
             raise FfnbenchError(
                 f"{variant.label} is larger than {self.reference.label} at any d_ff", "use --match none"
             )
-        return width_for(at, target, multiple)
+        return width_for(cost_at, target, multiple)
 
     def _imported_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> tuple[int, Sizing]:
-        # user code may refuse odd widths, so the line is drawn through two ordinary ones
+        """The width at which code of the user's costs as much: it may refuse odd widths, so the line is drawn through
+        two ordinary ones.
+        """
         wide = round_nearest((self.ratio or DEFAULT_RATIO) * self.d_model, multiple)
         half = round_nearest(wide / 2, multiple)
         try:
-            low, high = (
-                self._matched_cost(self._spec(variant, width), workload, variant.arm) for width in (half, wide)
-            )
+            low = self._matched_cost(self._spec(variant, half), workload, variant.arm)
+            high = self._matched_cost(self._spec(variant, wide), workload, variant.arm)
         except Unsupported:
             return self._by_rule("classic", variant)
         if low == high:
@@ -155,7 +164,7 @@ class Sizer:
         return width, Sizing(how="matched", what=self.match)
 
     @cached_property
-    def _matched(self) -> tuple[int, int]:
+    def _of_reference(self) -> tuple[int, int]:
         """What the others are matched to: the reference's own width, and its cost at that."""
         workload = workload_of(self.request, self.reference)
         width, _ = self._width(self.reference, workload)
@@ -163,38 +172,52 @@ class Sizer:
 
     def _classic_cost(self, variant: Variant, workload: Workload) -> int:
         """What a reference without a width is matched to, gated or of experts: the classic form with its keys."""
-        plain = {k: v for k, v in variant.spec_keys.items() if k not in (*MOE_KEYS, "limit", "offset")}
-        classic = replace(variant, gate=Gate.NONE, spec_keys=plain)
+        from ffnbench.planning.keys import MOE_KEYS
+
+        keys = {key: value for key, value in variant.spec_keys.items() if key not in (*MOE_KEYS, "limit", "offset")}
+        classic = replace(variant, gate=Gate.NONE, spec_keys=keys)
         width, _ = self._by_rule("classic", classic)
         return self._matched_cost(self._spec(classic, width), workload, variant.arm)
 
     def _matched_cost(self, spec: NetworkSpec, workload: Workload, arm: Arm) -> int:
+        """What is matched of a network: the parameters that a token meets, or the FLOPs of a forward."""
         if isinstance(spec, ImportedSpec):
-            counted = self.probe.within(arm).count(spec, workload)
+            name, counted = spec.target, self.probe.within(arm).count(spec, workload)
             value = counted.params_active if self.match == Match.PARAMS else counted.flops_forward
         else:
+            name = spec.name
             value = params_active(spec) if self.match == Match.PARAMS else flops_forward(spec)
         if not value:
-            name = spec.target if isinstance(spec, ImportedSpec) else spec.name
             raise FfnbenchError(f"{name} has no {self.match} that can be counted to match", "use --match none")
         return value
 
     def _spec(self, variant: Variant, width: int) -> NetworkSpec:
-        d_model, keys, request = self.d_model, variant.spec_keys, self.request
+        """The network of a variant at a width."""
         if variant.target:
-            return module_spec(variant, d_model, width)
+            return module_spec(variant, self.d_model, width)
+        keys, request = variant.spec_keys, self.request
         beta = keys.get("beta")
         return FFNSpec(
-            d_model=d_model,
+            d_model=self.d_model,
             d_ff=width,
             activation=variant.activation,
             gate=variant.gate,
             bias=flag(keys, "bias", bool(request.bias)),
             beta=None if beta is None else float(beta),
-            dropout=number(keys, "dropout", self.dropout or 0.0, "it is a probability, e.g. 0.1"),
+            dropout=number(keys, "dropout", self.dropout, "it is a probability, e.g. 0.1"),
             init=choose(Init, "init", keys.get("init", request.init)),
             own=variant.own,
             moe=moe_of(keys, variant.text),
             limit=limit_of(keys),
-            up_offset=number(keys, "offset", 0.0, "gpt-oss has swiglu_oai@offset=1"),
+            up_offset=offset_of(keys),
         )
+
+
+def _positive(key: str, value: Scalar) -> float | None:
+    """A key of a rule, where it is given; raises FfnbenchError for what is no positive number."""
+    if value is None:
+        return None
+    size = number({key: value}, key, 0, "for example 4")
+    if not 0 < size < 1e6:
+        raise FfnbenchError(f"{key} must be a positive number, not {value!r}", "for example 4")
+    return size

@@ -16,7 +16,7 @@ from ffnbench.ffn.width_rules import RULES
 from ffnbench.messages import DeviceFacts
 from ffnbench.models.presets import PRESETS
 from ffnbench.plan import Backend, CompileMode
-from ffnbench.planning.variant_text import KEYS
+from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import Row, frame_of
 from ffnbench.report.words import FLOPS_OF_ONE

@@ -13,7 +13,6 @@ from typing import Any
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, counted, quantity
 from ffnbench.device.environment import USABLE, auto_device
-from ffnbench.ffn.attention import working_bytes
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, FFNSpec, item_bytes
 from ffnbench.messages import DescribeDevice, DeviceFacts, Failed, Greeting, Sampled
 from ffnbench.plan import AddedSpec, Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
@@ -214,6 +213,8 @@ def _working(case: Case) -> int:
     """Beside weights and input, in one call."""
     work, item = case.workload, item_bytes(case.workload.dtype)
     if isinstance(case.ffn, AttentionSpec):
+        from ffnbench.ffn.attention import working_bytes
+
         return working_bytes(case.ffn, batch=work.batch, seq_len=work.seq_len, item=item, train=work.train)
     assert isinstance(case.ffn, FFNSpec)
     closed_form = cost_of(case, NoProbe()).peak_bytes

@@ -21,7 +21,7 @@ from ffnbench.messages import Open
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.variant_text import KEYS
+from ffnbench.planning.keys import KEYS
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.store import report_text
 from ffnbench.report.terminal import plain
