@@ -59,7 +59,7 @@ def compare_frame(report: Report) -> Frame:
         return replace(
             frame,
             columns=(*frame.columns, *_counted(report, rows)),
-            header=[conditions_line(plan, ("dtype", "mode"), backends=False)],
+            header=[conditions_line(plan, measured=False)],
             summary=[*failure_line(report), *general_line(report)],
             details=row_notes(report) if len(rows) <= LONG else (),
         )
@@ -90,7 +90,7 @@ def _differing(report: Report) -> list[Column]:
             shown.append(key)
     conditions = [one.key for one in CONDITIONS]
     axes = [axis_column(key) for key in swept if key not in (*SWEPT, *conditions)]
-    return [*map(column, shown), *axes, *(column(one.key) for one in differing(plan))]
+    return [*map(column, shown), *axes, *map(column, differing(plan))]
 
 
 def _train(report: Report) -> bool:

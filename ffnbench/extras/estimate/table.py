@@ -44,7 +44,7 @@ def _frame(report: Report, machines: Sequence[Hardware], rows: list[Row], near: 
         ),
         rows=rows,
         groups=tuple((several * place, text) for place, text in headings(plan)),
-        header=[f"bounds on {listed(one.name for one in machines)}", conditions_line(plan, ("dtype", "mode"))],
+        header=[f"bounds on {listed(one.name for one in machines)}", conditions_line(plan, measured=False)],
         summary=[
             *_near_lines(plan, near),
             *_told(report, machines, rows),
