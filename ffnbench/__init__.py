@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ffnbench.extras.models.python import inspect
     from ffnbench.extras.selftest.python import selftest
     from ffnbench.extras.train.python import train
+    from ffnbench.ffn.imported import activation
     from ffnbench.ffn.spec import FFNSpec
-    from ffnbench.ffn.user_activation import activation
     from ffnbench.gate.python import ab, check
     from ffnbench.gate.shown import ShownCheck as Check
     from ffnbench.python.calls import build, load
@@ -38,7 +38,7 @@ _HOMES = {
     "Error": ("common.errors", "FfnbenchError"),
     "FFNSpec": ("ffn.spec", "FFNSpec"),
     "Report": ("report.shown_report", "ShownReport"),
-    "activation": ("ffn.user_activation", "activation"),
+    "activation": ("ffn.imported", "activation"),
     **{name: ("python.calls", name) for name in ("build", "load")},
     **{name: ("compare.python", name) for name in ("compare", "cost")},
     **{name: ("gate.python", name) for name in ("ab", "check")},

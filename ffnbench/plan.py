@@ -17,12 +17,19 @@ from typing import Any, ClassVar
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import LATER, STATED, among, least, typed
 from ffnbench.features import kinds
-from ffnbench.ffn.attention import AttentionSpec, attention_cost
+from ffnbench.ffn.activations import OwnActivation
+from ffnbench.ffn.attention import attention_cost
 from ffnbench.ffn.cost import Cost, activation_cost, cost
-from ffnbench.ffn.dtypes import DTYPES, item_bytes, tolerance
-from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, NetworkSpec
-from ffnbench.ffn.user_activation import OwnActivation
+from ffnbench.ffn.spec import (
+    DTYPES,
+    ActivationSpec,
+    AttentionSpec,
+    ImportedSpec,
+    NetworkSpec,
+    Routing,
+    item_bytes,
+    tolerance,
+)
 from ffnbench.metrics import METRICS, Metric
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
@@ -189,7 +196,7 @@ class Workload:
     """What the FFN is fed: (batch, seq_len, d_model) of dtype on device. `mode` is a value of Mode.
 
     `backend` is one of Backend; `compile`, of CompileMode, and `freeze` (weights are constants of the compiled code)
-    say more of COMPILE; `routing`, a value of moe.Routing, is None where there are no experts. `time`, `cache` and
+    say more of COMPILE; `routing`, a value of Routing, is None where there are no experts. `time`, `cache` and
     `matmul_precision` are values of Time, Cache and MatmulPrecision.
     """
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from ffnbench import cli
 from ffnbench.api import measuring, preparing
@@ -201,6 +202,9 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="ffnbench-tests-")
     os.environ["TMPDIR"], tempfile.tempdir = folder, None
     os.environ["XDG_STATE_HOME"] = f"{folder}/state"
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = f"{folder}/hypothesis"
+    settings.register_profile("the same each time", derandomize=True, deadline=None, database=None)
+    settings.load_profile("the same each time")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 

@@ -13,9 +13,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.attention import (
-    AttentionSpec,
-    Form,
-    MLASpec,
     attention_cost,
     attention_flops,
     kept_tokens,
@@ -26,6 +23,7 @@ from ffnbench.ffn.attention import (
     score_flops,
 )
 from ffnbench.ffn.attention_module import attention_reference, build_attention
+from ffnbench.ffn.spec import AttentionForm, AttentionSpec, MLASpec
 
 D, SEQ = 48, 20
 MLA = MLASpec(q_lora=20, kv_lora=12, nope=10, rope=6, v=8)
@@ -38,8 +36,14 @@ SHAPES = {
     "latent, whole queries": AttentionSpec(d_model=D, heads=6, kv_heads=6, head_dim=16, mla=replace(MLA, q_lora=None)),
     "windowed": AttentionSpec(d_model=D, heads=6, kv_heads=2, head_dim=8, window=7),
 }
-GRID = [replace(spec, causal=causal, form=form) for spec, causal, form in product(SHAPES.values(), (False, True), Form)]
-IDS = [f"{name}-{'causal' if c else 'full'}-{form.value}" for name, c, form in product(SHAPES, (False, True), Form)]
+GRID = [
+    replace(spec, causal=causal, form=form)
+    for spec, causal, form in product(SHAPES.values(), (False, True), AttentionForm)
+]
+IDS = [
+    f"{name}-{'causal' if c else 'full'}-{form.value}"
+    for name, c, form in product(SHAPES, (False, True), AttentionForm)
+]
 
 
 def built(spec: AttentionSpec, dtype: torch.dtype = torch.float32, seq_len: int = SEQ):
@@ -88,7 +92,7 @@ def test_a_window_is_counted_position_by_position(seq_len: int, causal: bool) ->
     assert score_flops(spec, seq_len) == round(2 * 6 * 8 * sum(map(len, sees)) / seq_len)
     if causal:
         assert kept_tokens(spec, seq_len) == len(sees[-1])
-    assert pairs(replace(spec, form=Form.TEXTBOOK), seq_len) == seq_len**2
+    assert pairs(replace(spec, form=AttentionForm.TEXTBOOK), seq_len) == seq_len**2
     assert spec.windowed(seq_len) == (sum(map(len, sees)) < pairs(replace(spec, window=None), seq_len))
 
 
@@ -114,7 +118,7 @@ def test_both_forms_compute_the_float64_reference(spec: AttentionSpec, dtype: to
 @pytest.mark.parametrize("name", SHAPES)
 def test_both_forms_have_equal_values_and_gradients_beyond_a_kernels_block(name: str, causal: bool) -> None:
     results = []
-    for form in Form:
+    for form in AttentionForm:
         module, x = built(replace(SHAPES[name], causal=causal, form=form), torch.float64, 1100)
         x = x[:1].requires_grad_()  # one sequence: several of them are held against the reference above
         y = module(x)
@@ -139,7 +143,7 @@ def test_it_is_torchs_own_multi_head_attention(causal: bool) -> None:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_causal_token_knows_nothing_of_later_ones(name: str) -> None:
-    for form in Form:
+    for form in AttentionForm:
         module, x = built(replace(SHAPES[name], causal=True, form=form), torch.float64)
         torch.testing.assert_close(module(x)[:, :7], module(x[:, :7]))
 

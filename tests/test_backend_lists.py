@@ -16,8 +16,7 @@ from rich.cells import cell_len
 from ffnbench.block.plan import plan_block
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
-from ffnbench.ffn.attention import AttentionSpec
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec
+from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.gate.decision import Policy, Status, exact_findings
 from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
 from ffnbench.plan import Backend, Plan, Workload, values_of

@@ -17,8 +17,7 @@ from ffnbench.common.errors import Unsupported
 from ffnbench.device.environment import accelerator_of
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.modules import reference_output
-from ffnbench.ffn.moe import Dispatch, MoESpec
-from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec
 from ffnbench.plan import Workload
 from ffnbench.worker import meters, peak_memory
 from ffnbench.worker import subject as subjects

@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unsupported
+from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.like import as_form, relative_error, tolerance_of
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, NetworkSpec
-from ffnbench.ffn.user_activation import OwnActivation
 from ffnbench.plan import Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import lacks

@@ -15,10 +15,9 @@ from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn import experts
 from ffnbench.ffn.cost import cost, flops_elementwise
-from ffnbench.ffn.experts import expert_load, impose
+from ffnbench.ffn.experts import IMBALANCE, expert_load, impose, shares
 from ffnbench.ffn.modules import reference_output
-from ffnbench.ffn.moe import IMBALANCE, Dispatch, MoESpec, Routing, Scores, shares
-from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Routing, Scores
 from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.words import sizing_text

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ffnbench.ffn.moe import Dispatch, MoESpec, Scores
-from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Scores
 from ffnbench.worker.backends.building import build
 
 transformers = pytest.importorskip("transformers")

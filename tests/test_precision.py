@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.ffn.dtypes import DTYPES
 from ffnbench.ffn.like import tolerance_of
+from ffnbench.ffn.spec import DTYPES
 from ffnbench.plan import Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest

@@ -24,9 +24,7 @@ from ffnbench.cli.commands import Commands
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare import python as compare_python
 from ffnbench.features import calls, suffixes
-from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import Init
+from ffnbench.ffn.spec import DTYPES, Init, Routing
 from ffnbench.ffn.width_rules import Match
 from ffnbench.gate.decision import Finding, Status
 from ffnbench.gate.shown import ShownCheck

@@ -6,9 +6,9 @@ import pytest
 
 import ffnbench
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.ffn.user_activation import OwnActivation
 from ffnbench.plan import NoProbe, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.header import misses

@@ -91,7 +91,7 @@ def activations(
     from ffnbench.activations import describing
     from ffnbench.api.measuring import measure_here_or_elsewhere
     from ffnbench.api.preparing import prepare
-    from ffnbench.ffn.dtypes import DTYPES
+    from ffnbench.ffn.spec import DTYPES
     from ffnbench.planning.workload import device_of
     from ffnbench.report.views import report_view
     from ffnbench.run.world import this_machine

@@ -10,7 +10,7 @@ from ffnbench.common.errors import Unfinished
 from ffnbench.device.ceilings import roofs_of_machine
 from ffnbench.device.environment import advice, auto_device, caches, describe, usable_cpus, usable_memory
 from ffnbench.device.nvml import advice as device_advice
-from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.ffn.spec import DTYPES
 from ffnbench.following import ProgressListener
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row

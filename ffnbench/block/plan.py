@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import product
+from functools import partial
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.ffn.attention import AttentionSpec, Form
-from ffnbench.ffn.spec import read_positive
+from ffnbench.ffn.spec import AttentionForm, AttentionSpec, read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
 from ffnbench.models.presets import PRESETS, model_of
 from ffnbench.plan import Case, Kind, Note, Plan, Point, Probe, Sizing, group_suffix
-from ffnbench.planning.axes import READ, CellAsked, axes_of, listed_variants
+from ffnbench.planning.axes import Cell, cells_of, listed_variants, swept_flags
 from ffnbench.planning.compare import as_compare, plan_compare, refuse_own_values
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.fields import several
@@ -46,18 +45,18 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     request = with_named_model(request)
     model = None if request.preset is None else model_of(request.preset)
     variants = listed_variants(request.variant or DEFAULT_FORM)
-    axes = axes_of(replace(request, seq_len=",".join(map(str, parse_lengths(request.seq_len)))), keys=variants.axes)
-    typed = variants.texts({name: texts[0] for name, texts in variants.axes.items()})
-    refuse_own_values({*axes.flags, "seq_len"}, map(parse_variant, typed))
-    ffns: dict[Point, Case] = {}
+    lengths = ",".join(map(str, parse_lengths(request.seq_len)))
+    cells = cells_of(replace(request, seq_len=lengths), keys=variants.axes)
+    refuse_own_values({*swept_flags(cells), "seq_len"}, variants.at(variants.first))
+    ffns: dict[Point, Case] = {}  # by where they stand on all axes but that of lengths
     cases: list[Case] = []
-    for cell in axes.cells():
-        beside = tuple((name, value) for name, value in cell.point if name != "seq_len")
-        if beside not in ffns:
+    for cell in cells:
+        place = tuple((name, value) for name, value in cell.point if name != "seq_len")
+        if place not in ffns:
             variant = ",".join(variants.texts(cell.keys)) if cell.keys else request.variant
-            ffns[beside] = _ffn(replace(cell.request, variant=variant), model, probe)
-        end = f"@{cell.request.seq_len}{group_suffix(dict(beside))}"
-        cases += _cell(cell, ffns[beside], end, model.main if model else None)
+            ffns[place] = _ffn(replace(cell.request, variant=variant), model, probe)
+        suffix = f"@{cell.request.seq_len}{group_suffix(dict(place))}"
+        cases += _cell(cell, ffns[place], suffix, model.main if model else None)
     for case in cases:
         refuse_lacking(case.label, case.ffn, case.workload)
     return Plan(
@@ -70,18 +69,26 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     )
 
 
-def _cell(cell: CellAsked[BlockRequest], ffn: Case, end: str, group: LayerGroup | None) -> Iterator[Case]:
-    """The FFN at one length, which is the reference, and its attentions; `end` is that of their labels."""
-    request, work = cell.request, replace(ffn.workload, seq_len=int(cell.request.seq_len))
-    ffn = replace(ffn, label=FFN + end, workload=work, against=FFN + end, residual=None, point=cell.point)
+def _cell(cell: Cell[BlockRequest], ffn: Case, suffix: str, group: LayerGroup | None) -> Iterator[Case]:
+    """The FFN at one length, which is the reference, and its attentions; their labels end with the suffix."""
+    request = cell.request
+    work = replace(ffn.workload, seq_len=int(request.seq_len))
+    ffn = replace(ffn, label=FFN + suffix, workload=work, against=FFN + suffix, residual=None, point=cell.point)
     yield ffn
-    forms = [(ATTENTION, Form.SDPA), *([(TEXTBOOK, Form.TEXTBOOK)] if request.textbook else [])]
-    for (spec, layers), (name, form) in product(attentions_of(request, ffn.ffn.d_model, group), forms):
+    forms = {ATTENTION: AttentionForm.SDPA}
+    if request.textbook:
+        forms[TEXTBOOK] = AttentionForm.TEXTBOOK
+    for spec, layers in attentions_of(request, ffn.ffn.d_model, group):
         window = f"-{spec.window}" if spec.window and layers else ""
-        yield replace(
-            ffn, label=f"{name}{window}{end}", variant=f"{spec.name} ({name})", ffn=replace(spec, form=form),
-            workload=replace(work, routing=None), layers=layers,
-        )  # fmt: skip
+        for name, form in forms.items():
+            yield replace(
+                ffn,
+                label=f"{name}{window}{suffix}",
+                variant=f"{spec.name} ({name})",
+                ffn=replace(spec, form=form),
+                workload=replace(work, routing=None),
+                layers=layers,
+            )
 
 
 def _ffn(request: BlockRequest, model: ModelSpec | None, probe: Probe | None) -> Case:
@@ -178,7 +185,7 @@ def _by_hand(sizes: dict[str, int], d_model: int, bias: bool) -> AttentionSpec:
 
 def parse_lengths(text: str) -> list[int]:
     """`128,1024,8192`, ascending."""
-    return sorted(int(length) for length in several("seq_len", text, READ["seq_len"]))
+    return sorted(int(length) for length in several("seq_len", text, partial(read_positive, "seq_len")))
 
 
 def lengths_of(plan: Plan) -> Iterator[Length]:
@@ -191,7 +198,10 @@ def lengths_of(plan: Plan) -> Iterator[Length]:
         for window in dict.fromkeys(spec.window for spec, _ in beside):
             forms = {spec.form: case for spec, case in beside if spec.window == window}
             yield Length(
-                seq_len=ffn.workload.seq_len, ffn=ffn, attention=forms[Form.SDPA], textbook=forms.get(Form.TEXTBOOK)
+                seq_len=ffn.workload.seq_len,
+                ffn=ffn,
+                attention=forms[AttentionForm.SDPA],
+                textbook=forms.get(AttentionForm.TEXTBOOK),
             )
 
 

@@ -12,7 +12,6 @@ from itertools import groupby
 
 from ffnbench.block.plan import ATTENTION, FFN, TEXTBOOK, Length, lengths_of, parts_of
 from ffnbench.ffn.attention import (
-    AttentionSpec,
     attention_flops,
     kept_tokens,
     kv_bytes,
@@ -21,6 +20,7 @@ from ffnbench.ffn.attention import (
     score_flops,
     value_flops,
 )
+from ffnbench.ffn.spec import AttentionSpec
 from ffnbench.metrics import PEAK
 from ffnbench.plan import Case, Mode
 from ffnbench.report.columns import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_rows

@@ -74,9 +74,7 @@ def tolerances(incomplete: str) -> list[str]:
 
 def words_of(option: str) -> list[str]:
     """The words that an option takes; none where it takes no fixed ones."""
-    from ffnbench.ffn.dtypes import DTYPES
-    from ffnbench.ffn.moe import Routing
-    from ffnbench.ffn.spec import Init
+    from ffnbench.ffn.spec import DTYPES, Init, Routing
     from ffnbench.ffn.width_rules import Match
     from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time, values_of
     from ffnbench.planning.workload import ALL

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ffnbench.device.environment import UNKNOWN_CACHE, CacheLevel, level_of
-from ffnbench.ffn.dtypes import item_bytes
+from ffnbench.ffn.spec import item_bytes
 from ffnbench.plan import Backend, Case, MatmulPrecision, needed_by
 from ffnbench.result import Bound, CaseCost, Roof
 from ffnbench.stats.ceilings import ALIKE

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from math import expm1, log
 from typing import Any
 
@@ -251,3 +252,42 @@ _ROWS = (
 ACTIVATIONS: Registry[Activation] = Registry("activation", "`ffnbench list activations` shows all")
 for _row in _ROWS:
     ACTIVATIONS.add(_row.name, _row, _row.aliases)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnActivation:
+    """A function of the user's, by `file.py:function` or `package.module:function`, and what it declares.
+
+    FLOPs are per element, by the convention above; None is "not declared".
+    """
+
+    target: str
+    formula: str = ""
+    flops: int | None = None
+    flops_backward: int | None = None
+
+
+@cache
+def row_of_own(own: OwnActivation) -> Activation:
+    """A row like those above. The function itself is loaded at its first use, in a worker."""
+
+    def apply(functional: Any, x: Any, beta: float) -> Any:
+        return _loaded(own.target)(x)
+
+    return Activation(
+        name=own.target,
+        formula=own.formula,
+        derivative="by autograd",
+        apply=apply,
+        flops=own.flops,
+        flops_backward=own.flops_backward,
+        steps=None,
+    )
+
+
+@cache
+def _loaded(target: str) -> Callable[[Any], Any]:
+    from ffnbench.common.targets import resolve
+
+    function: Callable[[Any], Any] = resolve(target)
+    return function

@@ -1,147 +1,15 @@
-"""The attention beside an FFN in one block: its projections and what they count. Exact integers, no torch.
+"""The attention beside an FFN in one block: what it counts. Exact integers, no torch.
 
-Multi-head (Vaswani 2017), multi-query (Shazeer 2019), grouped-query (Ainslie et al. 2023) and multi-head latent
-attention (DeepSeek-V2, 2024). Norms and position encodings are left out everywhere, as they are from the FFN.
+Norms and position encodings are left out everywhere, as they are from the FFN.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import Enum
 
-from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.jsonable import LATER
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.dtypes import item_bytes
-from ffnbench.ffn.spec import require_positive
-
-
-class Form(Enum):
-    """How scores become values: torch's scaled_dot_product_attention, or as a textbook writes it.
-
-    TEXTBOOK: all scores q k^T / sqrt(dim), masked, softmax, times v, each a tensor of its own (Vaswani 2017).
-    """
-
-    SDPA = "sdpa"
-    TEXTBOOK = "textbook"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MLASpec:
-    """Multi-head latent attention: ranks of the compressed queries (None: not compressed) and of keys and values.
-
-    A head's query and key have `nope` + `rope` elements, its value `v`; all heads share the key's rope part.
-    """
-
-    q_lora: int | None
-    kv_lora: int
-    nope: int
-    rope: int
-    v: int
-
-    def __post_init__(self) -> None:
-        for name in ("q_lora", "kv_lora", "nope", "rope", "v"):
-            if name != "q_lora" or self.q_lora is not None:
-                require_positive(name, getattr(self, name))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionSpec:
-    """`heads` query heads and `kv_heads` heads of keys and values, each of `head_dim`; biases of q/k/v and of o.
-
-    `causal`: a token sees itself and those before it, else all of its sequence. `form` is how it is computed.
-    `window`: it sees the last so many of them, itself among these; not causal, so many to either side. None: all.
-    """
-
-    d_model: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    qkv_bias: bool = False
-    out_bias: bool = False
-    mla: MLASpec | None = None
-    causal: bool = False
-    form: Form = Form.SDPA
-    window: int | None = field(default=None, metadata=LATER)
-
-    def __post_init__(self) -> None:
-        for name in ("d_model", "heads", "kv_heads", "head_dim"):
-            require_positive(name, getattr(self, name))
-        if self.window is not None:
-            require_positive("window", self.window)
-        if self.heads % self.kv_heads:
-            raise FfnbenchError(
-                f"{self.heads} heads can't share {self.kv_heads} heads of keys and values",
-                "kv_heads divides heads: 32 and 8",
-            )
-
-        if self.qkv_bias and self.mla is not None:
-            raise FfnbenchError("biases of q, k and v are not those of latent attention", "its factors have none here")
-
-    @property
-    def matrices(self) -> dict[str, tuple[int, int]]:
-        """Name -> rows, columns of every weight: q, k, v, o, or MLA's low-rank factors."""
-        d, h = self.d_model, self.heads
-        if self.mla is None:
-            q, kv = h * self.head_dim, self.kv_heads * self.head_dim
-            return {"q": (q, d), "k": (kv, d), "v": (kv, d), "o": (d, q)}
-        m = self.mla
-        query = h * (m.nope + m.rope)
-        queries = {"q": (query, d)} if m.q_lora is None else {"q_down": (m.q_lora, d), "q_up": (query, m.q_lora)}
-        return queries | {
-            "kv_down": (m.kv_lora + m.rope, d),
-            "kv_up": (h * (m.nope + m.v), m.kv_lora),
-            "o": (d, h * m.v),
-        }
-
-    @property
-    def biases(self) -> dict[str, int]:
-        """Name -> elements of the bias of every weight that has one. MLA has none on its factors."""
-        biased = {"q", "k", "v"} if self.qkv_bias else set()
-        return {
-            name: rows for name, (rows, _) in self.matrices.items() if name in biased or (name == "o" and self.out_bias)
-        }
-
-    @property
-    def params(self) -> int:
-        """All parameters, biases where there are any."""
-        return sum(rows * columns for rows, columns in self.matrices.values()) + sum(self.biases.values())
-
-    @property
-    def key_dim(self) -> int:
-        """Elements of one head's query, and of its key."""
-        return self.head_dim if self.mla is None else self.mla.nope + self.mla.rope
-
-    @property
-    def value_dim(self) -> int:
-        """Elements of one head's value."""
-        return self.head_dim if self.mla is None else self.mla.v
-
-    @property
-    def kv_per_token(self) -> int:
-        """Elements that a cache keeps of one token: keys and values, or MLA's latent and its shared rope part."""
-        return 2 * self.kv_heads * self.head_dim if self.mla is None else self.mla.kv_lora + self.mla.rope
-
-    def windowed(self, seq_len: int) -> bool:
-        """Whether the window hides anything of so many tokens."""
-        return self.window is not None and self.window < seq_len - (not self.causal)
-
-    @property
-    def d_ff(self) -> None:
-        """There is no hidden layer."""
-        return None
-
-    @property
-    def name(self) -> str:
-        """`multi-head`, `grouped-query`, `multi-query` or `latent`."""
-        if self.mla is not None:
-            return "latent"
-        if self.kv_heads == self.heads:
-            return "multi-head"
-        return "multi-query" if self.kv_heads == 1 else "grouped-query"
-
+from ffnbench.ffn.spec import AttentionForm, AttentionSpec, item_bytes
 
 # element-wise, of one score: scaling; softmax's exp, sum, division (its backward is y * (g - sum of y * g))
 SCORE, SCORE_BACKWARD = 4, 5
@@ -150,7 +18,7 @@ BEYOND = 1 << 60  # tokens: longer than any sequence
 
 def pairs(spec: AttentionSpec, seq_len: int) -> int:
     """The (query, key) pairs of one sequence that are computed, in one head: the textbook's form masks them after."""
-    if spec.form is Form.TEXTBOOK:
+    if spec.form is AttentionForm.TEXTBOOK:
         return seq_len**2
     if spec.causal:
         most = min(spec.window or seq_len, seq_len)  # the first tokens see fewer
@@ -252,7 +120,7 @@ def working_bytes(spec: AttentionSpec, *, batch: int, seq_len: int, item: int, t
     vectors = batch * seq_len * width * item * (12 if train else 8)
     if spec.windowed(seq_len):
         vectors += seq_len**2 * (3 + item)
-    if spec.form is Form.SDPA and spec.key_dim == spec.value_dim:
+    if spec.form is AttentionForm.SDPA and spec.key_dim == spec.value_dim:
         return vectors
     square = batch * spec.heads * seq_len**2 * item
     return vectors + square * (7 if train else 5) // 2

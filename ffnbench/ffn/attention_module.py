@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.ffn.attention import AttentionSpec, Form
 from ffnbench.ffn.modules import Device, OwnModule
+from ffnbench.ffn.spec import AttentionForm, AttentionSpec
 
 
 class Attention(OwnModule):
@@ -95,7 +95,7 @@ def _seen(spec: AttentionSpec, q: Tensor) -> Tensor:
     return seen.triu(1 - spec.window) if spec.causal else seen.triu(-spec.window).tril(spec.window)
 
 
-_FORMS = {Form.SDPA: Attention, Form.TEXTBOOK: TextbookAttention}
+_FORMS = {AttentionForm.SDPA: Attention, AttentionForm.TEXTBOOK: TextbookAttention}
 
 
 def build_attention(spec: AttentionSpec, *, device: Device = None, dtype: torch.dtype | None = None) -> Attention:

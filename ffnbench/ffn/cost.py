@@ -17,9 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ffnbench.common.jsonable import LATER, least
-from ffnbench.ffn.dtypes import item_bytes
-from ffnbench.ffn.moe import MoESpec, Scores
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, shared_expert
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, MoESpec, Scores, item_bytes, shared_expert
 
 FORMULA = {Gate.NONE: "2*d*d_ff", Gate.INNER: "3*d*d_ff", Gate.OUTPUT: "2*d*d_ff + d^2"}
 BIAS_FORMULA = {Gate.NONE: " + d_ff + d", Gate.INNER: " + 2*d_ff + d", Gate.OUTPUT: " + d_ff + 2*d"}

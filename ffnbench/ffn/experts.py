@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.modules import Device, OwnForm, build_dense, dense_reference
-from ffnbench.ffn.moe import Dispatch, MoESpec, Routing, Scores, shares
-from ffnbench.ffn.spec import FFNSpec, Init, shared_expert
+from ffnbench.ffn.spec import Dispatch, FFNSpec, Init, MoESpec, Routing, Scores, shared_expert
 
 HALVES = (torch.bfloat16, torch.float16)
 GROUPED_MM: Callable[..., Tensor] | None = getattr(F, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
@@ -181,6 +180,24 @@ class MixtureOfExperts(OwnForm):
 
     def extra_repr(self) -> str:
         return self.spec.name
+
+
+IMBALANCE = 0.5  # of trained-like routing: the busiest expert is asked so much more often than the mean one
+
+
+def shares(routing: Routing, experts: int) -> list[float]:
+    """How often each expert is drawn; the sum is 1.
+
+    Uniform: all the same, as `distinct` assumes. Skewed: Zipf's law, 1, 1/2, 1/3 ... Trained-like: evenly from
+    1 + IMBALANCE times the mean down to 1 - IMBALANCE; (max - mean) / mean is MaxVio (Wang et al. 2024).
+    """
+    weights = [1.0] * experts
+    if routing is Routing.SKEWED:
+        weights = [1.0 / rank for rank in range(1, experts + 1)]
+    elif routing is Routing.TRAINED_LIKE and experts > 1:
+        weights = [1 + IMBALANCE * (1 - 2 * place / (experts - 1)) for place in range(experts)]
+    total = sum(weights)
+    return [weight / total for weight in weights]
 
 
 def impose(module: MixtureOfExperts, routing: Routing, *, tokens: int, seed: int) -> None:

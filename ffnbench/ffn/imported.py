@@ -9,11 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from math import inf, nextafter
-from typing import Any
+from typing import Any, TypeVar
 
 from ffnbench.common.errors import FfnbenchError, Raised
 from ffnbench.common.names import did_you_mean
 from ffnbench.common.targets import one_line, resolve
+from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.spec import LIKE, ImportedSpec, Scalar
 
 D_MODEL_NAMES = (
@@ -30,6 +31,7 @@ D_FF_NAMES = (
 OUT_NAMES = ("out_features", "out_dim", "output_dim", "dim_out", "d_out", "out_channels", "output_size")
 RATIO_NAMES = ("mult", "mlp_ratio", "expansion_factor", "expansion", "ffn_mult", "ratio", "expand", "widening_factor")
 CONFIG_NAMES = ("config", "cfg", "args", "configuration", "model_args", "params")
+WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
 CONFIG_DEFAULTS: dict[str, Scalar] = {
     "hidden_act": "silu", "hidden_activation": "silu", "activation_function": "gelu_new", "activation": "gelu",
     "dense_act_fn": "gelu_new",
@@ -136,3 +138,39 @@ def _ratio(spec: ImportedSpec) -> float:
     whole, rest = divmod(spec.d_ff, spec.d_model)
     ratio = spec.d_ff / spec.d_model if rest else whole
     return nextafter(ratio, inf) if int(spec.d_model * ratio) < spec.d_ff else ratio
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+MARK = "__ffnbench_activation__"
+
+
+def activation(*, formula: str, flops: int, flops_backward: int | None = None) -> Callable[[F], F]:
+    """Declare formula and element-wise FLOPs of an activation; raises FfnbenchError for a cost that is no count."""
+    for name, value in (("flops", flops), ("flops_backward", flops_backward)):
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+            raise FfnbenchError(f"{name} must be a whole number of FLOPs per element, not {value!r}", "for example 5")
+
+    def mark(function: F) -> F:
+        setattr(function, MARK, {"formula": formula, "flops": flops, "flops_backward": flops_backward})
+        return function
+
+    return mark
+
+
+def as_activation(found: Any, target: str) -> OwnActivation | None:
+    """What a loaded object declares as an activation; None where it is a module's class or factory.
+
+    Undecorated, a plain function of one required argument that is not a width counts as one.
+    """
+    if declared := getattr(found, MARK, None):
+        return OwnActivation(target=target, **declared)
+    if inspect.isclass(found) or not callable(found):
+        return None
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):
+        return OwnActivation(target=target)  # a function of torch's own, written in C
+    required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if len(required) == 1 and required[0].name not in WIDTH_NAMES:
+        return OwnActivation(target=target)
+    return None

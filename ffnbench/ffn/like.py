@@ -19,9 +19,8 @@ from torch import Tensor, nn
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.cost import matrix_params
-from ffnbench.ffn.dtypes import DTYPES, tolerance
 from ffnbench.ffn.modules import OwnForm, build_dense, reference_output
-from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec
+from ffnbench.ffn.spec import DTYPES, FFNSpec, Gate, ImportedSpec, tolerance
 
 CLEAR = 0.2  # of the tolerance: an output nearer than that is the form's own, and no other layout need be tried
 SAID = {"wi_0": ["gate"], "wi_1": ["up"], "fc1_g": ["gate"], "fc1_x": ["up"]}  # T5; timm

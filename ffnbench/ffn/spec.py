@@ -1,7 +1,7 @@
-"""The specification of one FFN: final numbers only, validated on construction.
+"""The specifications: of one FFN, of experts of it, of an activation alone, of the attention beside it; and dtypes.
 
-Width rules and matching run before (planning/widths.py); a spec never computes a width. What text means which spec is
-the business of planning/variant_text.py.
+Pure data, final numbers only, validated on construction. Width rules and matching run before (planning/widths.py); a
+spec never computes a width. What text means which spec is the business of planning/variant_text.py.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import LATER
 from ffnbench.common.names import Registry
 from ffnbench.common.units import read_count
-from ffnbench.ffn.activations import ACTIVATIONS, Activation
-from ffnbench.ffn.moe import MoESpec
-from ffnbench.ffn.user_activation import OwnActivation, row_of_own
+from ffnbench.ffn.activations import ACTIVATIONS, Activation, OwnActivation, row_of_own
 
 Scalar = bool | int | float | str | None
 LIKE = "like"  # the key of a module of the user's that names the form of ffnbench that it is said to be
@@ -43,6 +41,94 @@ class Init(Enum):
     TORCH = "torch"
     HE_XAVIER = "he_xavier"
     NORMAL = "normal"
+
+
+class Scores(Enum):
+    """How router logits become weights: softmax over all experts, or a sigmoid each (DeepSeek-V3)."""
+
+    SOFTMAX = "softmax"
+    SIGMOID = "sigmoid"
+
+
+class Dispatch(Enum):
+    """How the experts are run: one after another over those that are hit, or all in one grouped matrix product."""
+
+    EAGER = "eager"
+    GROUPED = "grouped"
+
+
+class Routing(Enum):
+    """How often each expert is asked while it is measured: imposed, because a router that was never trained says
+    nothing of one that was. Each token draws its experts by itself, in proportion to `shares`, no expert twice."""
+
+    UNIFORM = "uniform"
+    SKEWED = "skewed"
+    TRAINED_LIKE = "trained-like"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoESpec:
+    """The experts around one FFN form. Widths are per branch, as d_ff is.
+
+    A token goes to the `top_k` experts of the highest score; each is a network of FFNSpec's form with d_ff per expert
+    (Shazeer et al. 2017; Mixtral, Jiang et al. 2024). A shared expert sees every token (DeepSeekMoE, Dai et al. 2024).
+
+    `shared_d_ff` is the width of all shared experts together, 0 for none; `shared_gate` multiplies their output by
+    sigmoid(w x), one number a token (Qwen2-MoE). `router_bias` is a trained bias of the logits (gpt-oss).
+    `normalised` divides the chosen weights by their sum (Mixtral; Qwen's norm_topk_prob), and `routed_scale`
+    multiplies them (DeepSeek-V3's routed_scaling_factor). With `groups` a token's experts come from the `top_groups`
+    groups of neighbouring experts whose two best scores have the largest sum (DeepSeek-V3's n_group and topk_group).
+    """
+
+    experts: int
+    top_k: int
+    shared_d_ff: int = 0
+    shared_gate: bool = False
+    router_bias: bool = False
+    scores: Scores = Scores.SOFTMAX
+    normalised: bool = True
+    routed_scale: float = 1.0
+    groups: int = 1
+    top_groups: int = 1
+    dispatch: Dispatch = Dispatch.EAGER
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("experts", self.experts, 1), ("top_k", self.top_k, 1), ("shared_d_ff", self.shared_d_ff, 0)
+        ):  # fmt: skip
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise FfnbenchError(f"{name} must be a whole number of at least {least}, not {value!r}", "e.g. moe=8x2")
+        if self.top_k > self.experts:
+            raise FfnbenchError(
+                f"top_k {self.top_k} is above the number of experts, {self.experts}", "moe=8x2 is 8 experts, 2 a token"
+            )
+        self._check_groups()
+        if self.shared_gate and not self.shared_d_ff:
+            raise FfnbenchError("a shared gate needs a shared expert", "for example @shared=2048")
+        if not (isfinite(self.routed_scale) and self.routed_scale > 0):
+            raise FfnbenchError(f"routed_scale {self.routed_scale:g} is not positive", "DeepSeek-V3 has 2.5")
+
+    def _check_groups(self) -> None:
+        """A group needs two experts, and those of the chosen groups must do for a token."""
+        size, rest = divmod(self.experts, self.groups) if self.groups > 0 else (0, 0)
+        fits = 0 < self.top_groups <= self.groups and not rest and size * self.top_groups >= self.top_k
+        if not fits or (self.groups > 1 and size < 2):
+            raise FfnbenchError(
+                f"{self.top_k} of {self.experts} experts can't come from {self.top_groups} of {self.groups} groups",
+                "groups=8x4 is 8 groups of equal size, of at least two experts, and 4 of them for each token",
+            )
+
+    def router_params(self, d_model: int) -> int:
+        """Elements of the router, and of the shared expert's gate."""
+        return self.router_matrix_params(d_model) + self.router_bias * self.experts
+
+    def router_matrix_params(self, d_model: int) -> int:
+        """Parameters of the router without its bias: one MAC each for every token."""
+        return (self.experts + self.shared_gate) * d_model
+
+    def distinct(self, tokens: int) -> float:
+        """Expected number of experts that are hit by so many tokens, where each chooses uniformly and by itself."""
+        return self.experts * (1.0 - (1.0 - self.top_k / self.experts) ** tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +270,134 @@ class ActivationSpec:
 NetworkSpec = FFNSpec | ImportedSpec
 
 
+class AttentionForm(Enum):
+    """How scores become values: torch's scaled_dot_product_attention, or as a textbook writes it.
+
+    TEXTBOOK: all scores q k^T / sqrt(dim), masked, softmax, times v, each a tensor of its own (Vaswani 2017).
+    """
+
+    SDPA = "sdpa"
+    TEXTBOOK = "textbook"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MLASpec:
+    """Multi-head latent attention (DeepSeek-V2, 2024): ranks of the compressed queries (None: not compressed) and of
+    keys and values.
+
+    A head's query and key have `nope` + `rope` elements, its value `v`; all heads share the key's rope part.
+    """
+
+    q_lora: int | None
+    kv_lora: int
+    nope: int
+    rope: int
+    v: int
+
+    def __post_init__(self) -> None:
+        for name in ("q_lora", "kv_lora", "nope", "rope", "v"):
+            if name != "q_lora" or self.q_lora is not None:
+                require_positive(name, getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionSpec:
+    """Multi-head (Vaswani 2017), multi-query (Shazeer 2019), grouped-query (Ainslie et al. 2023) or latent attention.
+
+    `heads` query heads and `kv_heads` heads of keys and values, each of `head_dim`; biases of q/k/v and of o.
+
+    `causal`: a token sees itself and those before it, else all of its sequence. `form` is how it is computed.
+    `window`: it sees the last so many of them, itself among these; not causal, so many to either side. None: all.
+    """
+
+    d_model: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    qkv_bias: bool = False
+    out_bias: bool = False
+    mla: MLASpec | None = None
+    causal: bool = False
+    form: AttentionForm = AttentionForm.SDPA
+    window: int | None = field(default=None, metadata=LATER)
+
+    def __post_init__(self) -> None:
+        for name in ("d_model", "heads", "kv_heads", "head_dim"):
+            require_positive(name, getattr(self, name))
+        if self.window is not None:
+            require_positive("window", self.window)
+        if self.heads % self.kv_heads:
+            raise FfnbenchError(
+                f"{self.heads} heads can't share {self.kv_heads} heads of keys and values",
+                "kv_heads divides heads: 32 and 8",
+            )
+
+        if self.qkv_bias and self.mla is not None:
+            raise FfnbenchError("biases of q, k and v are not those of latent attention", "its factors have none here")
+
+    @property
+    def matrices(self) -> dict[str, tuple[int, int]]:
+        """Name -> rows, columns of every weight: q, k, v, o, or MLA's low-rank factors."""
+        d, h = self.d_model, self.heads
+        if self.mla is None:
+            q, kv = h * self.head_dim, self.kv_heads * self.head_dim
+            return {"q": (q, d), "k": (kv, d), "v": (kv, d), "o": (d, q)}
+        m = self.mla
+        query = h * (m.nope + m.rope)
+        queries = {"q": (query, d)} if m.q_lora is None else {"q_down": (m.q_lora, d), "q_up": (query, m.q_lora)}
+        return queries | {
+            "kv_down": (m.kv_lora + m.rope, d),
+            "kv_up": (h * (m.nope + m.v), m.kv_lora),
+            "o": (d, h * m.v),
+        }
+
+    @property
+    def biases(self) -> dict[str, int]:
+        """Name -> elements of the bias of every weight that has one. MLA has none on its factors."""
+        biased = {"q", "k", "v"} if self.qkv_bias else set()
+        return {
+            name: rows for name, (rows, _) in self.matrices.items() if name in biased or (name == "o" and self.out_bias)
+        }
+
+    @property
+    def params(self) -> int:
+        """All parameters, biases where there are any."""
+        return sum(rows * columns for rows, columns in self.matrices.values()) + sum(self.biases.values())
+
+    @property
+    def key_dim(self) -> int:
+        """Elements of one head's query, and of its key."""
+        return self.head_dim if self.mla is None else self.mla.nope + self.mla.rope
+
+    @property
+    def value_dim(self) -> int:
+        """Elements of one head's value."""
+        return self.head_dim if self.mla is None else self.mla.v
+
+    @property
+    def kv_per_token(self) -> int:
+        """Elements that a cache keeps of one token: keys and values, or MLA's latent and its shared rope part."""
+        return 2 * self.kv_heads * self.head_dim if self.mla is None else self.mla.kv_lora + self.mla.rope
+
+    def windowed(self, seq_len: int) -> bool:
+        """Whether the window hides anything of so many tokens."""
+        return self.window is not None and self.window < seq_len - (not self.causal)
+
+    @property
+    def d_ff(self) -> None:
+        """There is no hidden layer."""
+        return None
+
+    @property
+    def name(self) -> str:
+        """`multi-head`, `grouped-query`, `multi-query` or `latent`."""
+        if self.mla is not None:
+            return "latent"
+        if self.kv_heads == self.heads:
+            return "multi-head"
+        return "multi-query" if self.kv_heads == 1 else "grouped-query"
+
+
 def shared_expert(spec: FFNSpec) -> FFNSpec | None:
     """All shared experts together, as one network; None where there are none."""
     if spec.moe is None or not spec.moe.shared_d_ff:
@@ -264,3 +478,52 @@ for _gated in _GATED_ROWS:
     GATED.add(_gated.name, _gated, _gated.aliases)
 GATED_BY_ACTIVATION = {row.activation: row.name for row in _GATED_ROWS if row.limit is None}
 CLAMPED = tuple(row for row in _GATED_ROWS if row.limit is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dtype:
+    """A dtype by torch's name.
+
+    `tolerance` is the relative error (Frobenius) that rounding alone explains, with room: sqrt(d_ff) roundings.
+    """
+
+    name: str
+    bytes: int
+    tolerance: float
+    aliases: tuple[str, ...]
+
+
+_DTYPE_ROWS = (
+    Dtype(name="float64", bytes=8, tolerance=1e-10, aliases=("double", "fp64")),
+    Dtype(name="float32", bytes=4, tolerance=1e-4, aliases=("float", "fp32")),
+    Dtype(name="bfloat16", bytes=2, tolerance=5e-2, aliases=("bf16",)),
+    Dtype(name="float16", bytes=2, tolerance=1e-2, aliases=("half", "fp16")),
+)
+DTYPES: Registry[Dtype] = Registry("dtype", "`ffnbench list dtypes` shows all")
+for _dtype in _DTYPE_ROWS:
+    DTYPES.add(_dtype.name, _dtype, _dtype.aliases)
+
+
+# Relative error of rounding to nearest (unit roundoff) of the factors of a float32 product, by what torch calls the
+# precision of such products. TF32 keeps 10 explicit bits of the significand and so rounds by 2^-11 at most (NVIDIA,
+# "A100 Tensor Core GPU Architecture", 2020), bfloat16 keeps 7 (2^-8); sums stay float32
+# (torch.set_float32_matmul_precision).
+FACTOR_ROUNDOFF = {"high": 2.0**-11, "medium": 2.0**-8}
+# An FFN rounds the factors of two products, one after the other, and a gated one those of three. On emulated TF32 and
+# bfloat16 its worst row is off by 0.6 to 2.4 of these, and by 7 at most where hardware cuts bits off in place of
+# rounding (tests/test_precision.py). A module that is 1 % off is still found at HIGH.
+FACTOR_ROUNDINGS = 10
+
+
+def tolerance(dtype: str, matmul_precision: str = "highest") -> float:
+    """The relative error that rounding alone explains, with room. The precision of matrix products is that of float32's
+    alone: those of other dtypes don't know it.
+    """
+    own = DTYPES.get(dtype).tolerance
+    inside = FACTOR_ROUNDOFF.get(matmul_precision) if DTYPES.canonical(dtype) == "float32" else None
+    return own if inside is None else max(own, FACTOR_ROUNDINGS * inside)
+
+
+def item_bytes(dtype: str) -> int:
+    """Bytes of one element."""
+    return DTYPES.get(dtype).bytes

@@ -8,8 +8,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.ffn.user_activation import OwnActivation
 from ffnbench.plan import Arm, Plan
 
 

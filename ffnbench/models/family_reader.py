@@ -20,9 +20,7 @@ from typing import Any, TypeVar
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import did_you_mean
 from ffnbench.ffn.activations import ACTIVATIONS
-from ffnbench.ffn.attention import AttentionSpec, MLASpec
-from ffnbench.ffn.moe import MoESpec, Scores
-from ffnbench.ffn.spec import LARGEST, FFNSpec, Gate
+from ffnbench.ffn.spec import LARGEST, AttentionSpec, FFNSpec, Gate, MLASpec, MoESpec, Scores
 from ffnbench.models.model import LayerGroup
 from ffnbench.models.windows import FULL_VIEW, sights, views
 

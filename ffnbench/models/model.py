@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ffnbench.ffn.attention import AttentionSpec
-from ffnbench.ffn.spec import FFNSpec
+from ffnbench.ffn.spec import AttentionSpec, FFNSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,9 +13,7 @@ from pathlib import Path
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
 from ffnbench.common.names import Registry, did_you_mean, normalise
-from ffnbench.ffn.attention import AttentionSpec, MLASpec
-from ffnbench.ffn.moe import MoESpec, Scores
-from ffnbench.ffn.spec import GATED, FFNSpec, Gate, Scalar
+from ffnbench.ffn.spec import GATED, AttentionSpec, FFNSpec, Gate, MLASpec, MoESpec, Scalar, Scores
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight
 
 

@@ -4,92 +4,122 @@ a cell, with all variants. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from itertools import product
 from math import prod
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose
 from ffnbench.common.units import read_number
-from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.ffn.moe import Dispatch, Routing, Scores
-from ffnbench.ffn.spec import Gate, Init, read_positive
+from ffnbench.ffn.spec import DTYPES, Dispatch, Gate, Init, Routing, Scores, read_positive
 from ffnbench.ffn.width_rules import RULES
-from ffnbench.models.model import ModelSpec
 from ffnbench.plan import SWEPT, Cache, CompileMode, MatmulPrecision, Point, Time, Value
 from ffnbench.planning.fields import MOST_CELLS, cut, is_range, several, too_many, written_out
 from ffnbench.planning.variant_text import KEYS, Of, Variant, is_variant, keys_of, parse_scalar, parse_variant
 from ffnbench.planning.workload import device_of, mode_of
 from ffnbench.request import DEFAULT_VARIANTS, EXAMPLES, AnyRequest, spelling
 
+if TYPE_CHECKING:
+    from ffnbench.models.model import ModelSpec
+
 R = TypeVar("R", bound=AnyRequest)
-Reader = Callable[[Any], Value]
 
-
-def _of(kind: type[Enum], name: str) -> Reader:
-    return lambda value: str(choose(kind, name, value).value)
-
-
-# what may be a list, by field; a value as it stands in a point
-READ: Mapping[str, Reader] = {
-    **{key: partial(read_positive, key) for key in ("d_model", "d_ff", "threads", "batch", "seq_len", "elements")},
-    **dict.fromkeys(("ratio", "dropout"), read_number),
-    "dtype": lambda text: DTYPES.canonical(str(text)),
-    "mode": lambda text: mode_of(text).value,
-    "device": lambda text: device_of(str(text)),
-    "rule": lambda text: RULES.get(str(text)).name,
-    **{
-        key: _of(kind, key)
-        for key, kind in {
-            "time": Time, "cache": Cache, "init": Init, "matmul_precision": MatmulPrecision, "routing": Routing,
-            "compile": CompileMode, "gate": Gate, "scores": Scores, "experts": Dispatch,
-        }.items()
-    },
-}  # fmt: skip
+COUNTS = ("d_model", "d_ff", "threads", "batch", "seq_len", "elements")
+NUMBERS = ("ratio", "dropout")
+CHOICES: Mapping[str, type[Enum]] = {
+    "time": Time,
+    "cache": Cache,
+    "init": Init,
+    "matmul_precision": MatmulPrecision,
+    "routing": Routing,
+    "compile": CompileMode,
+    "gate": Gate,
+    "scores": Scores,
+    "experts": Dispatch,
+}
+NAMES = {*CHOICES, "dtype", "mode", "device", "rule"}  # what has one of some words
 OF_FLAGS = (*SWEPT, *(key for key in EXAMPLES if key not in (*SWEPT, "elements")))
 SINGLE = {*keys_of(Of.PROCESS, Of.OWN_CODE), "backend"}  # no axis: backends are rows of one cell, by --backend
 OF_KEYS = {key.name: key.pair.partition("=")[2] for key in KEYS} | EXAMPLES  # an example of their values
 WORDS = ("true", "false", "yes", "no", "none")
 
 
+def read_value(name: str, value: Any) -> Value:
+    """A value of a flag or a key as it stands in a point; raises FfnbenchError for what it can't have."""
+    if name in COUNTS:
+        return read_positive(name, value)
+    if name in NUMBERS:
+        return read_number(value)
+    if name in CHOICES:
+        return str(choose(CHOICES[name], name, value).value)
+    if name == "dtype":
+        return DTYPES.canonical(str(value))
+    if name == "mode":
+        return mode_of(value).value
+    if name == "device":
+        return device_of(str(value))
+    if name == "rule":
+        return RULES.get(str(value)).name
+    scalar = parse_scalar(str(value))
+    return "none" if scalar is None else scalar
+
+
 @dataclass(frozen=True, slots=True)
-class CellAsked(Generic[R]):
-    """One point: a value of each axis, and the texts of those that are keys of variants."""
+class Cell(Generic[R]):
+    """One point of a sweep: the request with one value of each flag, and the text of the value of each key."""
 
     point: Point
-    keys: Mapping[str, str]
-    whole: R
-
-    @property
-    def request(self) -> R:
-        """The request with one value of each list."""
-        flags: dict[str, Any] = {name: value for name, value in self.point if name not in self.keys}
-        return replace(self.whole, **flags)
-
-
-@dataclass(frozen=True, slots=True)
-class Axes(Generic[R]):
-    """The axes of a sweep, in their order, and of those that are keys of variants the text of each value."""
-
     request: R
-    values: Mapping[str, tuple[Value, ...]]
-    keys: Mapping[str, Mapping[Value, str]]
+    keys: Mapping[str, str]
 
-    @property
-    def flags(self) -> Set[str]:
-        """Those that are flags."""
-        return self.values.keys() - self.keys.keys()
 
-    def cells(self) -> Iterator[CellAsked[R]]:
-        """Every point, the last axis changing first; one point where there is no axis."""
-        for chosen in product(*self.values.values()):
-            point = tuple(zip(self.values, chosen, strict=True))
-            keys = {name: self.keys[name][value] for name, value in point if name in self.keys}
-            yield CellAsked(point, keys, self.request)
+def cells_of(
+    request: R, flags: Iterable[str] = OF_FLAGS, keys: Mapping[str, tuple[str, ...]] | None = None
+) -> list[Cell[R]]:
+    """The cells of a request and of the lists of `keys`, the last axis changing first; one where there is no axis.
+
+    Raises FfnbenchError for more cells than a sweep has, before the first is made.
+    """
+    alone: dict[str, Any] = {}
+    axes: dict[str, tuple[Value, ...]] = {}
+    for name in flags:
+        given = getattr(request, name, None)
+        if given is None:
+            continue
+        values = several(name, given, partial(read_value, name))
+        if len(values) == 1:
+            alone[name] = values[0]
+        else:
+            axes[name] = values
+    texts = {name: {read_value(name, text): text for text in values} for name, values in (keys or {}).items()}
+    for name in texts.keys() & axes.keys():
+        raise FfnbenchError(
+            f"{spelling(name)} has a list, and so has @{name}: they are one axis", f"leave the list of @{name} out"
+        )
+    axes |= {name: tuple(values) for name, values in texts.items()}
+    # in the order in which they were typed, where that is known, else in that of OF_FLAGS, and keys behind
+    typed = request.typed
+    behind = typed.index("variants") if "variants" in typed else len(typed)
+    order = sorted(axes, key=lambda name: typed.index(name) if name in typed else behind)
+    count = prod(len(values) for values in axes.values())
+    if count > MOST_CELLS:
+        raise too_many(count, " x ".join(f"{len(axes[name]):,} of {name}" for name in order))
+    cells = []
+    for values in product(*(axes[name] for name in order)):
+        point = tuple(zip(order, values, strict=True))
+        of_flags: dict[str, Any] = {name: value for name, value in point if name not in texts}
+        of_keys = {name: texts[name][value] for name, value in point if name in texts}
+        cells.append(Cell(point, replace(request, **alone, **of_flags), of_keys))
+    return cells
+
+
+def swept_flags(cells: list[Cell[R]]) -> set[str]:
+    """The axes that are flags."""
+    return {name for name, _ in cells[0].point} - cells[0].keys.keys()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,26 +132,31 @@ class Listed:
     axes: Mapping[str, tuple[str, ...]]
     models: Mapping[str, ModelSpec]
 
+    @property
+    def first(self) -> dict[str, str]:
+        """The first value of each key."""
+        return {name: texts[0] for name, texts in self.axes.items()}
+
     def texts(self, keys: Mapping[str, str], *, named: bool = False) -> list[str]:
         """The variants at one value of each key, as they would be typed; `named`: by the labels they have without."""
-        return [
-            f"{text}=" * (named and bool(own) and "=" not in text) + "@".join([text, *(f"{k}={keys[k]}" for k in own)])
-            for text, own in self.variants
-        ]
+        texts = []
+        for text, own in self.variants:
+            whole = "@".join([text, *(f"{key}={keys[key]}" for key in own)])
+            if named and own and "=" not in text:
+                whole = f"{text}={whole}"
+            texts.append(whole)
+        return texts
 
-    def plain(self, identify: Callable[[Variant], Variant]) -> list[Variant]:
-        """The variants without the keys that have lists; what has none is all that it is, and is identified."""
-        parsed = (parse_variant(text, self.models) for text, _ in self.variants)
-        return [variant if own else identify(variant) for variant, (_, own) in zip(parsed, self.variants, strict=True)]
-
-    def at(
-        self, keys: Mapping[str, str], plain: list[Variant], identify: Callable[[Variant], Variant]
-    ) -> list[Variant]:
-        """The variants at one value of each key, by the labels that they have without."""
-        return [
-            identify(replace(parse_variant(text, self.models), label=one.label, also=one.also)) if own else one
-            for text, one, (_, own) in zip(self.texts(keys), plain, self.variants, strict=True)
-        ]
+    def at(self, keys: Mapping[str, str]) -> list[Variant]:
+        """The variants at one value of each key, by the labels that they have without these keys."""
+        variants = []
+        for whole, (text, own) in zip(self.texts(keys), self.variants, strict=True):
+            variant = parse_variant(whole, self.models)
+            if own:
+                plain = parse_variant(text, self.models)
+                variant = replace(variant, label=plain.label, also=plain.also)
+            variants.append(variant)
+        return variants
 
 
 def listed_variants(text: str, models: Mapping[str, ModelSpec] | None = None) -> Listed:
@@ -129,72 +164,59 @@ def listed_variants(text: str, models: Mapping[str, ModelSpec] | None = None) ->
     key before it, goes on with that. Raises FfnbenchError where two lists of one key differ.
     """
     axes: dict[str, tuple[str, ...]] = {}
-    found = []
+    variants = []
     for part in _parts(text, models or {}):
         head, *pairs = part.split("@")
-        kept, own = [head], []
+        plain, own = [head], []
         for pair in pairs:
-            name, _, value = pair.partition("=")
-            name = name.strip().replace("-", "_")
+            name, value = _key_of(pair)
             if name in SINGLE or not ("," in value or is_range(value)):
-                kept.append(pair)
+                plain.append(pair)
                 continue
             texts = tuple(dict.fromkeys(written_out(f"@{name}=", value, OF_KEYS.get(name, "1..4096"))))
             if axes.setdefault(name, texts) != texts:
-                told = f"two variants have different lists of {name}: an axis has one"
-                raise FfnbenchError(told, f"give both the same @{name}={value}")
+                raise FfnbenchError(
+                    f"two variants have different lists of {name}: an axis has one",
+                    f"give both the same @{name}={value}",
+                )
             own.append(name)
-        found.append(("@".join(kept), tuple(own)))
-    return Listed(tuple(found), axes, models or {})
+        variants.append(("@".join(plain), tuple(own)))
+    return Listed(tuple(variants), axes, models or {})
+
+
+def _key_of(pair: str) -> tuple[str, str]:
+    """The name of a key, and the text of its value."""
+    name, _, value = pair.partition("=")
+    return name.strip().replace("-", "_"), value
 
 
 def _parts(text: str, models: Mapping[str, ModelSpec]) -> list[str]:
-    found: list[str] = []
+    """The texts of the variants, each with all values of its last key."""
+    variants: list[str] = []
     for part in cut("", text, DEFAULT_VARIANTS):
-        key = found[-1].rpartition("@")[2].partition("=")[0].strip().replace("-", "_") if found else ""
+        before, _, pair = variants[-1].rpartition("@") if variants else ("", "", "")
         head = part.partition("@")[0].strip()
-        if found and "@" in found[-1] and key not in SINGLE and head not in models and _goes_on(key, head):
-            found[-1] += f",{part}"
+        if before and head not in models and _is_value_of(_key_of(pair)[0], head):
+            variants[-1] += f",{part}"
         else:
-            found.append(part)
-    return found
+            variants.append(part)
+    return variants
 
 
-def _goes_on(key: str, text: str) -> bool:
+def _is_value_of(key: str, text: str) -> bool:
     """Whether a part is one more value of a key. No name of a variant begins as a number."""
+    if key in SINGLE:
+        return False
     if text.lstrip("-.")[:1].isdigit():
         return ":" not in text and "=" not in text
     if is_variant(text):
         return False
-    try:
-        return text.lower() in WORDS or isinstance(READ[key](text), str)
-    except (FfnbenchError, KeyError):
+    if text.lower() in WORDS:
+        return True
+    if key not in NAMES:
         return False
-
-
-def axes_of(request: R, flags: Iterable[str] = OF_FLAGS, keys: Mapping[str, tuple[str, ...]] | None = None) -> Axes[R]:
-    """The axes of a request, beside those of keys. Raises FfnbenchError for more cells than a sweep has, before the
-    first is made.
-    """
-    given = {name: value for name in flags if (value := getattr(request, name, None)) is not None}
-    found: dict[str, tuple[Value, ...]] = {name: several(name, value, READ[name]) for name, value in given.items()}
-    alone: dict[str, Any] = {name: found.pop(name)[0] for name in given if len(found[name]) == 1}
-    texts = {name: {_value(name, text): text for text in of} for name, of in (keys or {}).items()}
-    for name in texts.keys() & found.keys():
-        raise FfnbenchError(
-            f"{spelling(name)} has a list, and so has @{name}: they are one axis", f"leave the list of @{name} out"
-        )
-    found |= {name: tuple(read) for name, read in texts.items()}
-    # in the order in which they were typed, where that is known, else in that of OF_FLAGS, and keys behind
-    typed = request.typed
-    behind = typed.index("variants") if "variants" in typed else len(typed)
-    order = sorted(found, key=lambda name: typed.index(name) if name in typed else behind)
-    if (count := prod(map(len, found.values()))) > MOST_CELLS:
-        raise too_many(count, " x ".join(f"{len(found[name]):,} of {name}" for name in order))
-    return Axes(replace(request, **alone), {name: found[name] for name in order}, texts)
-
-
-def _value(name: str, text: str) -> Value:
-    """A value of a key as it stands in a point."""
-    found = READ.get(name, parse_scalar)(text)
-    return "none" if found is None else found
+    try:
+        read_value(key, text)
+    except FfnbenchError:
+        return False
+    return True

@@ -7,219 +7,203 @@ ffnbench's own forms.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
+from ffnbench.ffn.spec import read_positive
 from ffnbench.ffn.width_rules import Match
 from ffnbench.metrics import CEILINGS, METRIC_GROUPS
-from ffnbench.models.model import ModelSpec
-from ffnbench.models.presets import model_of
-from ffnbench.plan import Backend, Case, NoProbe, Note, Plan, Probe, Workload, control_of, group_suffix
-from ffnbench.planning.axes import READ, CellAsked, Listed, axes_of, listed_variants
+from ffnbench.plan import Backend, Case, Note, Plan, Point, Probe, control_of, group_suffix
 from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.fields import cut, several
-from ffnbench.planning.variant_text import WORKLOAD_KEYS, Variant, as_activation_variant
+from ffnbench.planning.fields import cut, has_list, several
+from ffnbench.planning.variant_text import Variant, as_activation_variant, parse_variant
 from ffnbench.planning.widths import Sizer
 from ffnbench.planning.workload import labels_of, lacks, parse_backends, refuse_lacking, workload_of
-from ffnbench.request import DEFAULT_VARIANTS, CompareRequest, Request, spelling
+from ffnbench.request import DEFAULT_VARIANTS, EXAMPLES, CompareRequest, Request, spelling
+
+if TYPE_CHECKING:
+    from ffnbench.models.model import ModelSpec
+
+WIDE = 2048  # above it a call of 512 tokens takes a second of a few cores, and a first run minutes
+TOKENS, TOKENS_OF_WIDE = 512, 64  # of a sequence, where none is given
+STANDS_FOR_IT = ("preset", "config", "model")  # what the model that is named is called among the variants
 
 
 def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: int = 768) -> Plan:
     """Parse, check and size everything; raises FfnbenchError with a hint for whatever is wrong. `d_model` is the width
     where nothing says it.
     """
-    probe = probe or NoProbe()
-    chosen = {} if request.preset is None else dict.fromkeys(STANDS_FOR_IT, model_of(request.preset))
-    listed = listed_variants(with_model(request.variants, chosen), chosen)
-    rows_at = _Rows(listed, parse_backends(request.backend), probe)
-    rows = rows_at({name: texts[0] for name, texts in listed.axes.items()})
-    variants = [row.variant for row in rows]
-    widths = shared_widths(request, chosen, variants, d_model)
-    asked = replace(
-        request,
-        d_model=widths,
-        seq_len=(TOKENS if max(widths) <= WIDE else TOKENS_OF_WIDE) if request.seq_len is None else request.seq_len,
-        bias=any(model.main.ffn.bias for model in chosen.values()) if request.bias is None else request.bias,
-        backend=rows_at.backends[0].value,
-    )
-    _refuse_twins(rows)
-    axes = axes_of(asked, keys=listed.axes)
-    refuse_own_values(axes.flags, variants)
-    references, shared = _references(request.reference, rows), _Shared(probe)
-    found = [_group(cell, rows_at(cell.keys), references, shared) for cell in axes.cells()]
-    cases = tuple(case for group in found for case in group.cases)
-    refused = [Note(label=label, text=why) for group in found for label, why in group.refused.items()]
-    notes = [
-        replace(note, label=case.label)
-        for group in found
-        for case, row in zip(group.cases, rows, strict=True)
-        for note in row.variant.notes
-    ]
-    metrics, reference = _metrics(request, cases), found[0].against
+    probe = probe or Probe()
+    models: Mapping[str, ModelSpec] = {}
+    if request.preset is not None:
+        from ffnbench.models.presets import model_of
+
+        models = dict.fromkeys(STANDS_FOR_IT, model_of(request.preset))
+    text = with_model(request.variants, models)
+    listed = None
+    if "@" in text:  # a key, which may have a list
+        from ffnbench.planning.axes import listed_variants
+
+        listed = listed_variants(text, models)
+        parsed = listed.at(listed.first)
+    else:
+        parsed = [parse_variant(part, models) for part in cut("", text, DEFAULT_VARIANTS)]
+    variants = [identify(variant, probe) for variant in parsed]
+    backends = parse_backends(request.backend)
+    request = replace(_completed(request, models, variants, d_model), backend=backends[0].value)
+    rows = _rows(variants, backends)
+    references = _references(request.reference, rows)
+
+    if (listed and listed.axes) or any(has_list(getattr(request, name, None)) for name in EXAMPLES):
+        from ffnbench.planning.axes import cells_of, swept_flags
+
+        keys = listed.axes if listed else {}
+        cells = cells_of(request, keys=keys)
+        refuse_own_values(swept_flags(cells), variants)
+        groups = []
+        for cell in cells:
+            if listed and cell.keys:
+                rows = _rows([identify(variant, probe) for variant in listed.at(cell.keys)], backends)
+            groups.append(_group(cell.request, cell.point, rows, references, probe))
+    else:
+        groups = [_group(request, (), rows, references, probe)]
+
+    cases = tuple(case for group in groups for case in group.cases)
+    refused = [note for group in groups for note in group.refused]
+    metrics = _metrics(request, cases)
+    reference = groups[0].reference
     control = (control_of(cases, reference),) if request.control and "latency" in metrics else ()
     return Plan(
         cases=(*cases, *control),
         reference=reference,
         protocol=protocol_of(len(cases) - len(refused), request),
         metrics=metrics,
-        match=found[0].sizer.match.value,
-        multiple_of=found[0].sizer.multiple_of,
-        notes=(*notes, *refused),
+        match=groups[0].sizer.match.value,
+        multiple_of=groups[0].sizer.multiple_of,
+        notes=(*(note for group in groups for note in group.notes), *refused),
     )
+
+
+def _completed(
+    request: CompareRequest, models: Mapping[str, ModelSpec], variants: list[Variant], default: int
+) -> CompareRequest:
+    """The request with what is not given: the width and biases of a model, the length of the sequence."""
+    widths = shared_widths(request, models, variants, default)
+    seq_len = request.seq_len
+    if seq_len is None:
+        seq_len = TOKENS if max(widths) <= WIDE else TOKENS_OF_WIDE
+    bias = request.bias
+    if bias is None:
+        bias = any(model.main.ffn.bias for model in models.values())
+    return replace(request, d_model=widths[0] if len(widths) == 1 else widths, seq_len=seq_len, bias=bias)
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
     """A row of every group: the variant, and the backend that a flag gives it; None where it says that itself.
 
-    `several`: a list of backends made it, so that it may be one that can't be run.
+    `one_of_several`: a list of backends made it, so that it may be one that can't be run.
     """
 
     label: str
     variant: Variant
     backend: Backend | None
-    several: bool
+    one_of_several: bool
 
 
-class _Rows:
-    """The rows at one value of each key that has a list; where no such key is another the same ones again."""
-
-    def __init__(self, listed: Listed, backends: tuple[Backend, ...], probe: Probe) -> None:
-        self.backends = backends
-        self._listed, self._identify = listed, partial(identify, probe=probe)
-        self._plain = listed.plain(self._identify)
-        self._found: dict[tuple[str, ...], list[_Row]] = {}
-
-    def __call__(self, keys: Mapping[str, str]) -> list[_Row]:
-        at = tuple(keys[name] for name in self._listed.axes)
-        if at not in self._found:
-            several = len(self.backends) > 1
-            self._found[at] = [
-                _Row(label, variant, backend, several=backend is not None and several)
-                for variant in self._listed.at(keys, self._plain, self._identify)
-                for label, backend in labels_of(variant, self.backends).items()
-            ]
-        return self._found[at]
-
-
-class _Shared:
-    """What cells have in common: widths where they differ in what they are fed alone, and what they are fed where they
-    differ in nothing of that.
-    """
-
-    def __init__(self, probe: Probe) -> None:
-        self._probe = probe
-        self._sizers: dict[object, Sizer] = {}
-        self._works: dict[object, list[Workload]] = {}
-
-    def sizer(self, cell: CellAsked[CompareRequest], rows: list[_Row], reference: str) -> Sizer:
-        """What finds the widths of a cell; code of the user's is looked at anew in each."""
-        own = any(row.variant.target for row in rows)
-        at = tuple(one for one in cell.point if own or one[0] in cell.keys or one[0] not in WORKLOAD_KEYS)
-        if at not in self._sizers:
-            variant = next(row.variant for row in rows if row.label == reference)
-            self._sizers[at] = Sizer(cell.request, variant, self._probe)
-        return self._sizers[at]
-
-    def workloads(self, cell: CellAsked[CompareRequest], rows: list[_Row]) -> list[Workload]:
-        """What each row of a cell is fed, and its backend."""
-        at = tuple(one for one in cell.point if one[0] in cell.keys or one[0] in WORKLOAD_KEYS)
-        if at not in self._works:
-            self._works[at] = list(_workloads(cell, rows))
-        return self._works[at]
+def _rows(variants: list[Variant], backends: tuple[Backend, ...]) -> list[_Row]:
+    """The rows of some variants; raises FfnbenchError where two are called alike."""
+    rows: list[_Row] = []
+    labels: set[str] = set()
+    for variant in variants:
+        for label, backend in labels_of(variant, backends).items():
+            if label in labels:
+                raise FfnbenchError(f"two variants have the label {label!r}", f"name one of them: other={variant.text}")
+            labels.add(label)
+            rows.append(_Row(label, variant, backend, backend is not None and len(backends) > 1))
+    return rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sized:
-    """The cases of one group, row by row; why some of them can't be run; and the label of the reference."""
+class _Group:
+    """The cases of one group, row by row; what is said of them; and the label of the reference."""
 
     cases: tuple[Case, ...]
-    refused: dict[str, str]
-    against: str
+    notes: tuple[Note, ...]
+    refused: tuple[Note, ...]  # why some of them can't be run
+    reference: str
     sizer: Sizer
 
 
-def _group(cell: CellAsked[CompareRequest], rows: list[_Row], references: list[str], shared: _Shared) -> _Sized:
-    """One group sized: every one has its own target to match, and so its own widths."""
-    sizer, works = shared.sizer(cell, rows, references[0]), shared.workloads(cell, rows)
-    sized = [sizer.case(row.variant, work) for row, work in zip(rows, works, strict=True)]
-    refused = _lacking(rows, sized, works)
-    against = next((label for label in references if label not in refused), None)
-    if against is None:
-        raise FfnbenchError(
-            f"the reference {references[0]!r} can't be run: {refused[references[0]]}", "give another with --reference"
-        )
-    end = group_suffix(dict(cell.point))
-    # what is of the reference's own variant is as wide as it
-    own = 0.0 if sizer.match is not Match.NONE and len({row.variant.label for row in rows}) > 1 else None
-    cases = tuple(
-        replace(
-            case, label=row.label + end, workload=work, point=cell.point, against=against + end if end else None,
-            residual=own if case.residual is None and row.label != against else case.residual,
-        )
-        for row, case, work in zip(rows, sized, works, strict=True)
-    )  # fmt: skip
-    refused = {label + end: why for label, why in refused.items()}
-    return _Sized(cases=cases, refused=refused, against=against + end, sizer=sizer)
+def _group(request: CompareRequest, point: Point, rows: list[_Row], references: list[str], probe: Probe) -> _Group:
+    """One group sized: every one has its own target to match, and so its own widths.
 
-
-def _workloads(cell: CellAsked[CompareRequest], rows: list[_Row]) -> Iterator[Workload]:
-    """What each row is fed, and its backend; variants without keys of their own are fed alike."""
-    request = cell.request
-    found: dict[str, Workload] = {}
-    for row in rows:
-        alone = row.variant.workload_keys or row.variant.spec_keys.get("moe") is not None
-        key = row.variant.label if alone else ""
-        if key not in found:
-            found[key] = workload_of(request, row.variant)
-        work = found[key]
-        backend = work.backend if row.backend is None else row.backend.value
-        yield work if backend == work.backend else replace(work, backend=backend)
-
-
-def _lacking(rows: list[_Row], sized: list[Case], works: list[Workload]) -> dict[str, str]:
-    """Why cases of a list of backends can't be run, by label; raises FfnbenchError for a case that stands by itself,
-    and where none at all is left.
+    Raises FfnbenchError for a row that stands by itself and can't be run, and where none is left or no reference.
     """
-    found: dict[str, str] = {}
-    for row, case, work in zip(rows, sized, works, strict=True):
-        if not row.several:
+    sizer = Sizer(request, next(row.variant for row in rows if row.label == references[0]), probe)
+    sized: dict[str, Case] = {}  # by the labels of variants, which are as wide however they are run
+    cases: list[Case] = []
+    why_not: dict[str, str] = {}
+    for row in rows:
+        variant, work = row.variant, workload_of(request, row.variant)
+        if row.backend is not None:
+            work = replace(work, backend=row.backend.value)
+        if variant.label not in sized:
+            sized[variant.label] = sizer.case(variant, work)
+        case = replace(sized[variant.label], label=row.label, workload=work)
+        cases.append(case)
+        if not row.one_of_several:
             refuse_lacking(row.label, case.ffn, work)
         elif why := lacks(case.ffn, work):
-            found[row.label] = why
-    if len(found) == len(rows):
-        refuse_lacking(rows[0].label, sized[0].ffn, works[0])
-    return found
+            why_not[row.label] = why
+    if len(why_not) == len(rows):
+        refuse_lacking(rows[0].label, cases[0].ffn, cases[0].workload)
+    runnable = [label for label in references if label not in why_not]
+    if not runnable:
+        raise FfnbenchError(
+            f"the reference {references[0]!r} can't be run: {why_not[references[0]]}", "give another with --reference"
+        )
+
+    end = group_suffix(dict(point))
+    against = runnable[0] + end
+    notes = []
+    for place, (row, case) in enumerate(zip(rows, cases, strict=True)):
+        label = row.label + end
+        residual = case.residual
+        beside_itself = row.variant.label == sizer.reference.label and label != against
+        if beside_itself and len(sized) > 1 and sizer.match is not Match.NONE:
+            residual = 0.0  # the same network by another backend
+        cases[place] = replace(case, label=label, point=point, against=against if end else None, residual=residual)
+        notes += [replace(note, label=label) for note in row.variant.notes]
+    return _Group(
+        cases=tuple(cases),
+        notes=tuple(notes),
+        refused=tuple(Note(label=label + end, text=why) for label, why in why_not.items()),
+        reference=against,
+        sizer=sizer,
+    )
 
 
 def identify(variant: Variant, probe: Probe) -> Variant:
     """A target is a module or an activation; which of the two shows when it is loaded."""
-    probe = probe.within(variant.arm)
-    own = probe.describe(variant.target) if variant.target else None
+    if not variant.target:
+        return variant
+    own = probe.within(variant.arm).describe(variant.target)
     return as_activation_variant(variant, own) if own else variant
 
 
 def refuse_own_values(swept: Set[str], variants: Iterable[Variant]) -> None:
     """A variant has no value of its own of what groups differ in: it is the same in all."""
     for variant in variants:
-        if own := sorted((variant.workload_keys.keys() | dict(variant.arguments).keys()) & swept):
+        own = sorted((variant.workload_keys.keys() | dict(variant.arguments).keys()) & swept)
+        if own:
             raise FfnbenchError(
                 f"{variant.text!r} has a {own[0]} of its own, and {spelling(own[0])} makes a group of each of several",
                 f"leave @{own[0]} out, or the list",
-            )
-
-
-def _refuse_twins(rows: list[_Row]) -> None:
-    """Two variants may be called alike, and a row that a list of backends makes as a variant that was typed."""
-    labels = [row.label for row in rows]
-    for place, row in enumerate(rows):
-        if row.label in labels[:place]:
-            raise FfnbenchError(
-                f"two variants have the label {row.label!r}", f"name one of them: other={row.variant.text}"
             )
 
 
@@ -227,11 +211,13 @@ def _references(label: str | None, rows: list[_Row]) -> list[str]:
     """The label of the reference; where none was named those of the first variant, of which the first that runs is."""
     if label is None:
         return [row.label for row in rows if row.variant is rows[0].variant]
-    known = {other + row.label.removeprefix(row.variant.label): row.label for row in rows
-             for other in row.variant.also}  # fmt: skip
-    known |= {row.label: row.label for row in rows}
+    known: dict[str, str] = {}
+    for row in rows:
+        of_backend = row.label.removeprefix(row.variant.label)
+        known |= {other + of_backend: row.label for other in row.variant.also}
+    labels = [row.label for row in rows]
+    known |= {own: own for own in labels}
     if label not in known:
-        labels = [row.label for row in rows]
         raise FfnbenchError(
             f"no variant has the label {label!r}", hint_for(label, labels, "labels: " + ", ".join(labels))
         )
@@ -239,6 +225,7 @@ def _references(label: str | None, rows: list[_Row]) -> list[str]:
 
 
 def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...]:
+    """The groups of metrics that are asked for, and routing wherever there are experts."""
     names = tuple(dict.fromkeys(cut("--metrics ", request.metrics, CompareRequest.metrics)))
     for name in names:
         if name not in METRIC_GROUPS:
@@ -253,45 +240,43 @@ def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...
     return (*names, "routing") if experts and "routing" not in names else names
 
 
-WIDE = 2048  # above it a call of 512 tokens takes a second of a few cores, and a first run minutes
-TOKENS, TOKENS_OF_WIDE = 512, 64  # of a sequence, where none is given
-STANDS_FOR_IT = ("preset", "config", "model")  # what the model that is named is called among the variants
-Chosen = Mapping[str, ModelSpec]  # at most one model, under these names
-
-
 def as_compare(request: Request, **more: Any) -> CompareRequest:
     """What another command's request says of what `compare` asks as well, with these fields in place of its own."""
-    shared = {one.name: getattr(request, one.name) for one in fields(CompareRequest) if hasattr(request, one.name)}
+    names = [field.name for field in fields(CompareRequest)]
+    shared = {name: getattr(request, name) for name in names if hasattr(request, name)}
     return CompareRequest(**shared | more)
 
 
-def with_model(variants: str, chosen: Chosen) -> str:
+def with_model(variants: str, models: Mapping[str, ModelSpec]) -> str:
     """The list of variants; the model's own FFN stands first where it is not among them, and beside it a form that
     nobody asked for does not stand twice.
     """
     names = [part.strip().partition("@")[0].rpartition("=")[2] for part in variants.split(",")]
-    if not chosen or chosen.keys() & {*names}:
+    if not models or models.keys() & {*names}:
         return variants
-    first, model = next(iter(chosen.items()))
+    first, model = next(iter(models.items()))
     if variants == DEFAULT_VARIANTS:
-        names = [name for name in names if name != model.main.ffn.name]
-        return ",".join((first, *names))
+        variants = ",".join(name for name in names if name != model.main.ffn.name)
     return f"{first},{variants}"
 
 
-def shared_widths(request: CompareRequest, chosen: Chosen, variants: list[Variant], default: int) -> tuple[int, ...]:
+def shared_widths(
+    request: CompareRequest, models: Mapping[str, ModelSpec], variants: list[Variant], default: int
+) -> tuple[int, ...]:
     """d_model of the comparison, or of each group: the flag's, the models', or the default; raises FfnbenchError where
     they differ, and for several beside what has one width.
     """
-    named = {model.key: model.main.ffn.d_model for model in chosen.values()}
-    named |= {(*variant.also, variant.label)[0]: variant.d_model for variant in variants if variant.d_model}
+    named = {model.key: model.main.ffn.d_model for model in models.values()}
+    for variant in variants:
+        if variant.d_model:
+            named[(*variant.also, variant.label)[0]] = variant.d_model
     widths = tuple(sorted(set(named.values())))
     if len(widths) > 1:
         shown = ", ".join(f"{name} {width:,}" for name, width in named.items())
         raise FfnbenchError(f"these models have different d_model: {shown}", "compare models of one width")
     if request.d_model is None:
         return widths or (default,)
-    given = tuple(int(width) for width in several("d_model", request.d_model, READ["d_model"]))
+    given = several("d_model", request.d_model, partial(read_positive, "d_model"))
     typed = request.d_model if isinstance(request.d_model, str) else ",".join(map(str, given))
     if widths and given != widths:
         raise FfnbenchError(

@@ -182,10 +182,17 @@ def several(name: str, value: Any, read: Callable[[Any], T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys(map(read, values)))
 
 
+def has_list(value: Any) -> bool:
+    """Whether the value of a field is a list, or the text of one or of a range."""
+    if isinstance(value, str):
+        return "," in value or is_range(value)
+    return isinstance(value, tuple | list)
+
+
 def refuse_lists(request: Request, *names: str) -> None:
     """Raise FfnbenchError for a list in one of these fields of a request."""
     for name in names:
         value = getattr(request, name)
-        if isinstance(value, tuple | list) or (isinstance(value, str) and ("," in value or is_range(value))):
+        if has_list(value):
             text = value if isinstance(value, str) else ",".join(map(str, value))
             raise FfnbenchError(f"{spelling(name)} takes one value here, not {text!r}", TAKE_LISTS)

@@ -13,10 +13,8 @@ from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose, hint_for, near, normalise
-from ffnbench.ffn.activations import ACTIVATIONS
-from ffnbench.ffn.moe import Dispatch, MoESpec, Scores
-from ffnbench.ffn.spec import GATED, LARGEST, LIKE, FFNSpec, Gate, ImportedSpec, Scalar
-from ffnbench.ffn.user_activation import OwnActivation
+from ffnbench.ffn.activations import ACTIVATIONS, OwnActivation
+from ffnbench.ffn.spec import GATED, LARGEST, LIKE, Dispatch, FFNSpec, Gate, ImportedSpec, MoESpec, Scalar, Scores
 from ffnbench.models.model import ModelSpec
 from ffnbench.models.presets import PRESETS, as_text, variant_keys
 from ffnbench.plan import OWN, Arm, Backend, Note, NoteKind, values_of

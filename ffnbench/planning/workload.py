@@ -8,10 +8,18 @@ from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose, hint_for, normalise
-from ffnbench.ffn.attention import AttentionSpec
-from ffnbench.ffn.dtypes import DTYPES, item_bytes
-from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, ImportedSpec, Scalar, read_positive
+from ffnbench.ffn.spec import (
+    DTYPES,
+    ActivationSpec,
+    AttentionSpec,
+    FFNSpec,
+    Gate,
+    ImportedSpec,
+    Routing,
+    Scalar,
+    item_bytes,
+    read_positive,
+)
 from ffnbench.plan import (
     MODE_ALIASES,
     AnySpec,

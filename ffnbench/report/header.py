@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ffnbench.common.units import signed_percent
-from ffnbench.ffn.dtypes import item_bytes
+from ffnbench.ffn.spec import item_bytes
 from ffnbench.plan import (
     ACTIVE_PARAMS,
     Backend,

@@ -12,8 +12,7 @@ from ffnbench.common.units import IEC, TIME, counted, digits, quantity
 from ffnbench.features import listings
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import FORMULA, params
-from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.ffn.spec import CLAMPED, GATED, GATED_BY_ACTIVATION, Gate, GatedName
+from ffnbench.ffn.spec import CLAMPED, DTYPES, GATED, GATED_BY_ACTIVATION, Gate, GatedName
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.presets import PRESETS
 from ffnbench.plan import Backend, CompileMode, values_of

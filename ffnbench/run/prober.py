@@ -15,9 +15,9 @@ from typing import Any
 
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unfinished, Unsupported
+from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
-from ffnbench.ffn.user_activation import OwnActivation
 from ffnbench.plan import OWN, Arm, Backend, Cache, Case, CompileMode, MatmulPrecision, Probe, Time, Workload
 from ffnbench.result import Agreement, Curve
 from ffnbench.run.session import Session, WorkerLost

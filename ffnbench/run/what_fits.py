@@ -13,9 +13,8 @@ from typing import Any
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, counted, quantity
 from ffnbench.device.environment import USABLE, auto_device
-from ffnbench.ffn.attention import AttentionSpec, Form, working_bytes
-from ffnbench.ffn.dtypes import item_bytes
-from ffnbench.ffn.spec import FFNSpec
+from ffnbench.ffn.attention import working_bytes
+from ffnbench.ffn.spec import AttentionForm, AttentionSpec, FFNSpec, item_bytes
 from ffnbench.plan import AddedSpec, Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
 from ffnbench.result import DeviceSeen, Failure, FailureKind
 from ffnbench.run.session import WorkerLost, lost_over_device
@@ -130,7 +129,7 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
     if plan.kind != Kind.BLOCK.value or available is None:
         return plan
     kept, notes = list(plan.cases), list[Note]()
-    squares = [c for c in kept if isinstance(c.ffn, AttentionSpec) and c.ffn.form is Form.TEXTBOOK]
+    squares = [c for c in kept if isinstance(c.ffn, AttentionSpec) and c.ffn.form is AttentionForm.TEXTBOOK]
     while squares and memory_needed(kept) > available:
         kept.remove(case := squares.pop())
         text = f"textbook attention at {case.workload.seq_len:,} tokens is left out: its scores need about "

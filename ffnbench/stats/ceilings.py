@@ -13,7 +13,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 
-from ffnbench.ffn.dtypes import item_bytes
+from ffnbench.ffn.spec import item_bytes
 from ffnbench.metrics import ROOF
 from ffnbench.plan import Case, MatmulPrecision, Needed, needed_by
 from ffnbench.result import MEMORY, Bound, CaseCost, Ceiling, Roof, Run, Share

@@ -20,9 +20,8 @@ from torch import Tensor, nn
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import place_of
-from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.modules import OwnModule
-from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
+from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, ImportedSpec
 from ffnbench.plan import AnySpec, Case
 from ffnbench.worker.backends.building import build, carried, seed_all
 from ffnbench.worker.subject import Subject, gradient_salt

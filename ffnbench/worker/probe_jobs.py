@@ -25,11 +25,10 @@ from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.common.targets import one_line, origin_of, resolve
 from ffnbench.device.environment import about_device, accelerator_of, known_device
+from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.dtypes import item_bytes
-from ffnbench.ffn.imported import CONFIG_NAMES, D_FF_NAMES, D_MODEL_NAMES, RATIO_NAMES
-from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.ffn.user_activation import OwnActivation, as_activation
+from ffnbench.ffn.imported import D_FF_NAMES, as_activation
+from ffnbench.ffn.spec import ImportedSpec, item_bytes
 from ffnbench.plan import Arm, Backend, Probe, Workload
 from ffnbench.worker.backends.building import build_foreign, unavailable
 from ffnbench.worker.meters import empty_call
@@ -219,7 +218,6 @@ def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:
 
 
 Job = Callable[..., dict[str, Any]]
-WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
 
 
 class InProcess(Probe):
@@ -228,7 +226,7 @@ class InProcess(Probe):
     def describe(self, target: str) -> OwnActivation | None:
         """What a function declares as an activation; raises FfnbenchError where it does not behave like one."""
         found = resolve(target)
-        own = as_activation(found, target, WIDTH_NAMES)
+        own = as_activation(found, target)
         if own is not None:
             from ffnbench.worker.functions import checked
 

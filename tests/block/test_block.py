@@ -16,8 +16,8 @@ from ffnbench.block.picture import block_figure
 from ffnbench.block.plan import attention_of, lengths_of, plan_block
 from ffnbench.block.rows import block_records
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.attention_module import build_attention
+from ffnbench.ffn.spec import AttentionSpec
 from ffnbench.models.presets import PRESETS
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import BlockRequest

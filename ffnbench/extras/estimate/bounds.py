@@ -13,8 +13,7 @@ from typing import Any
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import least
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.dtypes import item_bytes
-from ffnbench.ffn.spec import FFNSpec
+from ffnbench.ffn.spec import FFNSpec, item_bytes
 from ffnbench.plan import Case, MatmulPrecision, Mode, NoProbe, Workload, cost_of, needed_by
 from ffnbench.result import MEMORY, Bound
 

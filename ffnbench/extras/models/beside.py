@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ffnbench.ffn.attention import AttentionSpec
+from ffnbench.ffn.spec import AttentionSpec
 
 
 class HeadNorms(StrEnum):

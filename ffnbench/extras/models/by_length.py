@@ -11,10 +11,9 @@ from ffnbench.block.plan import attention_of, uncounted
 from ffnbench.block.rows import sees
 from ffnbench.extras.models.counting import WholeModel, whole_model
 from ffnbench.extras.models.request import InspectRequest
-from ffnbench.ffn.attention import AttentionSpec, attention_flops, kept_tokens, kv_bytes, overtakes_at
+from ffnbench.ffn.attention import attention_flops, kept_tokens, kv_bytes, overtakes_at
 from ffnbench.ffn.cost import cost, flops_forward
-from ffnbench.ffn.dtypes import DTYPES
-from ffnbench.ffn.spec import read_positive
+from ffnbench.ffn.spec import DTYPES, AttentionSpec, read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
 from ffnbench.models.presets import model_of
 from ffnbench.report.frame import Row

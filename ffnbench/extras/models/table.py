@@ -6,7 +6,7 @@ from ffnbench.common import jsonable
 from ffnbench.common.jsonable import text_of
 from ffnbench.common.units import SI, quantity
 from ffnbench.extras.models.counting import CountedLayers, CountedModel, WholeModel
-from ffnbench.ffn.moe import MoESpec, Scores
+from ffnbench.ffn.spec import MoESpec, Scores
 from ffnbench.report.columns import with_sign
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import EXTRA, Column, Frame, Row

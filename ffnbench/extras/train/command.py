@@ -16,7 +16,7 @@ app = typer.Typer()
         "ffnbench train relu gelu swiglu relu2 -o learnt.json -o learnt.png",
         "ffnbench train relu mine=mypkg.mlp:Mlp --steps 200 --text book.txt",
         "ffnbench train relu swiglu --lr 1e-3,3e-3,6e-3 --budget 30m -o learnt.json",
-        docs="docs/training.md#what-is-told",
+        docs="docs/training.md#what-is-reported",
     ),
 )
 def train(

@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
 from ffnbench.features import function_of
-from ffnbench.ffn.attention import AttentionSpec
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
+from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec
 from ffnbench.metrics import ROOF
 from ffnbench.plan import AddedSpec, Kind, Plan, added_kind, metrics_of
 from ffnbench.result import Report

@@ -17,11 +17,9 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from ffnbench.common.targets import resolve
-from ffnbench.ffn.attention import AttentionSpec
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.modules import Pointwise, build_dense
-from ffnbench.ffn.moe import Routing
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec
+from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec, Routing
 from ffnbench.plan import AddedSpec, AnySpec, Backend, Workload
 
 WEIGHTS = "base.pt"  # what a base writes into a folder for its head

@@ -102,8 +102,7 @@ def test_what_is_learnt_on_several_kinds_is_one_report(on_fakes, nodes: Nodes) -
     Path("text").write_bytes(bytes(range(32, 120)) * 600)
     nodes.launch.trouble = {
         ("train", f"{variant}@of=run@lr=0.003@seed={seed}"): {
-            "step": 20, "curve": [], "seconds": 0.2, "diverged": None, "saved": "", "loss": loss + seed / 100,
-            "choosing": loss,
+            "step": 20, "step_s": 0.01, "diverged": None, "curve": [], "held_out": loss + seed / 100, "choosing": loss,
         }
         for variant, loss in (("relu", 1.9), ("swiglu", 1.8))
         for seed in range(3)

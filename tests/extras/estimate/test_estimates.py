@@ -15,7 +15,7 @@ from estimates import FEWEST, figures_of, spread_of
 
 from ffnbench.cli.commands import FILES, options_of
 from ffnbench.extras.estimate.hardware import NEAR, published
-from ffnbench.ffn.dtypes import DTYPES
+from ffnbench.ffn.spec import DTYPES
 from ffnbench.report.files.store import load
 
 MINE = """
