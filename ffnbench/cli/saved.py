@@ -40,7 +40,7 @@ def report(
 
     refuse_empty("FILE", paths)
     output, difference = output_of(ctx), ""
-    with destination_of(output, "report", *paths, pictures=len(paths) == 1, files=True) as destination:
+    with destination_of(output, "report", *paths, pictures=len(paths) == 1) as destination:
         if len(paths) > 1:
             view = function_of("gate.saved_runs:runs_view")(paths)
         else:

@@ -46,7 +46,7 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report], how: Arrange
     frame = side_by_side_frame(names, runs, compared)
     if how:
         frame = arranged(frame, how)
-    view = view_of(frame, reports=runs, title=f"report: {', '.join(names)}", every=False)
+    view = view_of(frame, reports=runs, title=f"report: {', '.join(names)}")
     return replace(view, arranged=lambda how: side_by_side_view(paths, runs, how))
 
 

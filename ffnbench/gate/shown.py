@@ -60,7 +60,8 @@ def as_shown_check(found: Checked) -> ShownCheck:
 
 def check_view(checked: Checked) -> View:
     """The answer of a check: its findings, the reports that they follow from, and a new baseline."""
-    view = view_of(findings_frame(checked))
+    frame = findings_frame(checked)
+    view = view_of(frame, reports=[checked.now], title=frame.header[0].partition(";")[0])
     findings = checked.findings
     view = replace(
         view,

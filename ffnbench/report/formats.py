@@ -89,20 +89,17 @@ def view_of(
     pictures: Mapping[str, Callable[[str], bytes]] | None = None,
     reports: Sequence[Report] = (),
     title: str = "",
-    every: bool = True,
     rescue: Callable[[], str] | None = None,
 ) -> View:
     """A view of a frame, or of what makes it. `json` where that is more than the records. `pictures` draw for a suffix,
     each into files with its own name in theirs; that of "" into all others. `reports` are what the answer is of, and
     `title` is its name: files of features tell them.
-
-    `every` is whether markdown shows the columns and details that only -v does.
     """
     made: Callable[[], Frame] = cache(frame) if callable(frame) else lambda: frame
     texts: dict[str, Callable[[], str]] = {
         "csv": lambda: csv_text(made().records()),
         "json": json or (lambda: json_text(made().records())),
-        "markdown": lambda: markdown(made(), every=every),
+        "markdown": lambda: markdown(made()),
         "latex": lambda: latex(made()),
     }
     files: dict[str, Write] = {SUFFIX_OF[name]: write for name, write in texts.items()}

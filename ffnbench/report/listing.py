@@ -218,7 +218,7 @@ def listing_view(what: str) -> View:
 
 def records_view(records: Sequence[Row], below: Sequence[str] = ()) -> View:
     """Records as they are, and as a plain table."""
-    return view_of(frame_of(records, below, prose=PROSE), every=False)
+    return view_of(frame_of(records, below, prose=PROSE))
 
 
 def machine_records(found: Sequence[Ceiling], disturbed: Collection[str] = ()) -> list[Row]:

@@ -94,7 +94,6 @@ def report_view(report: Report, how: Arrangement = AS_IT_COMES) -> View:
         json=lambda: report_text(report),
         pictures={"": partial(picture_of, report), ROOFLINE: partial(picture_of, report, roofline=True)},
         reports=[report],
-        every=False,
         rescue=(lambda: report_text(report)) if report.samples else None,
     )
     if how:

@@ -18,7 +18,7 @@ UNLIKELY = 0.01  # what is left out
 
 def bisect_view(found: Bisected) -> View:
     """The answer of `bisect`; where the commit is not found, that it could not finish is how it ends."""
-    view = view_of(_table(found), json=lambda: text_of(_answer(found), 1) + "\n")
+    view = view_of(_table(found), json=lambda: text_of(_answer(found), 1) + "\n", title=f"bisect: {found.variant}")
     if found.interrupted:
         return view.ending(EXIT_INTERRUPTED)
     if found.state == OPEN:

@@ -78,6 +78,7 @@ def history_view(found: Timeline) -> View:
 
         return render(history_figure(found), suffix, texts=True)
 
+    newest = max((point.run for row in found.rows for point in row.points), key=lambda run: run.created)
     title = f"history: {', '.join(dict.fromkeys(row.case.label for row in found.rows))}"
-    view = view_of(history_frame(found), pictures={"": picture}, title=title, every=False)
+    view = view_of(history_frame(found), pictures={"": picture}, reports=[newest], title=title)
     return replace(view, stdout={**view.stdout, "github": lambda: annotated(found)})
