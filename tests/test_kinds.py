@@ -18,7 +18,7 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.views import VIEWS
+from ffnbench.report.shown_report import VIEWS
 from ffnbench.request import BlockRequest, CompareRequest, SidesRequest, TimingRequest, command_line
 from ffnbench.worker.jobs import Jobs
 

@@ -36,7 +36,7 @@ def report(
     Every figure is computed anew; of several: old, new, change, its interval.
     """
     from ffnbench.api.saved import report_of
-    from ffnbench.report.views import report_view
+    from ffnbench.report.shown_report import report_view
 
     refuse_empty("FILE", paths)
     output, difference = output_of(ctx), ""

@@ -17,7 +17,7 @@ from ffnbench.ffn.width_rules import RULES
 from ffnbench.models.presets import PRESETS
 from ffnbench.plan import Backend, CompileMode, values_of
 from ffnbench.planning.variant_text import KEYS
-from ffnbench.report.formats import View, view_of
+from ffnbench.report.formats import View
 from ffnbench.report.frame import Row, frame_of
 from ffnbench.report.words import FLOPS_OF_ONE
 from ffnbench.result import Bound, Ceiling, Environment
@@ -218,7 +218,7 @@ def listing_view(what: str) -> View:
 
 def records_view(records: Sequence[Row], below: Sequence[str] = ()) -> View:
     """Records as they are, and as a plain table."""
-    return view_of(frame_of(records, below, prose=PROSE))
+    return View(frame=lambda: frame_of(records, below, prose=PROSE))
 
 
 def machine_records(found: Sequence[Ceiling], disturbed: Collection[str] = ()) -> list[Row]:
