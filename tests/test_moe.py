@@ -18,6 +18,7 @@ from ffnbench.ffn.cost import cost, flops_elementwise
 from ffnbench.ffn.experts import IMBALANCE, expert_load, impose, shares
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Routing, Scores
+from ffnbench.messages import MeasureRouting, MeasureSparsity, Open
 from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.words import sizing_text
@@ -201,12 +202,13 @@ def test_the_worker_imposes_what_the_plan_says() -> None:
     )
     job = jobs.Jobs(plan_compare(asked).with_device("cpu"))
     for label in ("swiglu@moe=8x1", "swiglu@moe=8x1@routing=skewed", "relu"):
-        job.open(label, 1)
-    even, skewed, dense = (job.route(label)["expert_load_max"] for label in job.subjects)
+        job.open(Open(label=label, calls=1))
+    measured = [job.measure_routing(MeasureRouting(label=label)).values for label in job.subjects]
+    even, skewed, dense = (values.get("expert_load_max") for values in measured)
     assert 1 <= even < 2 < skewed
     assert dense is None
     with pytest.raises(FfnbenchError, match="can't tell which one follows the hidden layer"):
-        job.sparsity("swiglu@moe=8x1")
+        job.measure_sparsity(MeasureSparsity(label="swiglu@moe=8x1"))
 
 
 def test_where_torch_has_no_grouped_products_the_case_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

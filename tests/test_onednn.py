@@ -170,11 +170,11 @@ def test_what_is_held_is_what_a_call_computes_with() -> None:
     for backend in ("eager", "packed", "onednn"):
         spec = replace(SWIGLU, bias=True, d_model=64, d_ff=128)
         subject: Subject = subject_of(changed(build(spec), spec, backend), work(), 64, 0)
-        told = prepare(subject, work(backend=backend))
+        opened = prepare(subject, work(backend=backend))
         least = 4 * (3 * 64 * 128 + 128 + 128 + 64)
-        assert least <= told["held_bytes"] <= 1.1 * least
-        assert ("pack_s" in told) == (backend == "onednn")
-        assert 0 <= told.get("pack_s", 0) < 60
+        assert least <= opened.values["held_bytes"] <= 1.1 * least
+        assert ("pack_s" in opened.values) == (backend == "onednn")
+        assert 0 <= opened.values.get("pack_s", 0) < 60
 
 
 def test_a_machine_without_oneDNN_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from exam.alarms import check_plan, counts
 from exam.machine import WORLDS
 from exam.simulated import simulate_checks
 
+from ffnbench.messages import Open, TakeSample
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.worker.jobs import Jobs
@@ -32,11 +33,14 @@ def test_a_slow_down_is_exactly_what_was_asked_for(mode: str) -> None:
     text = f"a=relu@mode={mode},b=relu@mode={mode}@slowdown=1.0"
     plan = plan_compare(CompareRequest(variants=text, d_model=128, seq_len=64, workers=3, rounds=9, metrics="latency"))
     jobs = Jobs(plan.with_device("cpu"))
-    calls = jobs.open("a", None)["calls"]
-    jobs.open("b", calls)
+    calls = jobs.open(Open(label="a", calls=None)).calls
+    jobs.open(Open(label="b", calls=calls))
+
+    def seconds(label: str) -> float:
+        return jobs.sample(TakeSample(label=label, calls=calls)).value
 
     def ratio() -> float:
-        return median(jobs.sample("b", calls)["value"] / jobs.sample("a", calls)["value"] for _ in range(15))
+        return median(seconds("b") / seconds("a") for _ in range(15))
 
     tries = (ratio() for _ in range(5))  # other work on the machine may spoil one; a wrong share spoils all
     assert any(found == pytest.approx(2.0, rel=0.25) for found in tries)

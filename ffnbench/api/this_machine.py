@@ -78,6 +78,11 @@ def _devices(greeting: Greeting, world: World) -> str:
     return f"cpu only: {reason}" if (reason := world.no_gpu()) else ""
 
 
+def _unfinished(reason: str) -> Unfinished:
+    """The mistake that ends `list backends` where a worker can't tell."""
+    return Unfinished(f"could not find out what can run: {reason}", "`ffnbench env` shows the machine")
+
+
 def backends(world: World) -> View:
     """What there is to run a forward by, and which of it can run here, on the device that `auto` would choose."""
     worker = world.launch()
@@ -85,11 +90,11 @@ def backends(world: World) -> View:
         device = auto_device(worker.greeting())
         answer = worker.ask(ListBackends(device=device), COUNT_TIMEOUT_S)
     except WorkerLost as lost:
-        raise Unfinished(f"could not find out what can run: {lost}", "`ffnbench env` shows the machine") from lost
+        raise _unfinished(str(lost)) from lost
     finally:
         worker.close()
     if isinstance(answer, Failed):
-        raise Unfinished(f"could not find out what can run: {answer.message}", "`ffnbench env` shows the machine")
+        raise _unfinished(answer.message)
     return backends_view(answer.reasons, device, answer.bfloat16)
 
 

@@ -392,7 +392,7 @@ class TwoKinds:
         self.launch = FakeLaunch()
 
     def __call__(self, number: int) -> str:
-        self.launch.facts = {"version": "2.0" if number % 2 else "3.0"}
+        self.launch.facts = {"torch": "2.0" if number % 2 else "3.0"}
         return "done"
 
 
@@ -408,7 +408,7 @@ def test_a_file_has_rows_of_one_kind_of_machine(call, submitted) -> None:
     for failure in found.failures:
         assert re.search(r"torch 3\.0, others on .* torch 2\.0: --slurm constraint", failure.message)
     made.becomes = lambda number: "done"
-    nodes.launch.facts = {"version": "2.0"}
+    nodes.launch.facts = {"torch": "2.0"}
     assert call(*on, "--resume", launch=nodes.launch)[0] == 0
     found = load("jobs.json")
     assert latencies(found) == dict.fromkeys({case.label for case in found.plan.cases}, 6)

@@ -36,11 +36,11 @@ from ffnbench.extras.train.table import training_frame, training_records
 from ffnbench.extras.train.text import read_text
 from ffnbench.extras.train.worker import TrainingRun
 from ffnbench.following import Following, ProgressListener
-from ffnbench.messages import Open, TakeSample
+from ffnbench.messages import Failed, Open, TakeSample
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.report.files.store import load
 from ffnbench.report.terminal import plain
-from ffnbench.result import Progress, Sample, Verdict
+from ffnbench.result import FailureKind, Progress, Sample, Verdict
 from ffnbench.run import world
 from ffnbench.run.resources import memory_needed
 from ffnbench.run.worker_pool import WorkerPool
@@ -500,9 +500,9 @@ def test_a_run_that_has_a_loss_needs_no_checkpoint(text: str, tmp_path: Path) ->
     plan = replace(planned(text), cases=tuple(runs(text)[:1]))
     checkpoint = checkpoint_of(plan, tmp_path / "kept")
     checkpoint.parent.mkdir()
-    for answer, is_kept in (({"failure": "crash", "message": "no"}, True), (learning_of(1.9), False)):
+    for answer, is_kept in ((Failed(kind=FailureKind.CRASH, message="no"), True), (learning_of(1.9), False)):
         checkpoint.touch()
-        launch = FakeLaunch(trouble={("train", plan.reference): answer})
+        launch = FakeLaunch(trouble={(Train, plan.reference): answer})
         pool = WorkerPool(plan, launch, time.monotonic)
         running.train(plan, pool, Following(folder=checkpoint.parent), math.inf, time.monotonic)
         assert checkpoint.exists() == is_kept
