@@ -20,7 +20,7 @@ from exam.machine import STATES, WORLDS, Machine, World, as_measured
 from exam.text import table
 
 from ffnbench.extras.bisect.posterior import Posterior, ProbeResult, posterior_of, result_of
-from ffnbench.gate.looks import UntilDecided, plan_of_check, report_of
+from ffnbench.gate.interim import UntilDecided, plan_of_check, report_of
 from ffnbench.plan import Plan
 from ffnbench.run.runner import run
 from ffnbench.stats.interval import student
@@ -80,7 +80,7 @@ def bisected(history: History, plan: Plan, seed: int) -> tuple[str, int]:
     skipped: set[int] = set()
     posterior = posterior_of(COMMITS, ())
     while len(probes) < PROBES:
-        commit = posterior.next
+        commit = posterior.next_probe
         if commit in broken:
             skipped.add(commit)
         elif history.world is None:
@@ -92,13 +92,16 @@ def bisected(history: History, plan: Plan, seed: int) -> tuple[str, int]:
         posterior = posterior_of(COMMITS, probes, skipped)
         if answer := _answer(posterior, first):
             return answer, len(probes)
-    return "likeliest" if first in posterior.likeliest else "held" if first in posterior.left else "missed", PROBES
+    return (
+        "likeliest" if first in posterior.likeliest else "held" if first in posterior.credible_range else "missed",
+        PROBES,
+    )
 
 
 def _answer(posterior: Posterior, first: int) -> str:
     if posterior.without_step(LIMIT):
         return "none" if first else "right"
-    found = posterior.found()
+    found = posterior.first_slow()
     return "" if found is None else "right" if first in found else "wrong"
 
 

@@ -22,8 +22,8 @@ CLASSIC, GATED = ("relu", "gelu", "silu", "relu2"), ("glu", "bilinear", "swiglu"
 D_MODELS = (64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048)
 RATIOS = (1, 1.5, 2, 8 / 3, 3.5, 4, 5)  # of d_ff to d_model
 TOKENS = (1, 2, 3, 4, 8, 16, 31, 32, 64, 100, 128, 256, 512, 777, 1024)
-INFERENCE = {Backend.ONEDNN.value}  # what has no backward
-NEEDS_GATE = {Backend.PACKED.value, Backend.PACKED_UP_GATE.value}
+INFERENCE = {Backend.ONEDNN}  # what has no backward
+NEEDS_GATE = {Backend.PACKED, Backend.PACKED_UP_GATE}
 TOGETHER = 5  # cases of one run
 MOST_FLOPS = 4e10  # of one call, so that a run ends
 

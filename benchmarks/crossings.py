@@ -20,7 +20,7 @@ from exam.text import share, table
 
 from ffnbench.plan import Axis
 from ffnbench.stats.curves import Place, turns, where
-from ffnbench.stats.interval import Mean, Value, mean_of
+from ffnbench.stats.interval import Mean, WorkerValue, mean_of
 from ffnbench.stats.pairs import Pair
 from ffnbench.stats.verdict import verdicts
 
@@ -97,7 +97,9 @@ class Told:
 def sample(dice: Random, truth: float, scatter: float, workers: int) -> Mean:
     """What a cell says: workers of a few starters."""
     starters = [dice.gauss(0, STARTER) for _ in range(STARTERS)]
-    return mean_of(Value(truth + starters[n % STARTERS] + dice.gauss(0, scatter), n % STARTERS) for n in range(workers))
+    return mean_of(
+        WorkerValue(truth + starters[n % STARTERS] + dice.gauss(0, scatter), n % STARTERS) for n in range(workers)
+    )
 
 
 def sweep(dice: Random, truth: Truth, values: Sequence[float]) -> list[Told]:

@@ -113,7 +113,7 @@ def spread_of(quotients: list[float]) -> dict[str, float] | None:
 def summary(shapes: Sequence[dict[str, str]]) -> dict[str, Any]:
     """What stands in the package, of what stands in results/."""
     by = {bound: [float(s["quotient"]) for s in shapes if bound in ("all", s["bound_by"])]
-          for bound in ("all", Bound.PRODUCTS.value, MEMORY)}  # fmt: skip
+          for bound in ("all", Bound.PRODUCTS, MEMORY)}  # fmt: skip
     spreads = {bound: spread for bound, of in by.items() if (spread := spread_of(of))}
     if "all" not in spreads:
         sys.exit(f"{len(by['all'])} shapes are too few to say how near bounds are")

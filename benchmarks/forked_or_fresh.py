@@ -15,7 +15,7 @@ import time
 from collections import defaultdict
 from statistics import fmean, median, stdev
 
-from ffnbench.common import jsonable
+from ffnbench.messages import Begin, Open, Preload, TakeSample
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -30,19 +30,19 @@ Seconds = dict[str, float]  # of a call, by case
 
 def measured(worker: Session | Fork, plan: Plan, calls: dict[str, int], block: str, rounds: int) -> Seconds:
     """The median seconds of each case in one worker."""
-    worker.ask({"do": "plan", "plan": jsonable.encode(plan), "memory_bytes": None, "block": block}, TIMEOUT_S)
+    worker.ask(Begin(plan=plan, block=block), TIMEOUT_S)
     for case in plan.cases:
         known = calls.get(case.label)
-        told = worker.ask({"do": "open", "label": case.label, "calls": known, "checked": known is not None}, TIMEOUT_S)
-        calls[case.label] = told["calls"]
+        opened = worker.ask(Open(label=case.label, calls=known, checked=known is not None), TIMEOUT_S)
+        calls[case.label] = opened.calls
     found: dict[str, list[float]] = defaultdict(list)
     labels = [case.label for case in plan.cases]
     for number in range(rounds + 1):
         random.Random(f"{block}/{number}").shuffle(labels)
         for label in labels:
-            told = worker.ask({"do": "sample", "label": label, "calls": calls[label], "salt": number}, TIMEOUT_S)
+            sampled = worker.ask(TakeSample(label=label, calls=calls[label], salt=number), TIMEOUT_S)
             if number:
-                found[label].append(told["value"])
+                found[label].append(sampled.value)
     return {label: median(seconds) for label, seconds in found.items()}
 
 
@@ -66,7 +66,7 @@ def main() -> None:
     starters = [Session() for _ in range(STARTERS)]
     for starter in starters:
         starter.greeting()
-        starter.ask({"do": "preload", "targets": [], "compiles": asked.backend == "compile"}, TIMEOUT_S)
+        starter.ask(Preload(compiles=asked.backend == "compile"), TIMEOUT_S)
     calls: dict[str, int] = {}
     with_child = starters[0].fork(TIMEOUT_S)
     assert with_child is not None

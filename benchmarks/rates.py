@@ -15,7 +15,7 @@ from exam.machine import STATES, WORLDS, Machine, World, as_measured
 from exam.processes import each
 from exam.text import share, table
 
-from ffnbench.extras.selftest.exam import SLOWER, Told, comparison_plan, failures, rates_of, told_by
+from ffnbench.extras.selftest.rates import SLOWER, SelftestRow, comparison_plan, failures, rates_of, rows_of_run
 from ffnbench.run.runner import run
 
 HEAD = ("world", "runs", "false diffs", "wrong way", "coverage", *(f"finds {name}" for name in SLOWER), "busy", "a run")
@@ -23,7 +23,7 @@ HEAD = ("world", "runs", "false diffs", "wrong way", "coverage", *(f"finds {name
 
 def simulate(
     runs: int, *, seed: int = 0, worlds: Iterable[World] = WORLDS, processes: int | None = None
-) -> dict[str, list[Told]]:
+) -> dict[str, list[SelftestRow]]:
     """What `runs` runs say, spread evenly over the worlds; each has a number of its own."""
     chosen = list(worlds)
     numbers = [range(place, runs, len(chosen)) for place in range(len(chosen))]
@@ -31,16 +31,16 @@ def simulate(
     return {world.name: found for world, found in zip(chosen, told, strict=True)}
 
 
-def _one_world(seed: int, task: tuple[World, range]) -> list[Told]:
+def _one_world(seed: int, task: tuple[World, range]) -> list[SelftestRow]:
     (world, numbers), plan = task, comparison_plan()
     runs = [(number, Machine(world, plan, seed + place)) for place, number in enumerate(numbers)]
-    return [one for number, machine in runs for one in told_by(machine.run(run), plan, number)]
+    return [one for number, machine in runs for one in rows_of_run(machine.run(run), plan, number)]
 
 
-def row(name: str, told: Sequence[Told]) -> tuple[str, ...]:
+def row(name: str, told: Sequence[SelftestRow]) -> tuple[str, ...]:
     """What a world's runs came to."""
     of = rates_of(told)
-    shares = (of.false_difference, of.wrong_way, of.covered, *of.found.values(), of.busy)
+    shares = (of.false_difference, of.wrong_way, of.covered, *of.detected.values(), of.busy)
     return (name, str(of.runs), *(share(one.hits, one.of) for one in shares), f"{of.seconds:.0f} s")
 
 

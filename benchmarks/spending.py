@@ -21,10 +21,10 @@ from pathlib import Path
 import numpy as np
 from scipy.special import stdtr
 
-from ffnbench.stats.interval import CONFIDENCE, STARTERS_FREEDOM, STARTERS_SD, Value, mean_of
-from ffnbench.stats.stopping import looks
+from ffnbench.stats.interval import CONFIDENCE, STARTERS_FREEDOM, STARTERS_SD, WorkerValue, mean_of
+from ffnbench.stats.stopping import interim_analyses
 
-LEVELS = Path(__file__).resolve().parents[1] / "ffnbench" / "gate" / "look_levels.json"
+LEVELS = Path(__file__).resolve().parents[1] / "ffnbench" / "gate" / "interim_levels.json"
 ALPHA = 1 - CONFIDENCE
 RUNS = 200_000
 AT_A_TIME = 5_000  # runs, for the memory
@@ -125,7 +125,7 @@ def check_against_the_program(dice: np.random.Generator) -> None:
         values = machine.worker * dice.standard_normal((3, count))
         ours = p_of(values, starters)
         for row, p in zip(values, ours, strict=True):
-            theirs = mean_of(Value(float(log), int(of)) for log, of in zip(row, starters, strict=True)).p_value()
+            theirs = mean_of(WorkerValue(float(log), int(of)) for log, of in zip(row, starters, strict=True)).p_value()
             assert abs(theirs - p) < 1e-9, (count, theirs, p)
 
 
@@ -139,17 +139,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     dice = np.random.default_rng(asked.seed)
     check_against_the_program(dice)
     table: dict[int, list[float]] = {}
-    for most in looks():
+    for most in interim_analyses():
         if most > MOST:
             break
-        at = [count for count in looks() if count <= most]
+        at = [count for count in interim_analyses() if count <= most]
         table[most] = boundary(p_values(Machine(), at, asked.runs, dice), at)
         print(f"{most:4} workers: {' '.join(f'{level:.4f}' for level in table[most])}", flush=True)
     for name, machine in OTHERS.items():
         errors = []
         for most in (6, 12, 24, 51, 97):
             row = next(workers for workers in table if workers >= most)
-            at = [count for count in looks() if count <= row]
+            at = [count for count in interim_analyses() if count <= row]
             errors.append(left_out(p_values(machine, at, asked.runs // 4, dice), table[row]))
         print(f"{name}: {', '.join(f'{error:.1%}' for error in errors)} left out, of runs of 6, 12, 24, 51, 97")
     if asked.write:

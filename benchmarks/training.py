@@ -14,9 +14,8 @@ import torch
 import torch.nn.functional as F
 
 from ffnbench.extras.train.decoder import trained_by
-from ffnbench.extras.train.planning import plan_train
-from ffnbench.extras.train.request import TrainRequest
-from ffnbench.extras.train.worker import Trainee
+from ffnbench.extras.train.planning import TrainRequest, plan_train
+from ffnbench.extras.train.worker import TrainingRun
 from ffnbench.plan import NoProbe
 
 SOME = 5  # steps at a time
@@ -43,14 +42,14 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     asked = TrainRequest(variants="swiglu", device="cpu", threads=given.threads, steps=10 * given.steps)
     case = next(case for case in plan_train(asked, NoProbe()).cases if trained_by(case))
-    ours, other = Trainee(case, None), Trainee(case, None)
-    text = torch.frombuffer(bytearray(other._text.train), dtype=torch.uint8)
+    ours, other = TrainingRun(case, None), TrainingRun(case, None)
+    text = torch.frombuffer(bytearray(other.parts.train), dtype=torch.uint8)
     optimizer = torch.optim.AdamW(other.model.parameters(), lr=1e-3)
     quotients = []
     for _ in range(given.steps // SOME):
         start, before = perf_counter(), ours.step
         while ours.step < before + SOME:
-            ours.go(0.0)
+            ours.train_for(0.0)
         between = perf_counter()
         for _ in range(SOME):
             by_hand(other.model, optimizer, text, case.workload.batch, case.workload.seq_len)

@@ -57,7 +57,7 @@ def __getattr__(name: str) -> Any:
         home, there = _HOMES[name]
         return getattr(import_module(f"ffnbench.{home}"), there)
     if not name.startswith("_") and find_spec(f"ffnbench.{name}") is None:  # a room, which is about to be imported
-        feature = import_module("ffnbench.features").calls().get(name)
+        feature = import_module("ffnbench.features").of_features("calls").get(name)
         if feature is not None:
             return getattr(feature.file("python"), name)
     raise AttributeError(f"module 'ffnbench' has no attribute {name!r}")

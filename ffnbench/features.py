@@ -26,8 +26,8 @@ class Feature:
     `commands` are registered by importing its `command.py`; `calls` are public functions in its `python.py`;
     `listings` are topics of `ffnbench list`, in LISTINGS of its `listing.py`: () -> view. `completes` are flags
     whose values a shell offers, in COMPLETIONS of the same file: () -> words. `kinds` are kinds of plans, in KINDS of
-    its `kind.py`, each an AddedKind of plan.py. `verbs` are what a worker is asked, in VERBS of its `worker.py`:
-    (jobs, **what else was asked) -> answer.
+    its `kind.py`, each an AddedKind of plan.py. `requests` are types of messages to a worker, in HANDLERS of its
+    `worker.py`: name -> (type, function (jobs, request) -> answer).
 
     `suffixes` are of files of `-o`, written by WRITERS of its `files.py`: (table, pictures, reports, title) -> text.
     `report/formats.py: view_of` says what these four are. One that `measures` has MEASURER in its `flags.py`, a bundle
@@ -43,7 +43,7 @@ class Feature:
     suffixes: tuple[str, ...] = ()
     measures: bool = False
     kinds: tuple[str, ...] = ()
-    verbs: tuple[str, ...] = ()
+    requests: tuple[str, ...] = ()
 
     def file(self, name: str) -> Any:
         """A module of this feature's folder, imported now."""
@@ -63,34 +63,9 @@ def features() -> tuple[Feature, ...]:
     return tuple(import_module(f"ffnbench.extras.{folder}").FEATURE for folder in folders)
 
 
-def _by_name(what: str) -> dict[str, Feature]:
-    """What all features add of one kind (a field of Feature), by name, each with the feature that has it."""
+def of_features(what: str) -> dict[str, Feature]:
+    """What all features add of one kind, which is a field of Feature: by name, each with the feature that has it."""
     return {name: feature for feature in features() for name in getattr(feature, what)}
-
-
-def commands() -> dict[str, Feature]:
-    """The commands of all features, each with the feature that has it."""
-    return _by_name("commands")
-
-
-def calls() -> dict[str, Feature]:
-    """The public functions of all features, each with the feature that has it."""
-    return _by_name("calls")
-
-
-def listings() -> dict[str, Feature]:
-    """The topics of `ffnbench list` that features add, each with the feature that has it."""
-    return _by_name("listings")
-
-
-def suffixes() -> dict[str, Feature]:
-    """The suffixes of `-o` that features add, each with the feature that has it."""
-    return _by_name("suffixes")
-
-
-def kinds() -> dict[str, Feature]:
-    """The kinds of plans that features add, each with the feature that has it."""
-    return _by_name("kinds")
 
 
 def measured_elsewhere(on: str, slurm: Sequence[str]) -> Callable[..., Any] | None:
@@ -106,13 +81,15 @@ def measured_elsewhere(on: str, slurm: Sequence[str]) -> Callable[..., Any] | No
     raise FfnbenchError("nothing here measures groups as jobs", "leave --on out")
 
 
-def verb(name: str) -> Callable[..., Any]:
-    """What a worker does that is asked for this; raises KeyError where no feature has it."""
-    job: Callable[..., Any] = _by_name("verbs")[name].file("worker").VERBS[name]
-    return job
+def handler(name: str) -> tuple[type[Any], Callable[..., Any]]:
+    """The type of a request to a worker that a feature adds, and the function (jobs, request) that answers it; raises
+    KeyError where no feature has it.
+    """
+    added: tuple[type[Any], Callable[..., Any]] = of_features("requests")[name].file("worker").HANDLERS[name]
+    return added
 
 
 def completer_of(flag: str) -> Callable[[], Any] | None:
     """What gives the words for the value of a feature's flag; None where no feature completes it."""
-    feature = _by_name("completes").get(flag)
+    feature = of_features("completes").get(flag)
     return feature.file("listing").COMPLETIONS[flag] if feature else None

@@ -9,14 +9,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import LATER, STATED, among, least, typed
-from ffnbench.features import kinds
+from ffnbench.features import of_features
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost, activation_cost, cost
 from ffnbench.ffn.spec import (
@@ -73,12 +73,7 @@ class AddedSpec(ABC):
 AnySpec = NetworkSpec | ActivationSpec | AttentionSpec | AddedSpec
 
 
-def values_of(kind: type[Enum]) -> list[str]:
-    """What the members of an enum are written as."""
-    return [member.value for member in kind]
-
-
-class Mode(Enum):
+class Mode(StrEnum):
     """FORWARD: inference, no graph. TRAIN: forward and backward through a fresh graph. BACKWARD: its second half."""
 
     FORWARD = "forward"
@@ -89,7 +84,7 @@ class Mode(Enum):
 MODE_ALIASES = {"inference": Mode.FORWARD, "training": Mode.TRAIN}
 
 
-class Backend(Enum):
+class Backend(StrEnum):
     """How a forward is run. EAGER: as it is written. COMPILE: through torch.compile. PACKED: gate and up in one matrix
     product, the rows of gate first; PACKED_UP_GATE: those of up first. ONEDNN: linear layers through oneDNN, their
     weights packed for the workload's tokens.
@@ -102,7 +97,7 @@ class Backend(Enum):
     ONEDNN = "onednn"
 
 
-class CompileMode(Enum):
+class CompileMode(StrEnum):
     """torch.compile's own modes."""
 
     DEFAULT = "default"
@@ -111,7 +106,7 @@ class CompileMode(Enum):
     MAX_AUTOTUNE_NO_CUDAGRAPHS = "max-autotune-no-cudagraphs"
 
 
-class Time(Enum):
+class Time(StrEnum):
     """Which time is the latency. WALL: what a caller waits for, calls one after another. DEVICE: what the device works,
     without the host's launching.
     """
@@ -120,14 +115,14 @@ class Time(Enum):
     DEVICE = "device"
 
 
-class Cache(Enum):
+class Cache(StrEnum):
     """What the device's last-level cache holds before a call. HOT: what the last call left. COLD: nothing of it."""
 
     HOT = "hot"
     COLD = "cold"
 
 
-class MatmulPrecision(Enum):
+class MatmulPrecision(StrEnum):
     """torch.set_float32_matmul_precision's own: HIGHEST is float32, HIGH may be TF32, MEDIUM bfloat16 inside."""
 
     HIGHEST = "highest"
@@ -135,7 +130,7 @@ class MatmulPrecision(Enum):
     MEDIUM = "medium"
 
 
-class Kind(Enum):
+class Kind(StrEnum):
     """What a plan asks, and so how its answer reads: variants; an FFN beside attention, by length; operations by size;
     two sides of one variant. Features add others, each an AddedKind.
     """
@@ -162,9 +157,12 @@ class AddedKind:
 
 def added_kind(name: str) -> AddedKind | None:
     """A kind that a feature adds; None for one of the core's."""
-    if name in values_of(Kind) or name not in kinds():
+    if name in [*Kind]:
         return None
-    added: AddedKind = kinds()[name].file("kind").KINDS[name]
+    feature = of_features("kinds").get(name)
+    if feature is None:
+        return None
+    added: AddedKind = feature.file("kind").KINDS[name]
     return added
 
 
@@ -178,14 +176,14 @@ def metrics_of(kind: str) -> tuple[Metric, ...]:
 
 def cases_as(plan: Mapping[str, Any]) -> Any:
     """The type of the cases of a plan, as it stands in a file."""
-    added = added_kind(plan.get("kind", Kind.COMPARE.value))
+    added = added_kind(plan.get("kind", Kind.COMPARE))
     case: Any = Case if added is None else added.case
     return tuple[case, ...]
 
 
 def kind_names() -> list[str]:
     """Every kind, those of the core first."""
-    return [*values_of(Kind), *kinds()]
+    return [*Kind, *of_features("kinds")]
 
 
 CONTROL = "(control)"  # no variant can have this label by accident: the grammar's labels are names
@@ -193,30 +191,27 @@ CONTROL = "(control)"  # no variant can have this label by accident: the grammar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What the FFN is fed: (batch, seq_len, d_model) of dtype on device. `mode` is a value of Mode.
+    """What the FFN is fed: (batch, seq_len, d_model) of dtype on device.
 
-    `backend` is one of Backend; `compile`, of CompileMode, and `freeze` (weights are constants of the compiled code)
-    say more of COMPILE; `routing`, a value of Routing, is None where there are no experts. `time`, `cache` and
-    `matmul_precision` are values of Time, Cache and MatmulPrecision.
+    `compile` and `freeze` (weights are constants of the compiled code) say more of Backend.COMPILE; `routing` is None
+    where there are no experts.
     """
 
     batch: int = field(metadata=least(1))
     seq_len: int = field(metadata=least(1))
     dtype: str = field(metadata=among(DTYPES.names))
     device: str
-    mode: str = field(metadata=among(lambda: values_of(Mode)))
+    mode: Mode
     threads: int = field(metadata=least(1))
-    backend: str = field(default=Backend.EAGER.value, metadata=among(lambda: values_of(Backend)))
+    backend: Backend = Backend.EAGER
     # for tests of the measuring itself: each call spins for this share of its own time
     slowdown: float = field(default=0.0, metadata=least(0.0))
-    routing: str | None = field(default=None, metadata=LATER | among(lambda: values_of(Routing)))
-    compile: str = field(default=CompileMode.DEFAULT.value, metadata=LATER | among(lambda: values_of(CompileMode)))
+    routing: Routing | None = field(default=None, metadata=LATER)
+    compile: CompileMode = field(default=CompileMode.DEFAULT, metadata=LATER)
     freeze: bool = field(default=False, metadata=LATER)
-    time: str = field(default=Time.WALL.value, metadata=LATER | among(lambda: values_of(Time)))
-    cache: str = field(default=Cache.HOT.value, metadata=LATER | among(lambda: values_of(Cache)))
-    matmul_precision: str = field(
-        default=MatmulPrecision.HIGHEST.value, metadata=LATER | among(lambda: values_of(MatmulPrecision))
-    )
+    time: Time = field(default=Time.WALL, metadata=LATER)
+    cache: Cache = field(default=Cache.HOT, metadata=LATER)
+    matmul_precision: MatmulPrecision = field(default=MatmulPrecision.HIGHEST, metadata=LATER)
     # whether 16-bit matrix products may add partial sums in 16 bits, torch's own default
     reduced_reductions: bool = field(default=True, metadata=LATER)
 
@@ -228,17 +223,17 @@ class Workload:
     @property
     def train(self) -> bool:
         """Whether there is a backward."""
-        return self.mode != Mode.FORWARD.value
+        return self.mode != Mode.FORWARD
 
     @property
     def compiled(self) -> bool:
         """Whether a compiler makes other code of the one that is written."""
-        return self.backend == Backend.COMPILE.value
+        return self.backend == Backend.COMPILE
 
     @property
     def eager(self) -> bool:
         """Whether it is run as it is written."""
-        return self.backend == Backend.EAGER.value
+        return self.backend == Backend.EAGER
 
     @property
     def accelerated(self) -> bool:
@@ -258,9 +253,9 @@ class Workload:
             return self
         time = self.time
         if device == "cpu":
-            time = Time.WALL.value
-        elif self.cache == Cache.COLD.value:
-            time = Time.DEVICE.value
+            time = Time.WALL
+        elif self.cache == Cache.COLD:
+            time = Time.DEVICE
         return replace(self, device=device, time=time)
 
 
@@ -363,7 +358,7 @@ class Protocol:
     pause_s: float = field(default=0.0, metadata=LATER | least(0.0))
 
 
-class NoteKind(Enum):
+class NoteKind(StrEnum):
     """What a note is about. NAME: what a name means. MODEL: whose FFN a variant is. SEEN: noise that was seen beside
     the run. Read off the samples are SHORT, calls so short that the harness is a part of them, and the other noise:
     BUSY, no verdict for it; MOVES, seconds more than ratios; NOISE, others.
@@ -477,7 +472,7 @@ class Plan:
     match: str = "none"
     multiple_of: int = 1
     notes: tuple[Note, ...] = ()
-    kind: str = field(default=Kind.COMPARE.value, metadata=LATER | among(kind_names))
+    kind: str = field(default=Kind.COMPARE, metadata=LATER | among(kind_names))
     command: str = field(default="", metadata=LATER)  # what asks the same again: `ffnbench compare --variants ...`
     shard: str = field(default="", metadata=LATER)  # which part of the groups these are, as 2/8; empty for all
 
@@ -592,9 +587,9 @@ def needed_by(case: Case, cost: Cost) -> Needed:
     """What one call of a case needs, in the mode that is timed."""
     work = case.workload
     flops: int | None = 0
-    if work.mode != Mode.BACKWARD.value:
+    if work.mode != Mode.BACKWARD:
         flops = _plus(flops, cost.flops_forward)
-    if work.mode != Mode.FORWARD.value:
+    if work.mode != Mode.FORWARD:
         flops = _plus(flops, cost.flops_backward)
     weights = cost.weight_bytes if cost.weight_bytes_touched is None else cost.weight_bytes_touched
     return Needed(

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
 
-from ffnbench.common.jsonable import LATER
+from ffnbench.ffn.spec import Init
+from ffnbench.ffn.width_rules import Match
+from ffnbench.plan import Backend, Cache, MatmulPrecision, Mode, Time
 
 Texts = Annotated[str, "comma separated"]
 Seconds = Annotated[float, "as 90s or 5m"]
@@ -28,7 +30,6 @@ EXAMPLES = {  # of a list, by the flags that may have one
     "matmul_precision": "highest,high", "routing": "uniform,skewed",
 }  # fmt: skip
 DEFAULT_VARIANTS = "relu,gelu,swiglu"
-HEADS = ("heads", "kv_heads", "head_dim", "causal")  # of attention, where these are not the model's own
 DEFAULT_BUDGET_S = 120.0  # of a check, and of a run with --precision
 
 
@@ -46,7 +47,7 @@ class Request:
     COMMAND: ClassVar[str] = ""  # what is typed before its flags
     PLACED: ClassVar[tuple[str, ...]] = ()  # what is typed without a name
 
-    typed: tuple[str, ...] = field(default=(), metadata=LATER)
+    typed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +61,7 @@ class CostRequest(Request):
     d_model: Ints | None = None
     d_ff: Ints | None = None
     bias: bool | None = None
-    match: str = "params"
+    match: Match = Match.PARAMS
     multiple_of: int | None = None
     rule: str | None = None
     ratio: Floats | None = None
@@ -98,7 +99,7 @@ class CompareRequest(CostRequest):
     runs: int = 1
     pause: Seconds | None = None
     shard: str | None = None
-    init: str = "torch"
+    init: Init = Init.TORCH
     routing: Texts | None = None
     control: bool = False
     metrics: Texts = "latency,memory,ceilings"
@@ -128,7 +129,7 @@ class BlockRequest(Request):
     cache: Texts = "hot"
     matmul_precision: Texts = "highest"
     reduced_reductions: bool = True
-    backend: str = "eager"
+    backend: Backend = Backend.EAGER
     workers: int | None = None
     rounds: int | None = None
     quick: bool = False
@@ -213,12 +214,12 @@ class SidesRequest(Request):
     batch: int = 1
     seq_len: int | None = None
     dtype: str = "float32"
-    mode: str = "forward"
+    mode: Mode = Mode.FORWARD
     device: str = "auto"
     threads: int | None = None
-    time: str | None = None
-    cache: str = "hot"
-    matmul_precision: str = "highest"
+    time: Time | None = None
+    cache: Cache = Cache.HOT
+    matmul_precision: MatmulPrecision = MatmulPrecision.HIGHEST
     reduced_reductions: bool = True
     tolerance: tuple[str, ...] = ()
     exact_only: bool = False
@@ -247,7 +248,7 @@ class AddedRequest(Request):
     d_model: int | None = None
     d_ff: int | None = None
     bias: bool | None = None
-    match: str = "params"
+    match: Match = Match.PARAMS
     multiple_of: int | None = None
     rule: str | None = None
     ratio: float | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from enum import Enum
+from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -25,10 +25,12 @@ POWER_CAP = "power cap"  # a card at its power limit, where heavy products keep 
 R = TypeVar("R", bound="Report")
 
 
-class Verdict(Enum):
-    """What the interval of a ratio allows to say. UNCLEAR is an answer: this run can't tell. BUSY says why: something
-    else had the CPUs, or the device's clocks were held down, and the rounds that were left alone do not decide. A BUSY
-    row has neither seconds nor ratio; a reference, or a row that stands alone, is BUSY where it has no seconds.
+class Verdict(StrEnum):
+    """What the interval of a ratio allows to say.
+
+    UNCLEAR: this run can't decide. BUSY: it can't, since something else had the CPUs, or the device's clocks were held
+    down, and the rounds that were left alone do not decide. A BUSY row has neither seconds nor ratio; a reference, or a
+    row that stands alone, is BUSY where it has no seconds.
     """
 
     REFERENCE = "reference"
@@ -39,7 +41,7 @@ class Verdict(Enum):
     BUSY = "busy"
 
 
-class FailureKind(Enum):
+class FailureKind(StrEnum):
     """Why a case has no numbers. MISMATCH: its output or a gradient is not what it should be. LOST: what was to
     measure it has ended without a result. DIVERGED: its numbers grew beyond what they can mean.
     """
@@ -129,7 +131,7 @@ class Comparison:
     resolution: float | None = None  # the smallest relative difference that this row could have shown
 
 
-class Bound(Enum):
+class Bound(StrEnum):
     """What keeps a call from being faster: matrix products, the reading of bytes, or the call itself."""
 
     PRODUCTS = "products"
@@ -144,7 +146,6 @@ class Roof:
     `name` is the `case` of its samples (metric ROOF); no case has such a name, for it begins with a parenthesis.
     `amount` of one call: FLOPs of PRODUCTS, bytes of BYTES, 1 of CALL. `path` is the library or function. `shape` is
     (tokens, out, in) of a product. `level` is the cache that the bytes fit into: L1, L2, L3 or memory.
-    `matmul_precision` is a value of MatmulPrecision.
     """
 
     name: str
@@ -156,7 +157,7 @@ class Roof:
     threads: int = field(metadata=least(1))
     shape: tuple[int, ...] = ()
     level: str = ""
-    matmul_precision: str = field(default=MatmulPrecision.HIGHEST.value, metadata=LATER)
+    matmul_precision: MatmulPrecision = field(default=MatmulPrecision.HIGHEST, metadata=LATER)
 
     @property
     def read_bytes(self) -> int:
@@ -251,9 +252,11 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Around:
-    """What else the machine did during a run: CPUs that other processes used on average. In older files also the load
-    at its start, and by worker the share of the CPUs' time that the hypervisor gave to others. Unknown is None.
+class BackgroundLoad:
+    """What else the machine did during a run: CPUs that other processes used on average, None where that is not known.
+
+    In older files also the load at its start, and by worker the share of the CPUs' time that the hypervisor gave to
+    others.
     """
 
     others_cpus: float | None = None
@@ -262,10 +265,11 @@ class Around:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceSeen:
-    """What a worker saw of a device right after its samples: the least and the most of the clock of its cores, and
-    how many other processes computed on it at the first; in older files the most of temperature and power. Unknown is
-    None.
+class DeviceReadings:
+    """What a worker read of a device right after its samples; unknown is None.
+
+    It is the least and the most of the clock of its cores, and how many other processes computed on it at the first; in
+    older files the most of temperature and power.
     """
 
     worker: int = field(metadata=least(0))
@@ -290,15 +294,15 @@ class Side:
 class Agreement:
     """Outputs of base and head on one input with the base's weights: relative errors (Frobenius), unknown is None.
 
-    `error` is head against base in the case's dtype, `exact_error` the same with both run in float64. `apart` says why
-    the weights could not be carried over, and then each side has its own of the same seed. `tolerance` is what rounding
-    explains.
+    `error` is head against base in the case's dtype, `exact_error` the same with both run in float64. `own_weights`
+    says why the weights could not be carried over, and then each side has its own of the same seed. `tolerance` is what
+    rounding explains.
     """
 
     error: float | None
     tolerance: float
     exact_error: float | None = None
-    apart: str = ""
+    own_weights: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,10 +330,10 @@ class Measurement:
     interrupted: bool = False
     stopped: str = ""  # why the run ended early, where it was not by hand
     limit: str = ""  # which limit ended an adaptive run: precision, budget or workers
-    around: Around | None = field(default=None, metadata=LATER)
+    around: BackgroundLoad | None = field(default=None, metadata=LATER)
     wall_s: float | None = None
     inputs: tuple[Inputs, ...] = field(default=(), metadata=LATER)
-    devices: tuple[DeviceSeen, ...] = field(default=(), metadata=LATER)
+    devices: tuple[DeviceReadings, ...] = field(default=(), metadata=LATER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -345,7 +349,7 @@ class Run(Measurement):
 
 def raw_of(run: Run) -> dict[str, Any]:
     """All that a run holds by name, as a Report has it too."""
-    return {one.name: getattr(run, one.name) for one in fields(Run)}
+    return {f.name: getattr(run, f.name) for f in fields(Run)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,6 +379,9 @@ class Repeat(Measurement):
     created: str
     version: str
     protocol: Protocol
+
+
+REPEATED = [f.name for f in fields(Repeat) if f.name != "protocol"]  # what a repeat and a report have alike
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -434,13 +441,14 @@ class Figures:
     """What stats/ finds of a report beyond estimates and comparisons. It stands in no file: samples give it again.
 
     By label: `rounds`, clean ones and all; `launch_bound`; `ceilings`, of each bound the fastest; `over_runs`, the mean
-    of the ratio over several runs. `cells` are how many of a sweep
-    are done, of how many.
+    of the ratio over several runs. `roofline` are the ceilings that a picture shows. `cells` are how many of a sweep
+    are complete, of how many.
     """
 
     rounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     launch_bound: Mapping[str, bool | None] = field(default_factory=dict)
     ceilings: Mapping[str, Mapping[Bound, Ceiling]] = field(default_factory=dict)
+    roofline: tuple[Ceiling, ...] = ()
     over_runs: Mapping[str, Estimate] = field(default_factory=dict)
     crossings: Crossings | None = None
     fastest: tuple[Fastest, ...] = ()
@@ -465,17 +473,13 @@ class Report(Run):
 
     @cached_property
     def _of_cases(self) -> dict[str, dict[str, Any]]:
-        """What there is one of for each case, by the name of its field."""
-        names = ("costs", "comparisons", "inputs", "shares")
-        return {name: {found.case: found for found in reversed(getattr(self, name))} for name in names}
+        """What there is one of for each case, by the name of its field and the case; of several the first."""
+        names = ("costs", "comparisons", "inputs", "shares", "failures")
+        return {name: {entry.case: entry for entry in reversed(getattr(self, name))} for name in names}
 
     @cached_property
     def _estimates(self) -> dict[tuple[str, str], Estimate]:
-        return {(found.case, found.metric): found.estimate for found in reversed(self.measured)}
-
-    @cached_property
-    def _failures(self) -> dict[str, Failure]:
-        return {found.case: found for found in reversed(self.failures)}
+        return {(row.case, row.metric): row.estimate for row in reversed(self.measured)}
 
     @cached_property
     def _rounds(self) -> dict[str, int]:
@@ -503,11 +507,11 @@ class Report(Run):
 
     def failure(self, label: str) -> Failure | None:
         """Why a case failed, or None."""
-        return self._failures.get(label)
+        return self._of_cases["failures"].get(label)
 
     def mismatch(self, label: str) -> str:
         """How the answer of a case differs from what it should be; empty where it was not seen to."""
-        failure = self._failures.get(label)
+        failure = self.failure(label)
         return failure.message if failure and failure.kind is FailureKind.MISMATCH else ""
 
     def inputs_of(self, label: str) -> Inputs | None:
@@ -520,15 +524,8 @@ class Report(Run):
 
     def notes(self, label: str) -> list[Note]:
         """The warnings of a case; for an empty label those of the run as a whole, after what its plan says of it."""
-        return self._notes.get(label, [])
-
-    @cached_property
-    def _notes(self) -> dict[str, list[Note]]:
-        found: dict[str, list[Note]] = {}
-        of_plan = (note for note in self.plan.notes if not note.label)
-        for note in (*of_plan, *self.warnings):
-            found.setdefault(note.label, []).append(note)
-        return found
+        of_plan = [] if label else self.plan.notes
+        return [note for note in (*of_plan, *self.warnings) if note.label == label]
 
     def value(self, label: str, metric: str) -> float | None:
         """The value of a metric, or None. What was not meant to be measured is that of its closed form."""
@@ -546,30 +543,29 @@ class Report(Run):
     @property
     def failed_wholly(self) -> bool:
         """Whether there is nothing but failures."""
-        return bool(self.failures) and self._failures.keys() >= {case.label for case in self.plan.shown}
+        return bool(self.failures) and all(self.failure(case.label) for case in self.plan.shown)
 
     @property
     def resolution(self) -> float | None:
         """The smallest relative difference that every row of this run could have shown."""
-        told = (c.resolution for c in self.comparisons if c.case != CONTROL)
-        return max((r for r in told if r is not None), default=None)
+        resolutions = [row.resolution for row in self.comparisons if row.case != CONTROL and row.resolution is not None]
+        return max(resolutions, default=None)
 
     @property
     def runs(self) -> tuple[Report, ...]:
         """This run and its repeats, each by itself and the oldest first; what is computed from samples is in none."""
-        shared = [f.name for f in fields(Repeat) if f.name != "protocol"]
         alone = replace(self, repeats=(), comparisons=(), measured=(), shares=(), warnings=(), figures=Figures())
-        repeats = (
-            {name: getattr(one, name) for name in shared} | {"plan": replace(self.plan, protocol=one.protocol)}
-            for one in self.repeats
-        )
-        return (alone, *(replace(alone, **given) for given in repeats))
+        runs = [alone]
+        for repeat in self.repeats:
+            own = {name: getattr(repeat, name) for name in REPEATED}
+            runs.append(replace(alone, plan=replace(self.plan, protocol=repeat.protocol), **own))
+        return tuple(runs)
 
     def with_repeat(self: R, now: Report) -> R:
         """With a further run of the same plan, by time; the oldest and the KEPT newest are kept."""
-        given: dict[str, Any] = {f.name: getattr(now, f.name) for f in fields(Repeat) if f.name != "protocol"}
-        known = {case.label for case in self.plan.cases}
+        labels = {case.label for case in self.plan.cases}
+        own = {name: getattr(now, name) for name in REPEATED}
         for name in ("samples", "failures", "inputs"):
-            given[name] = tuple(one for one in given[name] if one.case in known)
-        repeats = sorted((*self.repeats, Repeat(protocol=now.plan.protocol, **given)), key=lambda one: one.created)
+            own[name] = tuple(entry for entry in own[name] if entry.case in labels)
+        repeats = sorted((*self.repeats, Repeat(protocol=now.plan.protocol, **own)), key=lambda run: run.created)
         return replace(self, repeats=tuple(repeats[-KEPT:]))

@@ -18,17 +18,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
-from ffnbench import cli
+from ffnbench import cli, messages
 from ffnbench.api import measuring, preparing
-from ffnbench.device.environment import about_machine
+from ffnbench.common import jsonable
+from ffnbench.device.environment import about_machine, caches
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import OWN, Arm, Backend, Case, Plan, Workload
+from ffnbench.messages import (
+    Backends,
+    DeviceFacts,
+    Done,
+    Failed,
+    Greeting,
+    OfCase,
+    Opened,
+    ReachedRoof,
+    ReachedRoofs,
+    Sampled,
+    TakeSample,
+    Values,
+    WorkerRequest,
+)
+from ffnbench.plan import OWN, Arm, Backend, Case, Kind, Plan, Workload, kind_names
 from ffnbench.report.columns import case_records
 from ffnbench.report.frame import Frame
 from ffnbench.report.writers import csv_text
-from ffnbench.result import Agreement, Report, Run
+from ffnbench.result import Agreement, FailureKind, Report, Roof, Run
 from ffnbench.run import runner, world
 from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.prober import Prober
@@ -37,19 +54,16 @@ from ffnbench.run.session import Session, WorkerLost
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "benchmarks"))  # `exam`, and the scripts beside it
 FACTS = {
-    "version": "2.0-fake",
-    "threads": 2,
+    "torch": "2.0-fake",
+    "torch_threads": 2,
     "blas": "fake",
-    "gpus": 0,
-    "gpu": None,
-    "gpu_memory_bytes": None,
-    "cuda": None,
     **about_machine(),
 }
-ADDED = {  # what a worker answers that is asked for a feature's verb, in answers.json of the folder of its tests
-    verb: answer
+FACTS["caches"] = tuple(caches())
+ADDED = {  # what a worker answers to a feature's requests, in answers.json of the folder of its tests
+    name: answer
     for path in sorted(ROOT.glob("tests/extras/*/answers.json"))
-    for verb, answer in json.loads(path.read_text(encoding="utf-8")).items()
+    for name, answer in json.loads(path.read_text(encoding="utf-8")).items()
 }
 
 Seconds = Callable[[str, int, int], float]  # (label, worker, round) -> seconds
@@ -66,8 +80,8 @@ class FakeWorker:
         self.facts, self.device = launch.facts, launch.device
         self.closed = self.ended = False
 
-    def greeting(self, timeout_s: float = 0.0) -> dict:
-        return FACTS | self.facts
+    def greeting(self, timeout_s: float = 0.0) -> Greeting:
+        return Greeting(**FACTS | self.facts)
 
     def fork(self, timeout_s: float) -> None:
         return None
@@ -75,46 +89,55 @@ class FakeWorker:
     def rest(self, rests: bool) -> None:
         pass
 
-    def ask(self, request: dict, timeout_s: float) -> dict:
-        self.log.append((self.index, request["do"], request.get("label")))
-        problem = self.trouble.get((request["do"], request.get("label")))
+    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
+        label = request.label if isinstance(request, OfCase) else None
+        self.log.append((self.index, type(request), label))
         if self.ended:
-            raise WorkerLost("crash", "the process ended (exit code 1)")
+            raise WorkerLost(FailureKind.CRASH, "the process ended (exit code 1)")
+        problem = self.trouble.get((type(request), label))
         if callable(problem):
             problem = problem(self)
         if isinstance(problem, BaseException):
             raise problem
-        if isinstance(problem, dict):  # an answer of its own
-            self.ended = problem.get("ends", False)
-            return problem
-        if problem is not None:
-            return {"failure": problem, "message": f"{request['label']} said no"}
-        if request["do"] == "open":
-            return {"calls": request["calls"] or 3}
-        if request["do"] == "sample":
-            label = request["label"]
-            number = self.rounds[label] = self.rounds.get(label, -2) + 1
-            return {"value": self.seconds(label, self.index, number), "waited": self.waited, **self.told(request)}
-        if request["do"] == "device":
-            return self.device(request["device"])
-        if request["do"] == "explore" and self.roofs is not None:
-            return {"found": self.roofs(request["roofs"])}
-        if request["do"] == "backends":
-            return {"backends": {backend.value: "" for backend in Backend}}
-        if request["do"] == "ceilings":
-            return {"found": [{"roof": roof, "seconds": 0.001, "disturbed": False} for roof in request["roofs"]]}
-        if request["do"] == "roof":
-            return self.roof(request["roof"], self.index)
-        if request["do"] in ADDED:
-            return dict(ADDED[request["do"]])
-        if request["do"] == "memory":
-            return {"peak_bytes": 4096, "saved_bytes": None}
-        if request["do"] == "sparsity":
-            return {"zero_share": 0.5, "dead_share": 0.0}
-        if request["do"] == "route":
-            dense = "relu" in request["label"] or request["label"] == "swiglu"
-            return {"expert_load_max": None if dense else 1.25, "experts_hit": None if dense else 8}
-        return {}
+        if isinstance(problem, str):
+            return Failed(kind=FailureKind(problem), message=f"{label} said no")
+        if isinstance(problem, Failed):
+            self.ended = problem.ends
+        return self.answer(request) if problem is None else problem
+
+    def answer(self, request: WorkerRequest[Any]) -> Any:
+        """What a worker answers that is not in trouble."""
+        match request:
+            case messages.Open():
+                return Opened(calls=request.calls or 3)
+            case messages.TakeSample():
+                number = self.rounds[request.label] = self.rounds.get(request.label, -2) + 1
+                seconds = self.seconds(request.label, self.index, number)
+                return Sampled(value=seconds, waited=self.waited, **self.told(request))
+            case messages.MeasureMemory():
+                return Values(values={"peak_bytes": 4096, "saved_bytes": None})
+            case messages.MeasureSparsity():
+                return Values(values={"zero_share": 0.5, "dead_share": 0.0})
+            case messages.MeasureRouting():
+                dense = "relu" in request.label or request.label == "swiglu"
+                return Values(values={} if dense else {"expert_load_max": 1.25, "experts_hit": 8})
+            case messages.DescribeDevice():
+                return DeviceFacts(**self.device(request.device))
+            case messages.ExploreRoofs():
+                return ReachedRoofs(roofs=tuple(self.roofs(request.roofs) if self.roofs else ()))
+            case messages.SampleRoof():
+                return self.roof(request.roof, self.index)
+            case messages.MeasureCeilings():
+                return ReachedRoofs(roofs=tuple(ReachedRoof(roof=roof, seconds=0.001) for roof in request.roofs))
+            case messages.ListBackends():
+                return Backends(reasons={backend.value: "" for backend in Backend}, bfloat16={})
+            case messages.MeasureTimer():
+                return Failed(kind=FailureKind.UNSUPPORTED, message="a fake worker has no clock")
+            case messages.Check():
+                return Values(values={})
+        if type(request).__name__ in ADDED:
+            return jsonable.decode(request.answer, ADDED[type(request).__name__])
+        return Done()
 
     def close(self) -> None:
         self.closed = True
@@ -126,13 +149,13 @@ class FakeLaunch:
     def __init__(self, seconds: Seconds = lambda label, worker, number: 0.01, trouble: dict | None = None) -> None:
         self.seconds, self.trouble = seconds, trouble or {}
         self.waited: float | None = None  # share of every sample that its threads waited for a CPU
-        self.roofs: Callable[[list], list] | None = None  # (candidates) -> what exploring finds
-        self.roof: Callable[[dict, int], dict] = lambda roof, worker: {"value": 0.001, "waited": 0.0}
-        self.told: Callable[[dict], dict] = lambda request: {}  # what a sample tells beside its seconds
-        self.facts: dict[str, Any] = {}  # what its greeting says beside FACTS
-        self.device: Callable[[str], dict] = lambda name: {}  # what it says of a device
+        self.roofs: Callable[[tuple[Roof, ...]], list[ReachedRoof]] | None = None  # (candidates) -> what is reached
+        self.roof: Callable[[Roof, int], Sampled | Failed] = lambda roof, worker: Sampled(value=0.001, waited=0.0)
+        self.told: Callable[[TakeSample], dict] = lambda request: {}  # fields of Sampled beside its seconds
+        self.facts: dict[str, Any] = {}  # fields of its greeting beside FACTS
+        self.device: Callable[[str], dict] = lambda name: {}  # fields of what it says of a device
         self.workers: list[FakeWorker] = []
-        self.log: list[tuple[int, str, str | None]] = []
+        self.log: list[tuple[int, type, str | None]] = []  # worker, type of request, label
 
     def __call__(self, arm: object = None) -> FakeWorker:
         self.workers.append(FakeWorker(self, len(self.workers)))
@@ -155,8 +178,8 @@ class KnownProber(Prober):
     def start(self) -> None:
         pass
 
-    def torch_or_error(self) -> dict:
-        return {}
+    def refuse_without_torch(self) -> None:
+        pass
 
     def origin(self, target: str) -> Path:
         file = {"mypkg.mlp": "mypkg/mlp.py", "mlp.py": "mlp.py"}.get(target.rpartition(":")[0])
@@ -177,6 +200,16 @@ class KnownProber(Prober):
 
     def hold(self, case: Case, seed: int, folder: str) -> Agreement:
         return Agreement(error=1e-7, tolerance=1e-4, exact_error=1e-16)
+
+
+def committed_runs() -> list[Path]:
+    """The runs under results/, but for those of a kind that a feature adds which is not there."""
+    runs = []
+    for path in sorted(ROOT.glob("results/**/*.json")):
+        kind = json.loads(path.read_text(encoding="utf-8"))["plan"].get("kind") or Kind.COMPARE
+        if kind in kind_names():
+            runs.append(path)
+    return runs
 
 
 def two_sides(folder: Path) -> None:
@@ -201,6 +234,9 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="ffnbench-tests-")
     os.environ["TMPDIR"], tempfile.tempdir = folder, None
     os.environ["XDG_STATE_HOME"] = f"{folder}/state"
+    os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = f"{folder}/hypothesis"
+    settings.register_profile("the same each time", derandomize=True, deadline=None, database=None)
+    settings.load_profile("the same each time")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
@@ -235,17 +271,16 @@ def on_machine(monkeypatch: pytest.MonkeyPatch, clock: list):
 class InThisProcess:
     """Answers what a worker's process would of modules and activations, by the same jobs."""
 
-    def greeting(self, timeout_s: float = 0.0) -> dict:
-        return FACTS
+    def greeting(self, timeout_s: float = 0.0) -> Greeting:
+        return Greeting(**FACTS)
 
-    def ask(self, request: dict, timeout_s: float) -> dict:
+    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
         import torch  # which not every test needs
 
-        from ffnbench.worker.loop import answer_to
-        from ffnbench.worker.probe_jobs import job_of
+        from ffnbench.worker.answers import answer_to
 
         torch.set_num_threads(1)
-        return answer_to(job_of(request["do"]), request)
+        return answer_to(request)
 
     def close(self) -> None:
         pass
@@ -340,7 +375,7 @@ def fake_launch() -> type[FakeLaunch]:
 
 
 def lost(kind: str, message: str = "gone") -> WorkerLost:
-    return WorkerLost(kind, message)
+    return WorkerLost(FailureKind(kind), message)
 
 
 def ffnbench(*arguments: str, columns: int = 80, cwd: Path | None = None, env: dict[str, str] | None = None):

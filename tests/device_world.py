@@ -26,12 +26,26 @@ import torch
 from conftest import FACTS
 from torch import Tensor, nn
 
-from ffnbench.common import jsonable
 from ffnbench.device import accelerator, nvml
-from ffnbench.plan import Plan
+from ffnbench.messages import (
+    Begin,
+    DescribeDevice,
+    DeviceFacts,
+    Done,
+    Failed,
+    Greeting,
+    MeasureTimer,
+    Preload,
+    WorkerRequest,
+    answer_line,
+    answer_of,
+    line_of,
+    request_of,
+)
+from ffnbench.result import FailureKind
 from ffnbench.run.session import WorkerLost
+from ffnbench.worker.answers import answer_to
 from ffnbench.worker.jobs import Jobs
-from ffnbench.worker.loop import answer_to
 
 US = 1e-6
 AT_ONCE = {"warmup_s": 0.004, "min_sample_s": 0.004}  # nothing here has to get warm, and nothing scatters
@@ -257,28 +271,27 @@ class SimulatedWorker:
         self.context, self.jobs, self.gone, self.closed = Context(world), None, False, False
         self.context.free_s = world.host_s
 
-    def greeting(self, timeout_s: float = 0.0) -> dict[str, Any]:
-        return {**FACTS, "gpus": 1, "gpu_names": ["Simulated"], "cuda": "13.0"}
+    def greeting(self, timeout_s: float = 0.0) -> Greeting:
+        return Greeting(**FACTS, gpus=1, gpu_names=("Simulated",), cuda="13.0")
 
-    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
         if self.gone:
-            raise WorkerLost("crash", "it has ended")
-        request = json.loads(json.dumps(request))
+            raise WorkerLost(FailureKind.CRASH, "it has ended")
+        request = request_of(json.loads(json.dumps(line_of(request, 1))))
         self.context.world.host_s += 1e-3
-        if request["do"] == "device":
-            return {"gpu": "Simulated", "gpu_memory_bytes": self.context.world.memory_bytes}
-        if request["do"] in ("preload", "timer"):  # of interpreters, which it has none of
-            return {"failure": "unsupported", "message": "simulated"}
+        if isinstance(request, DescribeDevice):
+            return DeviceFacts(gpu="Simulated", gpu_memory_bytes=self.context.world.memory_bytes)
+        if isinstance(request, Preload | MeasureTimer):  # of interpreters, which it has none of
+            return Failed(kind=FailureKind.UNSUPPORTED, message="simulated")
         with used(self.context):
-            if request["do"] == "plan":
-                plan = jsonable.decode(Plan, request["plan"])
-                plan = replace(plan, protocol=replace(plan.protocol, **AT_ONCE))
-                self.jobs = Jobs(plan, request.get("memory_bytes"))
+            if isinstance(request, Begin):
+                plan = replace(request.plan, protocol=replace(request.plan.protocol, **AT_ONCE))
+                self.jobs = Jobs(plan, request.memory_bytes)
                 self.jobs.waits = NoWait()
-                return {}
-            answer = answer_to(getattr(self.jobs, request.pop("do")), request, self.jobs)
-        self.gone = bool(answer.get("ends"))
-        return json.loads(json.dumps(answer))
+                return Done()
+            answer = answer_to(request, self.jobs)
+        self.gone = isinstance(answer, Failed) and answer.ends
+        return answer_of(json.loads(json.dumps(answer_line(answer))), request)
 
     def close(self) -> None:
         self.closed = True

@@ -18,8 +18,10 @@ TORCH_FILES = {
     "worker/backends/building.py", "worker/backends/compiling.py", "worker/backends/onednn.py",
     "worker/backends/packed.py", "device/accelerator.py", "ffn/attention_module.py", "ffn/experts.py", "ffn/like.py",
     "ffn/modules.py",
-    "worker/accelerated.py", "worker/agreement.py", "worker/ceiling_calls.py", "worker/correctness.py",
-    "worker/functions.py", "worker/jobs.py", "worker/meters.py", "worker/peak_memory.py", "worker/probe_jobs.py",
+    "worker/accelerated.py", "worker/agreement.py", "worker/answers.py", "worker/ceiling_calls.py",
+    "worker/correctness.py", "worker/failures.py", "worker/functions.py", "worker/jobs.py", "worker/meters.py",
+    "worker/peak_memory.py",
+    "worker/probe_jobs.py",
     "worker/subject.py",
 }  # fmt: skip
 # where matplotlib and numpy are at home
@@ -28,7 +30,7 @@ QUESTIONS = ("compare", "block", "activations", "gate")  # rooms side by side, e
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
     "__main__", "extras", *QUESTIONS, "cli", "python", "api", "report", "run", "worker", "device",
-    "stats", "planning", "following", "result", "plan", "metrics", "request", "models", "ffn",
+    "stats", "planning", "following", "messages", "result", "request", "plan", "metrics", "models", "ffn",
     "features", "common",
 )  # fmt: skip
 APART = {("report", room) for room in ("run", "worker", "device")}  # neither knows the other
@@ -203,7 +205,7 @@ def test_the_parent_of_a_comparison_loads_no_torch_and_no_more_of_the_house_than
     )
     loaded = loaded_after(code)
     assert loaded & HEAVY <= {"numpy", "scipy"}
-    assert sum(name.split(".")[0] == "ffnbench" for name in loaded) <= 101
+    assert sum(name.split(".")[0] == "ffnbench" for name in loaded) <= 92
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["compare", "--help"], ["cost"], ["estimate"]])

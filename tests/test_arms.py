@@ -10,9 +10,24 @@ from pathlib import Path
 import pytest
 from conftest import FakeLaunch, FakeWorker, prepare, run
 
-from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.device.environment import about_machine, about_torch
+from ffnbench.device.environment import about_torch
+from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.messages import (
+    Begin,
+    Count,
+    Describe,
+    Greeting,
+    HoldOutput,
+    KeepOutput,
+    Locate,
+    MeasureMemory,
+    MeasureSparsity,
+    Open,
+    TakeSample,
+    WorkerRequest,
+    line_of,
+)
 from ffnbench.plan import CONTROL, OWN, Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.variant_text import parse_variant
@@ -89,18 +104,13 @@ class Launched(FakeLaunch):
         self.arms.append(arm)
         real = worker.ask
 
-        def ask(request: dict, timeout_s: float) -> dict:
-            if request["do"] == "plan":
-                self.plans.append((arm, [case["label"] for case in request["plan"]["cases"]]))
+        def ask(request: WorkerRequest, timeout_s: float) -> object:
+            if isinstance(request, Begin):
+                self.plans.append((arm, [case.label for case in request.plan.cases]))
             return real(request, timeout_s)
 
         worker.ask = ask
-        worker.greeting = lambda timeout_s: {
-            **about_machine(),
-            "gpus": 0,
-            "version": f"2.{len(arm.env)}",
-            "blas": "mkl",
-        }
+        worker.greeting = lambda timeout_s: Greeting(torch=f"2.{len(arm.env)}", blas="mkl")
         return worker
 
 
@@ -111,7 +121,7 @@ def test_a_group_is_one_worker_to_the_runner() -> None:
     away = Arm(env=(("A", "1"),))
     assert launch.arms[:3] == [OWN, away, Arm(name=CONTROL)]
     assert launch.plans[:3] == [(OWN, ["relu"]), (away, ["gelu", "silu"]), (Arm(name=CONTROL), [CONTROL])]
-    asked = {(launch.arms[index], label) for index, do, label in launch.log if do == "sample"}
+    asked = {(launch.arms[index], label) for index, do, label in launch.log if do is TakeSample}
     assert asked == {(OWN, "relu"), (away, "gelu"), (away, "silu"), (Arm(name=CONTROL), CONTROL)}
     assert {s.case for s in done.samples if s.metric == "latency"} == {"relu", "gelu", "silu", CONTROL}
     assert all(worker.closed for worker in launch.workers)
@@ -140,8 +150,8 @@ def test_variables_that_may_be_secrets_are_not_told(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("OMP_PROC_BIND", "close")
     found = about_torch()
     assert "secret" not in repr(found)
-    assert found["variables"]["OMP_PROC_BIND"] == "close"
-    assert found["version"].startswith("2.")
+    assert ("OMP_PROC_BIND", "close") in found["variables"]
+    assert found["torch"].startswith("2.")
 
 
 NOT_NEEDED = ("typer", "click", "rich", "pandas", "matplotlib", "scipy", "numpy", "pygments", "yaml")
@@ -153,30 +163,35 @@ def test_a_worker_needs_torch_and_the_standard_library_alone(tmp_path: Path) -> 
     (tmp_path / "mine.py").write_text("from torch import nn\ndef act(x): return x.tanh()\nclass M(nn.Linear): pass\n")
     mine, act = f"{tmp_path}/mine.py:M", f"{tmp_path}/mine.py:act"
     plan = plan_of("relu", d_model=8, seq_len=4)
-    ours = jsonable.encode(plan.with_device("cpu"))
-    spec = {"target": mine, "d_model": 8, "d_ff": 8, "arguments": []}
-    label = {"label": "relu"}
+    ours = plan.with_device("cpu")
+    [case] = ours.cases
+    spec = ImportedSpec(target=mine, d_model=8, d_ff=8)
     asked = [
-        {"do": "plan", "plan": ours, "memory_bytes": None}, {"do": "open", "calls": None, **label},
-        {"do": "sample", "calls": 2, **label}, {"do": "memory", **label},
-        {"do": "sparsity", **label}, {"do": "describe", "target": act}, {"do": "origin", "target": act},
-        {"do": "count", "spec": spec, "workload": ours["cases"][0]["workload"]},
-        {"do": "keep", "case": ours["cases"][0], "seed": 0, "folder": str(tmp_path)},
-        {"do": "hold", "case": ours["cases"][0], "seed": 0, "folder": str(tmp_path)},
-    ]  # fmt: skip
+        Begin(plan=ours),
+        Open(label="relu", calls=None),
+        TakeSample(label="relu", calls=2),
+        MeasureMemory(label="relu"),
+        MeasureSparsity(label="relu"),
+        Describe(target=act),
+        Locate(target=act),
+        Count(spec=spec, workload=case.workload),
+        KeepOutput(case=case, seed=0, folder=str(tmp_path)),
+        HoldOutput(case=case, seed=0, folder=str(tmp_path)),
+    ]
+    lines = [json.dumps(line_of(request, number)) for number, request in enumerate(asked)]
     code = (
         f"import sys, runpy; sys.modules.update(dict.fromkeys({NOT_NEEDED!r}));"
         f"runpy.run_path({str(BOOT)!r}, run_name='__main__')"
     )
     done = subprocess.run(
-        [sys.executable, "-P", "-c", code], input="".join(json.dumps(line) + "\n" for line in asked),
+        [sys.executable, "-P", "-c", code], input="".join(line + "\n" for line in lines),
         capture_output=True, text=True, timeout=120, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     hello, *answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert "torch" in hello, done.stderr
-    assert not [answer for answer in answers if "failure" in answer], answers
+    assert "greeting" in hello, done.stderr
+    assert not [answer for answer in answers if "failed" in answer], answers
     assert len(answers) == len(asked)
-    assert answers[-1]["error"] == 0.0
+    assert answers[-1]["answer"]["error"] == 0.0
 
 
 @pytest.mark.parametrize(

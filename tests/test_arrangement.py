@@ -10,6 +10,7 @@ from conftest import FakeLaunch, measure, prepare, titles
 
 from ffnbench import cost
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.messages import Open
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.views import refuse_unknown_columns, report_view
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
@@ -21,7 +22,7 @@ SECONDS = {"relu": 0.002, "gelu": 0.003, "swiglu": 0.001}
 @pytest.fixture(scope="module")
 def report() -> Report:
     request = CompareRequest(variants="relu,gelu,swiglu", d_model=64, threads=2, quick=True)
-    launch = FakeLaunch(lambda label, worker, number: SECONDS[label] * (1 + 0.001 * worker), {("open", "gelu"): "oom"})
+    launch = FakeLaunch(lambda label, worker, number: SECONDS[label] * (1 + 0.001 * worker), {(Open, "gelu"): "oom"})
     return measure(prepare(request), launch=launch)
 
 
@@ -83,7 +84,7 @@ def test_tables_without_a_row_for_each_case_are_sorted_by_their_own_column() -> 
     )
     view = report_view(timed, Arrangement(sort="-latency"))
     assert [row["activation"] for row in view.table.rows] == ["relu", "silu", "gelu"] * 2  # forward, backward
-    block = prepare(BlockRequest(d_model=64, seq_len="64,512,128", threads=1)).priced()
+    block = prepare(BlockRequest(d_model=64, seq_len="64,512,128", threads=1)).cost_report()
     view = report_view(block, Arrangement(sort="-seq_len", columns="FFN,KV"))
     assert [row["seq_len"] for row in view.table.rows] == [512, 128, 64]
     assert titles(view.table) == ["seq_len", "FFN", "KV"]

@@ -18,8 +18,9 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.gate.decision import Policy, Status, exact_findings
+from ffnbench.messages import Backends, Check, ListBackends, Open, Values, WorkerRequest
 from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
-from ffnbench.plan import Backend, Plan, Workload, values_of
+from ffnbench.plan import Backend, Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import lacks
 from ffnbench.report.listing import WHAT_IT_DOES
@@ -84,7 +85,7 @@ def test_what_a_backend_lacks_is_known_without_a_machine() -> None:
     }  # fmt: skip
 
     def able(backend: str, **changes: object) -> set[str]:
-        return {name for name, ffn in specs.items() if not lacks(ffn, work(backend=backend, **changes))}
+        return {name for name, ffn in specs.items() if not lacks(ffn, work(backend=Backend(backend), **changes))}
 
     everything = set(specs)
     assert able("eager", mode="train", dtype="float64", device="cuda") == everything
@@ -97,7 +98,7 @@ def test_what_a_backend_lacks_is_known_without_a_machine() -> None:
         assert able("onednn", **changes) == set()
     for backend in ("packed", "packed-up-gate"):
         assert able(backend, mode="train", device="cuda") == {"swiglu", "grouped", "own swiglu"}
-    assert lacks(SWIGLU, work(backend="onednn", device="cuda")) == "oneDNN runs on the CPU; use --device cpu"
+    assert lacks(SWIGLU, work(backend=Backend.ONEDNN, device="cuda")) == "oneDNN runs on the CPU; use --device cpu"
 
 
 def test_one_backend_that_can_not_be_ends_before_measuring() -> None:
@@ -139,18 +140,15 @@ def test_what_can_not_be_is_a_row_of_a_list_with_its_reason() -> None:
     assert "the reference 'relu@backend=packed'" in refusal(
         "swiglu,relu", backend="packed,eager", reference="relu@backend=packed"
     )
-    counted = prepare(CompareRequest(variants="relu", backend="eager,packed", threads=1), counts=True).priced()
+    counted = prepare(CompareRequest(variants="relu", backend="eager,packed", threads=1), counts=True).cost_report()
     text = plain(compare_frame(counted))
     assert "only an inner gate" in " ".join(text.split())
 
 
-def test_commands_of_one_backend_refuse_a_list() -> None:
-    with pytest.raises(FfnbenchError, match="a block is measured with one backend") as caught:
-        plan_block(BlockRequest(backend="eager,onednn", threads=1))
-    assert "compare" in caught.value.hint
+def test_attention_is_measured_with_a_backend_that_can_run_it() -> None:
     with pytest.raises(FfnbenchError, match="'attention@512' can't be run: it has no gate to pack"):
-        plan_block(BlockRequest(variant="swiglu", backend="packed", threads=1, device="cpu"))
-    of_model = plan_block(BlockRequest(preset="llama3-8b", backend="onednn", threads=1, device="cpu"))
+        plan_block(BlockRequest(variant="swiglu", backend=Backend.PACKED, threads=1, device="cpu"))
+    of_model = plan_block(BlockRequest(preset="llama3-8b", backend=Backend.ONEDNN, threads=1, device="cpu"))
     assert {case.workload.backend for case in of_model.cases} == {"onednn"}
 
 
@@ -160,17 +158,17 @@ def test_commands_of_one_backend_refuse_a_list() -> None:
 class Packing(FakeWorker):
     """A worker whose backends take time once, and tell their error and their bytes."""
 
-    def ask(self, request: dict, timeout_s: float) -> dict:
-        answer = super().ask(request, timeout_s)
-        if request["do"] == "open" and "failure" not in answer:
-            label = request["label"]
-            answer |= {HELD: 18_874_368}
-            if "onednn" in label:
-                answer |= {PACK: 0.03 + 0.001 * self.index, HELD: 2 * 18_874_368}
-            if "compile" in label:
-                answer |= {COMPILE: 2.0 + 0.1 * self.index, "graphs": 1}
-        if request["do"] == "check" and "failure" not in answer:
-            answer |= {ERROR: 8.3e-7}
+    def answer(self, request: WorkerRequest) -> object:
+        if isinstance(request, Check):
+            return Values(values={ERROR: 8.3e-7})
+        answer = super().answer(request)
+        if isinstance(request, Open):
+            values = {HELD: 18_874_368}
+            if "onednn" in request.label:
+                values = {PACK: 0.03 + 0.001 * self.index, HELD: 2 * 18_874_368}
+            if "compile" in request.label:
+                values[COMPILE] = 2.0 + 0.1 * self.index
+            answer = replace(answer, values=values)
         return answer
 
 
@@ -292,10 +290,10 @@ def test_chance_is_corrected_for_the_number_of_rows(backends: str, verdict: Verd
 
 
 class Telling(FakeWorker):
-    def ask(self, request: dict, timeout_s: float) -> dict:
-        assert request == {"do": "backends", "device": "cpu"}
-        found = dict.fromkeys(values_of(Backend), "") | {"compile": "no C++ compiler: install g++"}
-        return {"backends": found, "bfloat16": found | {"onednn": "no bfloat16 products here"}}
+    def ask(self, request: WorkerRequest, timeout_s: float) -> Backends:
+        assert request == ListBackends(device="cpu")
+        found = dict.fromkeys(Backend, "") | {"compile": "no C++ compiler: install g++"}
+        return Backends(reasons=found, bfloat16=found | {"onednn": "no bfloat16 products here"})
 
 
 def test_the_list_of_backends_asks_a_worker(on_machine, in_process, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,10 +309,10 @@ def test_the_list_of_backends_asks_a_worker(on_machine, in_process, monkeypatch:
     assert code == 0, err
     assert "no C++ compiler" in " ".join(out.split())
     assert all(cell_len(line.rstrip()) <= 60 for line in out.splitlines())
-    assert all(name in out for name in values_of(Backend))
+    assert all(name in out for name in Backend)
     rows = json.loads(in_process("list", "backends", "-f", "json")[1])
     others = {"compile": "no", "onednn": "partly"}
-    assert [(row["name"], row["runs"]) for row in rows] == [(b, others.get(b, "yes")) for b in values_of(Backend)]
+    assert [(row["name"], row["runs"]) for row in rows] == [(b, others.get(b, "yes")) for b in Backend]
     assert rows[4]["why not"] == "no bfloat16 products here"
     assert rows[3]["why not"] == "no C++ compiler: install g++"
     assert all(worker.closed for worker in workers)

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from conftest import KnownProber
 
-from ffnbench.common import jsonable
+from ffnbench.messages import A, Begin, Check, Done, Failed, MeasureMemory, Open, TakeSample, WorkerRequest
 from ffnbench.metrics import COMPILE
 from ffnbench.plan import CompileMode, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
+from ffnbench.result import FailureKind
 from ffnbench.run.session import Session
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
@@ -33,14 +34,14 @@ def worker():
     session.close()
 
 
-def ask(worker: Session, do: str, label: str, **more: object) -> dict:
-    return worker.ask({"do": do, "label": label, **more}, 120)
+def ask(worker: Session, request: WorkerRequest[A]) -> A | Failed:
+    return worker.ask(request, 120)
 
 
 def assert_right(worker: Session, label: str) -> None:
     """What a call gives after some were timed is what the module gives in float64."""
-    ask(worker, "sample", label, calls=2, salt=5)
-    assert 0 < ask(worker, "check", label)["error"] < 1e-5
+    ask(worker, TakeSample(label=label, calls=2, salt=5))
+    assert 0 < ask(worker, Check(label=label)).values["error"] < 1e-5
 
 
 @pytest.mark.slow
@@ -55,18 +56,18 @@ def assert_right(worker: Session, label: str) -> None:
 def test_compiled_forms_are_checked_and_timed(worker: Session, mode: str, forms: tuple[str, ...]) -> None:
     """Two widths of one form, so that neither may find the other's code."""
     plan = plan_of(",".join(f"{form}@backend=compile" for form in forms), mode)
-    assert "failure" not in worker.ask({"do": "plan", "plan": jsonable.encode(plan), "memory_bytes": None}, 60)
+    assert worker.ask(Begin(plan=plan), 60) == Done()
     for case in plan.cases:
-        opened = ask(worker, "open", case.label, calls=None)
-        assert opened.get("graphs") == 1, opened
-        assert opened[COMPILE] > 0.05
+        opened = ask(worker, Open(label=case.label, calls=None))
+        assert opened.graphs == 1, opened
+        assert opened.values[COMPILE] > 0.05
     for case in plan.cases:
-        assert ask(worker, "sample", case.label, calls=2)["value"] > 0
+        assert ask(worker, TakeSample(label=case.label, calls=2)).value > 0
         assert_right(worker, case.label)
-        memory = ask(worker, "memory", case.label)
+        memory = ask(worker, MeasureMemory(label=case.label)).values
         assert memory["peak_bytes"] >= 4 * 16 * 32
         assert (memory["saved_bytes"] is None) == (mode == "forward")
-        assert ask(worker, "sample", case.label, calls=2)["value"] > 0
+        assert ask(worker, TakeSample(label=case.label, calls=2)).value > 0
 
 
 @pytest.mark.slow
@@ -78,14 +79,14 @@ def test_compile_modes_and_frozen_weights(worker: Session) -> None:
     works = [*works, replace(case.workload, freeze=True)]
     cases = [replace(case, label=f"{i}", workload=work) for i, work in enumerate(works)]
     plan = replace(plan, cases=tuple(cases), reference="0")
-    worker.ask({"do": "plan", "plan": jsonable.encode(plan), "memory_bytes": None}, 60)
-    found = [ask(worker, "open", case.label, calls=None) for case in cases]
+    worker.ask(Begin(plan=plan), 60)
+    found = [ask(worker, Open(label=case.label, calls=None)) for case in cases]
     own = 4 * 3 * 32 * 64
-    assert [answer.get("graphs") for answer in found] == [1] * len(cases), found
-    assert [answer["held_bytes"] for answer in found[:-1]] == [own] * (len(cases) - 1)
-    assert found[-1]["held_bytes"] is None
+    assert [answer.graphs for answer in found] == [1] * len(cases), found
+    assert [answer.values["held_bytes"] for answer in found[:-1]] == [own] * (len(cases) - 1)
+    assert found[-1].values["held_bytes"] is None
     for case in cases:
-        assert ask(worker, "sample", case.label, calls=2)["value"] > 0
+        assert ask(worker, TakeSample(label=case.label, calls=2)).value > 0
         assert_right(worker, case.label)
 
 
@@ -93,14 +94,14 @@ def test_compile_modes_and_frozen_weights(worker: Session) -> None:
 def test_code_that_does_not_compile_once_and_for_all(worker: Session) -> None:
     names = ("Plain", "TwoGraphs", "Counts", "Closed")
     plan = plan_of(",".join(f"{HOSTILE}:{name}@backend=compile" for name in names))
-    worker.ask({"do": "plan", "plan": jsonable.encode(plan), "memory_bytes": None}, 60)
-    found = dict(zip(names, [ask(worker, "open", case.label, calls=None) for case in plan.cases], strict=True))
-    assert found["Plain"]["graphs"] == 1
-    assert found["TwoGraphs"]["graphs"] == 2
-    assert found["Counts"]["failure"] == "recompiled"
-    assert "compiles again while it is timed" in found["Counts"]["message"]
-    assert found["Closed"]["failure"] == "unsupported"
-    assert "nothing in it that it could compile" in found["Closed"]["message"]
+    worker.ask(Begin(plan=plan), 60)
+    found = dict(zip(names, [ask(worker, Open(label=case.label, calls=None)) for case in plan.cases], strict=True))
+    assert found["Plain"].graphs == 1
+    assert found["TwoGraphs"].graphs == 2
+    assert found["Counts"].kind is FailureKind.RECOMPILED
+    assert "compiles again while it is timed" in found["Counts"].message
+    assert found["Closed"].kind is FailureKind.UNSUPPORTED
+    assert "nothing in it that it could compile" in found["Closed"].message
 
 
 @pytest.mark.slow
@@ -109,8 +110,8 @@ def test_a_machine_without_a_compiler_says_so() -> None:
         replace(plan_compare(CompareRequest()).cases[0].arm, env=(("CXX", "/nowhere/g++"), ("PATH", "/nowhere")))
     )
     plan = plan_of("swiglu@backend=compile")
-    session.ask({"do": "plan", "plan": jsonable.encode(plan), "memory_bytes": None}, 60)
-    answer = ask(session, "open", plan.cases[0].label, calls=None)
+    session.ask(Begin(plan=plan), 60)
+    answer = ask(session, Open(label=plan.cases[0].label, calls=None))
     session.close()
-    assert answer["failure"] == "unsupported", answer
-    assert "C++ compiler" in answer["message"]
+    assert answer.kind is FailureKind.UNSUPPORTED, answer
+    assert "C++ compiler" in answer.message

@@ -16,11 +16,24 @@ from ffnbench.api import measuring
 from ffnbench.api.preparing import Prepared
 from ffnbench.common.errors import Unfinished
 from ffnbench.following import UNFOLLOWED, Following
+from ffnbench.messages import (
+    Begin,
+    Check,
+    Done,
+    Failed,
+    Greeting,
+    Open,
+    Opened,
+    Sampled,
+    TakeSample,
+    Values,
+    WorkerRequest,
+)
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.progress import TerminalProgress
 from ffnbench.request import CompareRequest
-from ffnbench.result import Progress, Run, Verdict
+from ffnbench.result import FailureKind, Progress, Run, Verdict
 from ffnbench.run import prober
 from ffnbench.run.session import WorkerLost
 from ffnbench.run.world import World
@@ -36,19 +49,19 @@ class Machine:
     that lasts longer than it may is lost. `stuck` says which ones never end.
     """
 
-    def __init__(self, slower: float = 1.0, stuck: Callable[[dict[str, Any], float], bool] = lambda *_: False) -> None:
+    def __init__(self, slower: float = 1.0, stuck: Callable[[str, float], bool] = lambda *_: False) -> None:
         self.slower, self.stuck, self.clock_s = slower, stuck, 0.0
         self.ended: list[tuple[str, float]] = []  # what was asked, and when that was over
 
     def now(self) -> float:
         return self.clock_s
 
-    def lasts(self, request: dict[str, Any], seconds: float, timeout_s: float) -> bool:
+    def lasts(self, what: str, seconds: float, timeout_s: float) -> bool:
         """Whether there was time for it."""
         seconds *= self.slower
-        late = seconds > timeout_s or self.stuck(request, self.clock_s)
+        late = seconds > timeout_s or self.stuck(what, self.clock_s)
         self.clock_s += timeout_s if late else seconds
-        self.ended.append((request["do"], self.clock_s))
+        self.ended.append((what, self.clock_s))
         return not late
 
     def launch(self) -> Starter:
@@ -57,7 +70,7 @@ class Machine:
     def run(self, plan: Plan, **how: Any) -> Run:
         """The budget is a bound where nothing else is said."""
         how = {"bound_s": plan.protocol.budget_s, **how}
-        return run(plan, launch=self.launch, now=self.now, describe=lambda facts: ENVIRONMENT, **how)
+        return run(plan, launch=self.launch, now=self.now, describe=lambda *_: ENVIRONMENT, **how)
 
 
 class Starter:
@@ -68,12 +81,12 @@ class Starter:
     def __init__(self, machine: Machine) -> None:
         self.machine, self.started, self.opened = machine, False, 0
 
-    def greeting(self, timeout_s: float = 300.0) -> dict[str, Any]:
-        if not self.started and not self.machine.lasts({"do": "start"}, START_S / 2, timeout_s):
+    def greeting(self, timeout_s: float = 300.0) -> Greeting:
+        if not self.started and not self.machine.lasts("start", START_S / 2, timeout_s):
             self.ended = True
             raise Unfinished(f"a worker could not start: no answer within {timeout_s:g} s")
         self.started = True
-        return {"gpus": 0, "version": "none"}
+        return Greeting()
 
     def fork(self, timeout_s: float) -> Starter:
         return Starter(self.machine)
@@ -84,18 +97,26 @@ class Starter:
     def close(self) -> None:
         pass
 
-    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        first = {"open": OPEN_S if request.get("checked") else CHECK_S, "sample": SAMPLE_S, "check": AGAIN_S}
-        if not self.machine.lasts(request, first.get(request["do"], 0.001), timeout_s):
-            raise WorkerLost("timeout", f"no answer within {timeout_s:g} s")
-        if request["do"] == "open":
-            return {"calls": 3}
-        if request["do"] == "sample":
+    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
+        seconds = 0.001
+        if isinstance(request, Open):
+            seconds = OPEN_S if request.checked else CHECK_S
+        elif isinstance(request, TakeSample):
+            seconds = SAMPLE_S
+        elif isinstance(request, Check):
+            seconds = AGAIN_S
+        if not self.machine.lasts(type(request).__name__, seconds, timeout_s):
+            raise WorkerLost(FailureKind.TIMEOUT, f"no answer within {timeout_s:g} s")
+        if isinstance(request, Open):
+            return Opened(calls=3)
+        if isinstance(request, TakeSample):
             value, waited = SAMPLE_S * self.machine.slower / 3, QUIET if self.machine.slower < 2 else DISTURBED
-            return {"value": value * (1 + 1e-4 * (len(self.machine.ended) % 7)), "waited": waited}
-        if request["do"] == "check":
-            return {"error": 1e-7}
-        return {}
+            return Sampled(value=value * (1 + 1e-4 * (len(self.machine.ended) % 7)), waited=waited)
+        if isinstance(request, Check):
+            return Values(values={"error": 1e-7})
+        if isinstance(request, Begin):
+            return Done()
+        return Failed(kind=FailureKind.UNSUPPORTED, message="simulated")
 
 
 def plan_of(budget: float | None, **options: Any) -> Plan:
@@ -134,10 +155,10 @@ def test_each_worker_makes_as_many_rounds_as_the_others(slower: int, budget: flo
     assert min(made) >= max(made[0] / 2, 2)
 
 
-@pytest.mark.parametrize("do", ["start", "open", "sample", "check", "plan"])
+@pytest.mark.parametrize("do", ["start", "Open", "TakeSample", "Check", "Begin"])
 @pytest.mark.parametrize("since", [0.0, 4.0, 12.0])
 def test_what_hangs_ends_with_the_budget_and_nobody_is_blamed(do: str, since: float) -> None:
-    machine = Machine(stuck=lambda request, now: request["do"] == do and now >= since)
+    machine = Machine(stuck=lambda what, now: what == do and now >= since)
     done = machine.run(plan_of(15.0))
     assert (done.failures, done.warnings, done.limit) == ((), (), "budget")
     assert machine.clock_s <= latest(15.0)
@@ -148,7 +169,7 @@ def test_a_sample_that_is_longer_than_what_is_left_is_not_begun(budget: float) -
     """One takes 1.8 s, and is taken again four times in the first round."""
     machine = Machine(30)
     machine.run(plan_of(budget))
-    samples = [ended for do, ended in machine.ended if do == "sample"]
+    samples = [ended for do, ended in machine.ended if do == "TakeSample"]
     assert max(samples) <= budget
     assert len(samples) > 3
 
@@ -175,7 +196,7 @@ def measured():
     """A plan measured by the whole of `measured_once`, on such a machine and by its clock."""
 
     def measure(machine: Machine, plan: Prepared, following: Following = UNFOLLOWED):
-        world = World(launch=machine.launch, now=machine.now, describe=lambda facts: ENVIRONMENT)
+        world = World(launch=machine.launch, now=machine.now, describe=lambda *_: ENVIRONMENT)
         return measuring.measured_once(plan, world, following)
 
     return measure
@@ -191,7 +212,7 @@ def test_the_groups_of_a_sweep_share_one_budget(measured, slower: int, budget: f
 
 
 def test_starts_that_hang_cost_no_answer(measured) -> None:
-    machine = Machine(stuck=lambda request, now: request["do"] == "start" and now > 20)
+    machine = Machine(stuck=lambda what, now: what == "start" and now > 20)
     found = measured(machine, prepared(60.0, seq_len="1,2,4,8,16,32,64,128,256"))
     assert machine.clock_s <= latest(60.0)
     assert (bool(found.samples), found.stopped) == (True, "the budget of 60 s was over before all was measured")
@@ -229,7 +250,7 @@ def test_what_no_machine_can_keep_to_is_refused_before_anything_starts(on_fakes)
 def test_exact_metrics_alone_take_one_process_and_no_warm_up() -> None:
     launch = FakeLaunch()
     plan = plan_compare(CompareRequest(variants="relu,gelu", d_model=64, metrics="memory"))
-    asked: list[dict[str, Any]] = []
+    asked: list[Any] = []
     ask = measuring.WorkerPool(plan, launch)
     assert ask.greeting()
     assert len(launch.workers) == 1
@@ -237,7 +258,7 @@ def test_exact_metrics_alone_take_one_process_and_no_warm_up() -> None:
     told, worker.ask = worker.ask, lambda request, timeout_s: asked.append(request) or told(request, timeout_s)
     done = run(plan, launch=launch, pool=ask)
     assert {s.case for s in done.samples if s.metric == "peak_bytes"} == {"relu", "gelu"}
-    assert [request["calls"] for request in asked if request["do"] == "open"] == [1, 1]
+    assert [request.calls for request in asked if isinstance(request, Open)] == [1, 1]
     assert len(launch.workers) == 1
 
 

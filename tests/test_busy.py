@@ -13,13 +13,26 @@ from exam.machine import ENVIRONMENT
 from test_stats import plan_of, run_of
 
 from ffnbench.compare.table import compare_frame
-from ffnbench.gate.decision import Policy, Status, latency_findings, past_of
-from ffnbench.gate.looks import report_of
+from ffnbench.gate.decision import Policy, Status, baseline_times, latency_findings
+from ffnbench.gate.interim import report_of
+from ffnbench.messages import (
+    Begin,
+    Done,
+    Failed,
+    Greeting,
+    OfCase,
+    Open,
+    Opened,
+    Sampled,
+    TakeSample,
+    Values,
+    WorkerRequest,
+)
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.report.columns import case_records
 from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.terminal import plain
-from ffnbench.result import Around, Comparison, Report, Run, Verdict
+from ffnbench.result import BackgroundLoad, Comparison, FailureKind, Report, Run, Verdict
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.verdict import summarise
 
@@ -89,7 +102,7 @@ def test_what_is_not_known_or_little_leaves_a_sample_clean(unknown: float | None
 def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
     """It has neither ratio nor seconds, and one sentence says who is busy. Nor has its reference then."""
     done = ten_rounds(clean=0, disturbed=1.3)
-    done = replace(done, around=Around(others_cpus=1.04))
+    done = replace(done, around=BackgroundLoad(others_cpus=1.04))
     row = compared(done)["b"]
     assert (row.verdict, row.ratio) == (Verdict.BUSY, None)
     report = replace(report_of(done), environment=ENVIRONMENT)
@@ -130,8 +143,8 @@ def test_one_row_that_can_be_compared_keeps_the_reference() -> None:
     report = reference_with_half_of_its_rounds(c=1.1, c_waits=False)
     assert [record["verdict"] for record in case_records(report)] == ["reference", "busy", "unclear"]
     assert case_records(report)[0]["latency_s"] == pytest.approx(1.72e-3)
-    (bars,) = [axes for axes in ratio_figure(report).axes if axes.get_title(loc="left").startswith("latency")]
-    assert [bar.get_gid() for bar in bars.patches] == ["a", "c"]
+    beside = [text.get_text() for text in ratio_figure(report).axes[0].texts]
+    assert beside == ["reference, 1.72 ms", "busy", "1.10"]
 
 
 def test_what_is_wide_on_a_quiet_machine_is_not_busy() -> None:
@@ -166,8 +179,8 @@ class Beside:
         self.clock_s += 1.0
         return self
 
-    def greeting(self, timeout_s: float = 0.0) -> dict[str, Any]:
-        return {"gpus": 0, "version": "none"}
+    def greeting(self, timeout_s: float = 0.0) -> Greeting:
+        return Greeting()
 
     def fork(self, timeout_s: float) -> None:
         return None
@@ -175,22 +188,27 @@ class Beside:
     def rest(self, rests: bool) -> None:
         pass
 
-    def ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
         self.asked.append(request)
-        if request["do"] == "open":
-            return {"calls": 1}
-        if request["do"] != "sample":
-            return {}
+        if isinstance(request, Open):
+            return Opened(calls=1)
+        if isinstance(request, Begin):
+            return Done()
+        if isinstance(request, OfCase) and not isinstance(request, TakeSample):
+            return Values(values={})
+        if not isinstance(request, TakeSample):
+            return Failed(kind=FailureKind.UNSUPPORTED, message="simulated")
         self.clock_s += 0.02
         busy = self.clock_s < self.until_s or self.burst_at(len(self.asked))
-        slower = 1.27 if busy and request["label"] == "b" else 1.0
-        return {"value": 0.02 * slower * (1 + 0.0005 * (len(self.asked) % 5)), "waited": 0.7 if busy else 0.003}
+        slower = 1.27 if busy and request.label == "b" else 1.0
+        seconds = 0.02 * slower * (1 + 0.0005 * (len(self.asked) % 5))
+        return Sampled(value=seconds, waited=0.7 if busy else 0.003)
 
     def close(self) -> None:
         pass
 
     def run(self, plan: Plan) -> Run:
-        return run(plan, launch=self, now=self.now, describe=lambda facts: ENVIRONMENT)
+        return run(plan, launch=self, now=self.now, describe=lambda *_: ENVIRONMENT)
 
 
 def plan_with(**options: Any) -> Plan:
@@ -236,6 +254,6 @@ def test_one_worker_that_had_quiet_is_no_answer_and_not_missing() -> None:
     assert compared(done)["b"].verdict is Verdict.BUSY
     before = replace(report_of(ten_rounds(workers=3)), environment=ENVIRONMENT)
     now = replace(report_of(done), environment=ENVIRONMENT)
-    (finding,) = latency_findings(past_of(before, Policy()), now, Policy())
+    (finding,) = latency_findings(baseline_times(before, Policy()), now, Policy())
     assert finding.status is Status.UNCLEAR
     assert finding.reason.startswith("busy: ")

@@ -10,20 +10,29 @@ import pytest
 from conftest import FACTS, FakeLaunch, lost, measure, prepare, run
 
 from ffnbench.api.this_machine import environment
-from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.ceilings import matrix_of, memory_of, roofs_for, roofs_of_machine
-from ffnbench.device.environment import CacheLevel, caches, level_of
+from ffnbench.device.environment import caches, level_of
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.following import SILENT
+from ffnbench.messages import (
+    CacheLevel,
+    ExploreRoofs,
+    Failed,
+    Greeting,
+    MeasureCeilings,
+    ReachedRoof,
+    ReachedRoofs,
+    Sampled,
+)
 from ffnbench.plan import NoProbe, cost_of, needed_by
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.files.store import load, report_text
 from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
-from ffnbench.result import Bound, CaseCost
+from ffnbench.result import Bound, CaseCost, FailureKind, Roof
 from ffnbench.run.world import World
-from ffnbench.stats.ceilings import shares_of
+from ffnbench.stats.ceilings import ceilings_of, shares_of
 from ffnbench.worker import ceiling_calls
 
 # swiglu at d_model 64, d_ff 172: three matrices of 64 x 172
@@ -66,8 +75,8 @@ def found_of(roofs: list, chosen: dict[str, float]) -> list:
     """What exploring finds: the first candidate of each of these kinds, with its seconds."""
     found = []
     for words, seconds in chosen.items():
-        roof = next(roof for roof in roofs if all(word in roof["name"] for word in words.split("+")))
-        found.append({"roof": roof, "seconds": seconds, "calls": 2})
+        roof = next(roof for roof in roofs if all(word in roof.name for word in words.split("+")))
+        found.append(ReachedRoof(roof=roof, seconds=seconds, calls=2))
     return found
 
 
@@ -87,9 +96,9 @@ def machine(seconds: dict[str, float] = SECONDS, case_s: float = 2 * FLOPS / 1e1
     launch.waited, launch.clock_s = 0.0, 0.0
     launch.roofs = lambda roofs: found_of(roofs, seconds)
 
-    def roof(asked: dict, worker: int) -> dict:
-        own = next(value for words, value in seconds.items() if words in asked["name"])
-        return {"value": own * noise**worker, "waited": 0.0}
+    def roof(asked: Roof, worker: int) -> Sampled:
+        own = next(value for words, value in seconds.items() if words in asked.name)
+        return Sampled(value=own * noise**worker, waited=0.0)
 
     launch.roof = roof
     return launch
@@ -103,7 +112,7 @@ def measured(launch: FakeLaunch, now=None, **options: object):
 
 def test_a_share_is_the_least_time_of_the_bound_that_binds() -> None:
     done, costs = measured(machine())
-    [share] = shares_of(done, costs)
+    [share] = shares_of(done, costs, ceilings_of(done, costs))
     assert (share.bound, share.roof) == (Bound.PRODUCTS, "(oneDNN 256x256x256 float32 cpu 2)")
     assert share.share.value == pytest.approx(0.5, rel=1e-9)
     assert share.share.low == pytest.approx(0.5, rel=1e-9)
@@ -111,11 +120,11 @@ def test_a_share_is_the_least_time_of_the_bound_that_binds() -> None:
     # the same machine with products a thousand times as fast: now the bytes bind
     fast = {words: value / (1000 if "x" in words else 1) for words, value in SECONDS.items()}
     done, costs = measured(machine(fast, case_s=4 * BYTES / 2e10))
-    [share] = shares_of(done, costs)
+    [share] = shares_of(done, costs, ceilings_of(done, costs))
     assert share.bound is Bound.BYTES
     assert share.share.value == pytest.approx(0.25, rel=1e-3)
     done, costs = measured(machine({"call": 1e-3}, case_s=1.25e-3))
-    [share] = shares_of(done, costs)
+    [share] = shares_of(done, costs, ceilings_of(done, costs))
     assert (share.bound, share.share.value) == (Bound.CALL, pytest.approx(0.8))
 
 
@@ -123,10 +132,10 @@ def test_a_roof_that_fails_is_dropped_and_fails_no_case() -> None:
     launch = machine()
     calm = launch.roof
     launch.roof = lambda roof, worker: (
-        {"failure": "crash", "message": "no"} if "oneDNN" in roof["name"] else calm(roof, worker)
+        Failed(kind=FailureKind.CRASH, message="no") if "oneDNN" in roof.name else calm(roof, worker)
     )
     done, costs = measured(launch)
-    [share] = shares_of(done, costs)
+    [share] = shares_of(done, costs, ceilings_of(done, costs))
     assert share.roof == "(torch.mm 512x512x512 float32 cpu 2)"
     assert share.share.value == pytest.approx(0.5 * 10 / 8)
     assert not done.failures
@@ -135,15 +144,15 @@ def test_a_roof_that_fails_is_dropped_and_fails_no_case() -> None:
 
 @pytest.mark.parametrize("trouble", ["unknown", "nothing", "lost"])
 def test_a_worker_that_knows_no_ceilings_ends_nothing(trouble: str) -> None:
-    launch = FakeLaunch(trouble={("explore", "swiglu"): "crash"} if trouble == "unknown" else None)
+    launch = FakeLaunch(trouble={(ExploreRoofs, None): "crash"} if trouble == "unknown" else None)
     if trouble == "lost":
-        launch.trouble[("explore", "swiglu")] = lost("crash", "it is gone")
+        launch.trouble[(ExploreRoofs, None)] = lost("crash", "it is gone")
     done, costs = measured(launch)
-    assert shares_of(done, costs) == () == done.roofs
+    assert shares_of(done, costs, ceilings_of(done, costs)) == () == done.roofs
     assert not done.failures
     assert {s.metric for s in done.samples} == {"latency", "peak_bytes"}
     assert len({s.worker for s in done.samples if s.metric == "latency"}) == 3
-    assert [what for _, what, _ in launch.log].count("explore") == 1
+    assert [what for _, what, _ in launch.log].count(ExploreRoofs) == 1
 
 
 class Clock:
@@ -174,7 +183,7 @@ def test_ceilings_take_a_twentieth_of_the_time_and_a_round_of_each_worker_at_mos
     done, costs = measured(launch, now=clock, rounds=60)
     in_all = 3 * 4 * roof_s  # the first round of each of the first three workers, which is always asked for
     assert sum(spent) <= max(0.05 * clock.s, in_all)
-    [share] = shares_of(done, costs)
+    [share] = shares_of(done, costs, ceilings_of(done, costs))
     assert share.share.workers == 3
 
 
@@ -291,15 +300,17 @@ def test_env_measures_and_shows(on_machine, disturbed: bool) -> None:
         def fork(self, timeout_s: float) -> None:
             return None
 
-        def greeting(self, timeout_s: float = 0.0) -> dict:
-            return dict(FACTS)
+        def greeting(self, timeout_s: float = 0.0) -> Greeting:
+            return Greeting(**FACTS)
 
-        def ask(self, request: dict, timeout_s: float) -> dict:
-            assert request["do"] == "ceilings"
-            asked = [roof for roof in request["roofs"] if roof["path"] in ("torch.mm", "torch.sum", "an empty module")]
-            is_disturbed = [disturbed and roof["path"] == "torch.mm" for roof in asked]
-            pairs = zip(asked, is_disturbed, strict=True)
-            return {"found": [{"roof": r, "seconds": r["amount"] / 1e10, "disturbed": is_} for r, is_ in pairs]}
+        def ask(self, request: MeasureCeilings, timeout_s: float) -> ReachedRoofs:
+            asked = [roof for roof in request.roofs if roof.path in ("torch.mm", "torch.sum", "an empty module")]
+            return ReachedRoofs(
+                roofs=tuple(
+                    ReachedRoof(roof=r, seconds=r.amount / 1e10, disturbed=disturbed and r.path == "torch.mm")
+                    for r in asked
+                )
+            )
 
         def close(self) -> None:
             pass
@@ -327,12 +338,12 @@ def test_a_ceiling_is_disturbed_where_every_look_at_it_was(monkeypatch, looks, s
 
     class Scripted:
         def explore(self, roofs: list, seconds: float, keep: None) -> list:
-            return [(roof, 1.0, 3) for roof in roofs]
+            return [ReachedRoof(roof=roof, seconds=1.0, calls=3) for roof in roofs]
 
         def sample(self, roof: object, calls: int, waits: object) -> tuple[float, float | None]:
             return left.pop(0)
 
     monkeypatch.setattr(ceiling_calls, "Ceilings", Scripted)
     [roof] = [roof for roof in roofs_of_machine(2, ["float32"], (), 1 << 30) if roof.path == "an empty module"]
-    [told] = ceiling_calls.ceilings([jsonable.encode(roof)], 1.0)["found"]
-    assert (told["seconds"], told["disturbed"], left) == (seconds, disturbed, [])
+    [reached] = ceiling_calls.measure_ceilings(MeasureCeilings(roofs=(roof,), seconds=1.0)).roofs
+    assert (reached.seconds, reached.disturbed, left) == (seconds, disturbed, [])

@@ -22,6 +22,7 @@ from ffnbench import __version__
 from ffnbench.api import preparing
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import GATED
+from ffnbench.messages import Begin, MeasureMemory, Open
 from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 
@@ -90,7 +91,7 @@ def test_a_mistake_is_two_lines_and_exit_2_before_measuring(call) -> None:
         assert error in lines[0], arguments
         assert hint in lines[1], arguments
         assert "Traceback" not in err
-        assert not [job for _, job, _ in launch.log if job != "plan"], arguments
+        assert not [job for _, job, _ in launch.log if job is not Begin], arguments
 
 
 SAME = [  # what newcomers type, and what it means
@@ -164,10 +165,10 @@ def test_an_answer_is_exit_0_and_stdout_is_the_table_alone(call) -> None:
 
 
 def test_one_failed_case_is_still_an_answer_and_all_failed_is_3(call) -> None:
-    code, out, _ = call("compare", launch=FakeLaunch(trouble={("open", "gelu"): "oom"}))
+    code, out, _ = call("compare", launch=FakeLaunch(trouble={(Open, "gelu"): "oom"}))
     assert code == 0
     assert "out of memory" in out
-    everything = FakeLaunch(trouble={("open", label): "crash" for label in ("relu", "gelu", "swiglu")})
+    everything = FakeLaunch(trouble={(Open, label): "crash" for label in ("relu", "gelu", "swiglu")})
     code, out, err = call("compare", launch=everything)
     assert code == 3
     assert "crash" in out
@@ -221,10 +222,10 @@ def test_an_output_that_vanishes_costs_neither_the_answer_nor_the_other_files(ca
 
 
 def test_exact_metrics_alone_say_so_and_show_failures(call) -> None:
-    launch = FakeLaunch(trouble={("open", "gelu"): "oom"})
+    launch = FakeLaunch(trouble={(Open, "gelu"): "oom"})
     code, out, _ = call("compare", "--metrics", "memory", launch=launch)
     assert code == 0
-    assert len({index for index, job, _ in launch.log if job == "memory"}) == 1
+    assert len({index for index, job, _ in launch.log if job is MeasureMemory}) == 1
     assert "intervals" not in out
     assert "out of memory" in out
     _, text, _ = call("compare", "--metrics", "memory", "--format", "csv", launch=FakeLaunch(trouble=launch.trouble))

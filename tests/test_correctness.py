@@ -18,6 +18,7 @@ from conftest import FakeLaunch, KnownProber, measure, prepare
 
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.messages import Check, MeasureMemory, Open, TakeSample, Values
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.columns import case_records
@@ -174,10 +175,10 @@ def errors(variant: str, **options: Any) -> dict[str, float | None]:
     """Those of a worker that opens a case, takes some samples, and checks it."""
     jobs = Jobs(plan_of(variant, **options))
     label = jobs.plan.reference
-    jobs.open(label, 3)
+    jobs.open(Open(label=label, calls=3))
     for salt in range(5):
-        jobs.sample(label, 3, salt=salt + 100)
-    return jobs.check(label)
+        jobs.sample(TakeSample(label=label, calls=3, salt=salt + 100))
+    return jobs.check(Check(label=label)).values
 
 
 # What is wrong
@@ -198,7 +199,7 @@ AT_ONCE = {
 def test_what_is_wrong_at_once_is_found_before_it_is_timed(mine: str, name: str, mode: str) -> None:
     plan = plan_of(f"m={mine}:{name}", mode=mode)
     with pytest.raises(Mismatch) as caught:
-        Jobs(plan).open("m", 3)
+        Jobs(plan).open(Open(label="m", calls=3))
     assert AT_ONCE[name] in str(caught.value)
 
 
@@ -212,17 +213,17 @@ def test_what_is_wrong_at_once_is_found_before_it_is_timed(mine: str, name: str,
 )  # fmt: skip
 def test_what_is_right_at_first_and_wrong_later_is_found_after_its_rounds(mine, name, mode, says, like) -> None:
     jobs = Jobs(plan_of(f"m={mine}:{name}{like}", mode=mode))
-    jobs.open("m", 3)
-    jobs.sample("m", 12, salt=5)
+    jobs.open(Open(label="m", calls=3))
+    jobs.sample(TakeSample(label="m", calls=12, salt=5))
     with pytest.raises(Mismatch, match=says):
-        jobs.check("m")
+        jobs.check(Check(label="m"))
 
 
 def test_a_kept_output_of_a_shape_is_found_though_looking_for_its_form_calls_it_with_another(mine: str) -> None:
     jobs = Jobs(plan_of(f"m={mine}:Stale@like=swiglu"))
-    jobs.open("m", 3)
+    jobs.open(Open(label="m", calls=3))
     with pytest.raises(Mismatch, match="after its rounds the output differs"):
-        jobs.check("m")
+        jobs.check(Check(label="m"))
 
 
 @pytest.mark.parametrize("mode", ["train", "backward"])
@@ -349,10 +350,10 @@ def test_gradients_of_a_form_are_those_of_plain_products() -> None:
 # In a run, on the fake machine
 
 
-def machine(wrong: tuple[str, ...] = (), at: str = "check", factors: dict[str, float] | None = None, seed: int = 0):
+def machine(wrong: tuple[str, ...] = (), at: type = Check, factors: dict[str, float] | None = None, seed: int = 0):
     """Workers of 10 ms a call, gelu twice as fast; `wrong` rows are found to be that after their rounds."""
     launch = gate_world.machine({"gelu": 0.5, "swiglu": 1.3} if factors is None else factors, seed=seed)
-    launch.trouble = {("check", label): {"error": 3e-7, "gradient_error": None} for label in ("relu", "gelu", "swiglu")}
+    launch.trouble = {(Check, label): Values(values={"error": 3e-7}) for label in ("relu", "gelu", "swiglu")}
     launch.trouble |= {(at, label): "mismatch" for label in wrong}
     return launch
 
@@ -372,11 +373,11 @@ def measured(launch: FakeLaunch, **options: Any) -> ShownReport:
 def test_each_case_is_checked_once_after_the_rounds_of_the_first_worker() -> None:
     launch = machine()
     report = measured(launch)
-    checks = [(number, label) for number, (_, do, label) in enumerate(launch.log) if do == "check"]
+    checks = [(number, label) for number, (_, do, label) in enumerate(launch.log) if do is Check]
     assert sorted(label for _, label in checks) == ["gelu", "relu", "swiglu"]
-    workers = [worker for worker, do, _ in launch.log if do == "check"]
-    assert set(workers) == {min(worker for worker, do, _ in launch.log if do == "sample")}
-    last = max(number for number, (worker, do, _) in enumerate(launch.log) if do == "sample" and worker == workers[0])
+    workers = [worker for worker, do, _ in launch.log if do is Check]
+    assert set(workers) == {min(worker for worker, do, _ in launch.log if do is TakeSample)}
+    last = max(number for number, (worker, do, _) in enumerate(launch.log) if do is TakeSample and worker == workers[0])
     assert all(number > last for number, _ in checks)
     assert [record["error"] for record in case_records(report)] == [3e-7] * 3
     assert [record["gradient_error"] for record in case_records(report)] == [None] * 3
@@ -423,7 +424,9 @@ def test_a_side_that_is_wrong_has_no_time(call) -> None:
     flags = "--base-env A:1 --head-env A:2 --d-model 64 --threads 1 -q"
     for wrong in ("swiglu", "base"):
         launch = machine((wrong,), factors={"swiglu": 0.5}, seed=1)
-        launch.trouble |= {("memory", side): {} for side in ("swiglu", "base")}  # that of the closed form
+        launch.trouble |= {
+            (MeasureMemory, side): Values(values={}) for side in ("swiglu", "base")
+        }  # that of the closed form
         code, out, _ = call("ab swiglu", flags, launch=launch)
         assert (code, "swiglu latency MISSING" in out, f"{wrong} said no" in out, "IMPROVED" in out) == (
             3, True, True, False)  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -13,12 +14,15 @@ from ffnbench.common.errors import Unsupported
 from ffnbench.device import accelerator
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.messages import Count, Failed, Open
 from ffnbench.plan import NoProbe, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
+from ffnbench.result import FailureKind
+from ffnbench.worker import probe_jobs
+from ffnbench.worker.answers import answer_to
 from ffnbench.worker.backends.compiling import not_compiled
 from ffnbench.worker.jobs import Jobs
-from ffnbench.worker.loop import answer_to
 from ffnbench.worker.probe_jobs import UNNAMED, count
 
 D_MODEL, D_FF = 16, 48
@@ -143,11 +147,15 @@ def test_a_module_whose_kernels_want_an_accelerator_is_counted_there(
     assert counted(kernels, "Hungry").counted_how.startswith("not counted: it raised")
 
 
-def raised(problem: BaseException) -> dict:
-    def job() -> None:
-        raise problem
+def raised(problem: BaseException) -> Failed:
+    """What a worker answers where counting a module raises this."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(probe_jobs, "count", partial(fails, problem))
+        return answer_to(Count(spec=None, workload=None))
 
-    return answer_to(job, {"do": "open"})
+
+def fails(problem: BaseException, *_: object) -> None:
+    raise problem
 
 
 def of_triton(name: str, message: str, **facts: str) -> BaseException:
@@ -178,20 +186,17 @@ def test_what_a_compiler_cannot_compile_is_unsupported_and_says_why() -> None:
         ),
     }
     for says, problem in told.items():
-        assert raised(problem) == {"failure": "unsupported", "message": says}
+        assert raised(problem) == Failed(kind=FailureKind.UNSUPPORTED, message=says)
     full = InductorError(torch.OutOfMemoryError("CUDA out of memory."), None)
     assert not_compiled(full) == not_compiled(ValueError("CompilationError")) == ""
-    assert raised(ValueError("x"))["failure"] == "crash"
-    assert raised(Unsupported("no"))["failure"] == "unsupported"
+    assert raised(ValueError("x")).kind is FailureKind.CRASH
+    assert raised(Unsupported("no")).kind is FailureKind.UNSUPPORTED
 
 
 def test_the_worker_of_a_case_that_failed_to_compile_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a compiler leaves behind that failed makes later rows of a process wrong."""
     plan = plan_compare(CompareRequest(variants="relu,c=relu@backend=compile", d_model=8, threads=1), NoProbe())
     monkeypatch.setitem(sys.modules, "torch._dynamo", torch)
-    asked = ({"do": "job", "label": label} for label in ("relu", "c"))
-    assert [answer_to(fails, one, Jobs(plan)).get("ends") for one in asked] == [None, True]
-
-
-def fails(label: str) -> None:
-    raise AssertionError("no rule for this operation")
+    monkeypatch.setattr(Jobs, "open", partial(fails, AssertionError("no rule for this operation")))
+    asked = (Open(label=label, calls=1) for label in ("relu", "c"))
+    assert [answer_to(request, Jobs(plan)).ends for request in asked] == [False, True]

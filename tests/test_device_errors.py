@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from ffnbench.device.accelerator import device_error
-from ffnbench.worker import loop as worker
+from ffnbench.messages import Failed, Sampled, TakeSample
+from ffnbench.result import FailureKind
+from ffnbench.worker import answers
 
 # as torch and its libraries write them
 ILLEGAL = (
@@ -33,8 +35,13 @@ def accelerator_error(text: str) -> RuntimeError:
 class Jobs:
     """Those of a worker whose device finds out later what a call did."""
 
-    def __init__(self, problem: Exception | None = None) -> None:
-        self.problem, self.drained = problem, []
+    def __init__(self, problem: Exception | None = None, at_once: Exception | None = None) -> None:
+        self.problem, self.at_once, self.drained = problem, at_once, []
+
+    def sample(self, request: TakeSample) -> Sampled:
+        if self.at_once:
+            raise self.at_once
+        return Sampled(value=1.0)
 
     def drain(self, label: str) -> None:
         self.drained.append(label)
@@ -45,11 +52,8 @@ class Jobs:
         return False
 
 
-def answer_to(problem: Exception) -> dict:
-    def job(label: str) -> dict:
-        raise problem
-
-    return worker.answer_to(job, {"do": "sample", "label": "relu"}, Jobs())
+def answer_to(problem: Exception) -> Failed:
+    return answers.answer_to(TakeSample(label="relu", calls=1), Jobs(at_once=problem))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +67,7 @@ def answer_to(problem: Exception) -> dict:
     ],
 )
 def test_what_breaks_the_context_ends_the_worker(problem: Exception, said: str) -> None:
-    assert answer_to(problem) == {"failure": "crash", "message": said, "ends": True}
+    assert answer_to(problem) == Failed(kind=FailureKind.CRASH, message=said, ends=True)
     dressed = KeyError("my kernel failed")
     dressed.__cause__ = problem
     assert answer_to(dressed) == answer_to(problem)
@@ -81,15 +85,15 @@ def test_what_breaks_the_context_ends_the_worker(problem: Exception, said: str) 
 )  # fmt: skip
 def test_what_leaves_the_context_whole_is_a_row_and_no_more(problem: Exception, kind: str, said: str) -> None:
     answer = answer_to(problem)
-    assert (answer["failure"], answer["message"].partition(" (tests/")[0]) == (kind, said)
+    assert (answer.kind.value, answer.message.partition(" (tests/")[0]) == (kind, said)
     assert device_error(problem) == ""
 
 
 def test_an_error_that_the_device_finds_later_is_that_of_the_case_that_made_it() -> None:
     """Errors of kernels come up at the next wait: the worker waits before it answers."""
     jobs = Jobs(accelerator_error(ILLEGAL))
-    answer = worker.answer_to(lambda label: {"value": 1.0}, {"do": "sample", "label": "relu"}, jobs)
-    assert (answer["failure"], answer["ends"], jobs.drained) == ("crash", True, ["relu"])
+    answer = answers.answer_to(TakeSample(label="relu", calls=1), jobs)
+    assert (answer.kind, answer.ends, jobs.drained) == (FailureKind.CRASH, True, ["relu"])
     fine = Jobs()
-    assert worker.answer_to(lambda label: {"value": 1.0}, {"do": "sample", "label": "gelu"}, fine) == {"value": 1.0}
+    assert answers.answer_to(TakeSample(label="gelu", calls=1), fine) == Sampled(value=1.0)
     assert fine.drained == ["gelu"]

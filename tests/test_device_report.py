@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from ffnbench.api.saved import load
 from ffnbench.compare.table import compare_frame
-from ffnbench.gate.decision import Policy, Status, exact_findings, latency_findings, past_of
+from ffnbench.gate.decision import Policy, Status, baseline_times, exact_findings, latency_findings
 from ffnbench.gate.saved_runs import side_by_side_view
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.report.notes import untested_note
@@ -60,11 +60,11 @@ def test_a_disturbed_row_says_so_of_all_its_times(run: ShownReport) -> None:
 
 
 def test_kinds_that_nobody_has_run_are_told(run: ShownReport) -> None:
-    assert untested_note(run) == ()
+    assert untested_note(run) == []
     assert run.environment is not None
     amd = replace(run, environment=replace(run.environment, hip="7.0"))
     assert "AMD's GPUs (ROCm)" in table_text(amd)
-    assert untested_note(with_work(amd, device="cpu")) == ()
+    assert untested_note(with_work(amd, device="cpu")) == []
 
 
 OTHERS = {"time": "device", "cache": "cold", "matmul_precision": "medium", "reduced_reductions": False}
@@ -82,9 +82,9 @@ def test_runs_of_other_conditions_are_other_rows(key: str, run: ShownReport, tmp
     assert f"not the same row: {key}" in text
     assert "geometric mean" not in text  # of nothing that could be compared
     policy = Policy(tolerances=())
-    timed = latency_findings(past_of(run, policy), other, policy)
+    timed = latency_findings(baseline_times(run, policy), other, policy)
     assert {(f.status, key in f.reason) for f in timed} == {(Status.INCOMPARABLE, True)}
-    assert Status.INCOMPARABLE not in {f.status for f in latency_findings(past_of(run, policy), run, policy)}
+    assert Status.INCOMPARABLE not in {f.status for f in latency_findings(baseline_times(run, policy), run, policy)}
 
 
 def times(value: float, half: float | None) -> Estimate:

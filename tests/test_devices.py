@@ -6,6 +6,7 @@ import json
 import sys
 import warnings
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -18,13 +19,16 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.device import accelerator, nvml
 from ffnbench.device.environment import about_device, about_gpus, describe, usable_cpus, usable_memory
 from ffnbench.device.nvml import DeviceWatch, advice, reasons
+from ffnbench.messages import Begin, DeviceFacts, Greeting, Open, Sampled
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.result import DeviceSeen
-from ffnbench.stats.verdict import device_clocks, device_others, summarise
+from ffnbench.result import DeviceReadings
+from ffnbench.stats.noise import device_clocks, device_others
+from ffnbench.stats.verdict import summarise
 
 UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")
+SAMPLED = Sampled(value=1.0)
 A100 = {
     "gpu": "NVIDIA A100-SXM4-80GB",
     "gpu_memory_bytes": 80 << 30,
@@ -102,17 +106,18 @@ def test_a_device_is_the_one_that_torch_means_and_not_that_of_the_same_index(dri
 def test_what_a_card_is_and_what_can_not_be_had_is_none(driver: Any) -> None:
     driver(FakeNVML())
     told = about_device("cuda:1")
-    assert told == {
-        "device": "cuda:1", "gpu": "NVIDIA A100-SXM4-80GB", "gpu_memory_bytes": 80 << 30, "gpu_free_bytes": 79 << 30,
+    assert asdict(told) == {
+        "gpu": "NVIDIA A100-SXM4-80GB", "gpu_memory_bytes": 80 << 30, "gpu_free_bytes": 79 << 30,
         "gpu_capability": "8.0", "driver": "550.54.15", "gpu_uuid": f"GPU-{UUIDS[1]}", "gpu_power_limit_w": 300.0,
-        "gpu_max_clock_mhz": 1980, "gpu_ecc": True, "gpu_others": None,
+        "gpu_max_clock_mhz": 1980, "gpu_ecc": True, "gpu_others": None, "nvml_missing": "",
     }  # fmt: skip
-    here = describe(FACTS | told)
+    greeting = Greeting(**FACTS)
+    here = describe(greeting, told)
     assert (here.driver, here.gpu_power_limit_w, here.gpu_max_clock_mhz, here.gpu_ecc) == ("550.54.15", 300, 1980, True)
     others = ({"driver": "560.1"}, {"gpu_power_limit_w": 400.0}, {"gpu_max_clock_mhz": 1410}, {"gpu_ecc": False})
-    assert len({here.fingerprint, *(describe(FACTS | told | change).fingerprint for change in others)}) == 5
+    assert len({here.fingerprint, *(describe(greeting, replace(told, **change)).fingerprint for change in others)}) == 5
     same = ({"gpu_uuid": "another"}, {"gpu_free_bytes": 1}, {"gpu_others": 3})
-    assert {describe(FACTS | told | change).fingerprint for change in same} == {here.fingerprint}
+    assert {describe(greeting, replace(told, **change)).fingerprint for change in same} == {here.fingerprint}
 
 
 @pytest.mark.parametrize("how", ["not installed", "does not load", "no driver", "no permission", "no such card"])
@@ -128,16 +133,15 @@ def test_whatever_is_missing_of_nvml_nothing_fails(driver: Any, how: str) -> Non
         every = [name for name in FakeNVML().answers if name.startswith("nvmlDevice") and name != handle]
         refused = [handle] if how == "no such card" else every
         driver(FakeNVML(**dict.fromkeys(refused, NVMLError("Insufficient Permissions"))))
-    told, sample = nvml.facts("cuda"), DeviceWatch().told("cuda")
+    told, sample = nvml.facts("cuda"), DeviceWatch().after(SAMPLED, "cuda")
     if how == "no permission":
         assert {name: value for name, value in told.items() if value is not None} == {"driver": "550.54.15"}
-        assert sample["throttled"] is None
-        assert set(sample["device"].values()) == {None}
+        assert sample == SAMPLED
     else:
         assert set(told) == {"nvml_missing"}
-        assert sample == {}
+        assert sample == SAMPLED
         assert ("pip install 'ffnbench[cuda]'" in told["nvml_missing"]) == (how == "not installed")
-        assert told["nvml_missing"] in advice(told)[0]
+        assert told["nvml_missing"] in advice(DeviceFacts(**told))[0]
 
 
 def test_only_what_holds_clocks_down_is_named() -> None:
@@ -155,12 +159,12 @@ def test_a_sample_tells_clock_and_once_who_else_is_there(driver: Any, monkeypatc
     monkeypatch.setattr(nvml.os, "getppid", lambda: 99)
     monkeypatch.setattr(nvml, "parent_of", lambda pid: {101: 99, 102: 1}.get(pid))  # another worker; a stranger; unseen
     watch = DeviceWatch()
-    first = {"clock_mhz": 1410, "others": 2}
-    assert watch.told("cuda") == {"throttled": "sw thermal slowdown, power cap", "device": first}
-    assert "others" not in watch.told("cuda")["device"]
-    assert watch.told("cpu") == {}
+    seen = replace(SAMPLED, throttled="sw thermal slowdown, power cap", clock_mhz=1410)
+    assert watch.after(SAMPLED, "cuda") == replace(seen, others=2)
+    assert watch.after(SAMPLED, "cuda") == seen
+    assert watch.after(SAMPLED, "cpu") == SAMPLED
     found.pids[1] = [7001]  # numbers of the host, inside a container
-    assert DeviceWatch().told("cuda")["device"]["others"] is None
+    assert DeviceWatch().after(SAMPLED, "cuda").others is None
 
 
 # The runner
@@ -258,18 +262,19 @@ def test_what_fits_is_foretold_from_the_free_memory_of_the_device() -> None:
     with pytest.raises(FfnbenchError, match=r"of memory, and 243 MiB are available on cuda:1") as caught:
         run(plan, launch=launch)
     assert "--dtype bfloat16" in caught.value.hint
-    assert not any(job in ("plan", "open") for _, job, _ in launch.log)
+    assert not any(job in (Begin, Open) for _, job, _ in launch.log)
     assert run(plan, launch=launched(gpu_free_bytes=None)).failures == ()  # not known: it is tried
 
 
 def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
     launch, clocks = launched(), iter([1980, 1965, 1410] * 99)
     launch.told = lambda request: {
-        "throttled": "power cap" if request["label"] == "gelu" else "",
-        "device": {"clock_mhz": next(clocks), "others": 2},
+        "throttled": "power cap" if request.label == "gelu" else "",
+        "clock_mhz": next(clocks),
+        "others": 2,
     }
     done = run(on("cuda"), launch=launch)
-    assert done.devices[0] == DeviceSeen(
+    assert done.devices[0] == DeviceReadings(
         worker=0,
         device="cuda",
         least_clock_mhz=1410,

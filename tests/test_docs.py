@@ -21,6 +21,7 @@ from ffnbench.api.saved import report_of
 from ffnbench.cli import run
 from ffnbench.cli.commands import FILES, Commands, command_names
 from ffnbench.compare.table import compare_frame
+from ffnbench.messages import ReachedRoof
 from ffnbench.plan import METHOD
 from ffnbench.report.columns import case_records
 from ffnbench.report.files.store import load, report_text
@@ -49,13 +50,13 @@ def without_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The selftest, where there is one, measures nothing, and has what its runs might say."""
     if "selftest" not in command_names():
         return
-    from ffnbench.extras.selftest import exam
+    from ffnbench.extras.selftest import measuring
 
-    def measure(_: object, repeats: int, *__: object) -> list[exam.Told]:
+    def measure(_: object, repeats: int, *__: object) -> list[measuring.SelftestRow]:
         said = {"row": "same1", "truth": 1.0, "ratio": 1.0, "low": 0.9, "high": 1.1, "verdict": "same", "seconds": 15.0}
-        return [exam.Told(run=number, **said) for number in range(repeats)]
+        return [measuring.SelftestRow(run=number, **said) for number in range(repeats)]
 
-    monkeypatch.setattr(exam, "measure", measure)
+    monkeypatch.setattr(measuring, "measure", measure)
 
 
 WORKFLOWS = [yaml.safe_load(body) for _, body in blocks("yaml")]
@@ -96,7 +97,7 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     (tmp_path / "path" / "to" / "mlp.py").write_text(hostile + "\n\nFusedSwiGLU = TwoThirds\n")
     launch = FakeLaunch()
     launch.roofs = lambda roofs: [
-        {"roof": roof, "seconds": 0.001, "calls": 1} for roof in {roof["bound"]: roof for roof in roofs}.values()
+        ReachedRoof(roof=roof, seconds=0.001) for roof in {roof.bound: roof for roof in roofs}.values()
     ]
     asked = CompareRequest(variants="relu,gelu,swiglu", precision=0.5, metrics="latency,ceilings")
     saved = measure(prepare(asked), launch=launch)

@@ -12,7 +12,7 @@ import pytest
 from exam import machine
 from exam.machine import WORLDS, Machine, World
 
-from ffnbench.gate.looks import report_of
+from ffnbench.gate.interim import report_of
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
@@ -22,8 +22,8 @@ from ffnbench.request import CompareRequest, Effort
 from ffnbench.result import Report, Sample, Verdict
 from ffnbench.run import runner
 from ffnbench.stats.figures import with_figures
-from ffnbench.stats.rounds import Table
-from ffnbench.stats.stopping import FIRST_LOOK, MOST_WORKERS, Pace, Scatter, rounds_wanted, scatter, stop_rule
+from ffnbench.stats.rounds import RoundTable
+from ffnbench.stats.stopping import FIRST_ANALYSIS, MOST_WORKERS, Pace, Scatter, rounds_wanted, scatter, stop_rule
 from ffnbench.stats.verdict import summarise
 
 PACE = Pace(0.2, 0.075)
@@ -42,7 +42,7 @@ def samples_of(logs: list[list[float]]) -> list[Sample]:
     ]  # fmt: skip
 
 
-def limit_met(table: Table, fits: bool) -> str:
+def limit_met(table: RoundTable, fits: bool) -> str:
     return stop_rule(table.plan.protocol).limit(table, fits=fits, expected=MOST_WORKERS)
 
 
@@ -50,7 +50,7 @@ def test_the_two_scatters_are_told_apart() -> None:
     dice = random.Random(0)
     wide = [[dice.gauss(0, 0.03) for _ in range(60)] for _ in range(12)]
     apart = [[mean + dice.gauss(0, 0.003) for _ in range(60)] for mean in [dice.gauss(0, 0.03) for _ in range(12)]]
-    noisy, layouts = scatter(Table(plan_of(), samples_of(wide))), scatter(Table(plan_of(), samples_of(apart)))
+    noisy, layouts = scatter(RoundTable(plan_of(), samples_of(wide))), scatter(RoundTable(plan_of(), samples_of(apart)))
     assert math.sqrt(noisy.within) == pytest.approx(0.03, rel=0.15)
     assert math.sqrt(noisy.between) < 0.01  # a third of what the others show: it is drawn towards 2 %
     assert math.sqrt(layouts.within) == pytest.approx(0.003, rel=0.15)
@@ -60,8 +60,8 @@ def test_the_two_scatters_are_told_apart() -> None:
 def test_a_case_alone_is_judged_by_its_seconds() -> None:
     alone = plan_of(variants="a=relu")
     samples = [replace(s, case="a") for s in samples_of([[0.0, 0.1, 0.2, 0.1, 0.15, 0.05]] * 6) if s.case == "b"]
-    assert scatter(Table(alone, samples)).within > 0
-    assert limit_met(Table(alone, samples), True) == "precision"
+    assert scatter(RoundTable(alone, samples)).within > 0
+    assert limit_met(RoundTable(alone, samples), True) == "precision"
 
 
 def test_rounds_are_added_where_rounds_scatter_or_opening_is_dear() -> None:
@@ -94,23 +94,23 @@ def test_a_fixed_protocol_is_what_it_says() -> None:
     protocol = protocol_of(3, Effort(workers=7, rounds=3))
     assert rounds_wanted(protocol, Scatter(1, 1), PACE, 15.0) == 3
     plan = plan_of(workers=3, rounds=2)
-    assert limit_met(Table(plan, samples_of([[0, 0]] * 2)), True) == ""
-    assert limit_met(Table(plan, samples_of([[0, 0]] * 2)), False) == "budget"
-    assert limit_met(Table(plan, samples_of([[0, 0]] * 3)), True) == "workers"
+    assert limit_met(RoundTable(plan, samples_of([[0, 0]] * 2)), True) == ""
+    assert limit_met(RoundTable(plan, samples_of([[0, 0]] * 2)), False) == "budget"
+    assert limit_met(RoundTable(plan, samples_of([[0, 0]] * 3)), True) == "workers"
 
 
 def test_limits_and_their_order() -> None:
     plan = plan_of(precision=1.0, budget=30.0)
     sharp, wide = [0.0, 0.001] * 3, [0.0, 0.1, -0.1] * 2
     apart = [[v + shift for v in wide] for shift in (-0.2, 0.0, 0.2, 0.1, -0.1, 0.3)]
-    assert limit_met(Table(plan, samples_of([sharp] * 2)), True) == ""  # three workers, if there is time for them
-    assert limit_met(Table(plan, samples_of([sharp] * 2)), False) == "budget"
-    assert limit_met(Table(plan, samples_of([sharp] * (FIRST_LOOK - 1))), True) == ""  # too few to stop on
-    assert limit_met(Table(plan, samples_of([sharp] * 3)), False) == "budget"
-    assert limit_met(Table(plan, samples_of([sharp] * FIRST_LOOK)), True) == "precision"
-    assert limit_met(Table(plan, samples_of(apart)), True) == ""
-    assert limit_met(Table(plan, samples_of(apart)), False) == "budget"
-    assert limit_met(Table(plan, samples_of(apart[:4] * (MOST_WORKERS // 4))), True) == "workers"
+    assert limit_met(RoundTable(plan, samples_of([sharp] * 2)), True) == ""  # three workers, if there is time for them
+    assert limit_met(RoundTable(plan, samples_of([sharp] * 2)), False) == "budget"
+    assert limit_met(RoundTable(plan, samples_of([sharp] * (FIRST_ANALYSIS - 1))), True) == ""  # too few to stop on
+    assert limit_met(RoundTable(plan, samples_of([sharp] * 3)), False) == "budget"
+    assert limit_met(RoundTable(plan, samples_of([sharp] * FIRST_ANALYSIS)), True) == "precision"
+    assert limit_met(RoundTable(plan, samples_of(apart)), True) == ""
+    assert limit_met(RoundTable(plan, samples_of(apart)), False) == "budget"
+    assert limit_met(RoundTable(plan, samples_of(apart[:4] * (MOST_WORKERS // 4))), True) == "workers"
 
 
 @pytest.mark.parametrize(

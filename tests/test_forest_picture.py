@@ -1,4 +1,6 @@
-"""The picture of a comparison: every row with its ratio, told without colour too, inside a paper's column."""
+"""The picture of a comparison: every row with its ratio, told without colour too, inside a paper's column; bars of what
+differs alone.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,14 @@ from typing import Any
 
 import pytest
 from conftest import FakeLaunch, measure, prepare
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.report.pictures.ratios import MARKS, WIDTH, ratio_figure
+from ffnbench.report.pictures.canvas import COLUMN
+from ffnbench.report.pictures.ratios import MARKS, ratio_figure
 from ffnbench.request import CompareRequest
-from ffnbench.result import Estimate, Failure, FailureKind, Measured, Report, Verdict
+from ffnbench.result import Estimate, Failure, FailureKind, Measured, Report
 
 TIMES = {"relu": 1.0, "gelu": 1.001, "swiglu": 1.5, "silu": 0.7, "glu": 1.0}
 
@@ -39,52 +43,55 @@ def figure(report: Report) -> Figure:
     return ratio_figure(report)
 
 
-def marks(figure: Figure) -> dict[str, float]:
-    """The markers on the axis of ratios, from above, with their places."""
-    lines = [line for line in figure.axes[0].lines if line.get_marker() in {mark for mark, _ in MARKS.values()}]
+def marks(figure: Figure) -> list[tuple[str, bool, float]]:
+    """The markers on the axis of ratios, from above: shape, whether it is hollow, place."""
+    lines = [line for line in figure.axes[0].lines if line.get_marker() in {marker for marker, _, _ in MARKS.values()}]
     lines.sort(key=lambda line: line.get_ydata()[0])
-    return [
-        (line.get_marker(), line.get_markerfacecolor(), float(line.get_xdata()[0]))
-        for line in lines
-        if line.get_markersize() > 3
-    ]
+    return [(line.get_marker(), line.get_markerfacecolor() == "white", float(line.get_xdata()[0])) for line in lines]
 
 
 def said(figure: Figure) -> list[str]:
-    """What stands below the names."""
-    return [text.get_text() for text in figure.axes[0].get_yticklabels(minor=True)]
+    """What stands beside the rows."""
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def bars_of(figure: Figure, title: str) -> Axes:
+    (axes,) = [axes for axes in figure.axes if axes.get_title(loc="left").startswith(title)]
+    return axes
 
 
 def test_each_row_has_its_ratio_and_a_marker_that_tells_its_verdict_without_colour(
     report: Report, figure: Figure
 ) -> None:
-    found = marks(figure)
+    drawn = marks(figure)
     ratios = [report.comparison(label).ratio.value for label in TIMES]
-    assert [x for _, _, x in found] == pytest.approx(ratios)
-    assert [(marker, face == "white") for marker, face, _ in found] == [
+    assert [x for _, _, x in drawn] == pytest.approx(ratios)
+    assert [(marker, is_hollow) for marker, is_hollow, _ in drawn] == [
         ("s", False), ("o", False), (">", False), ("<", False), ("o", True),
     ]  # fmt: skip
-    shapes = {(marker, verdict is Verdict.UNCLEAR) for verdict, (marker, _) in MARKS.items()}
-    assert len(shapes) == len(MARKS)
-    told = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
-    assert told == ["slower", "faster", "same", "can't tell", "same: within 2%"]
+    assert len({(marker, face == "white") for marker, _, face in MARKS.values()}) == len(MARKS)
+    assert said(figure)[0] == "reference, 1.00 ms"
+    assert [float(text.partition(" ")[0]) for text in said(figure)[1:]] == pytest.approx(ratios[1:], abs=0.03)
+    legend = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    assert legend == ["slower", "faster", "same", "can't tell", "same: within 2%"]
     low, high = figure.axes[0].get_xlim()
-    assert all(low < x < high for _, _, x in found)
+    assert all(low < x < high for _, _, x in drawn)
 
 
-def test_bars_are_as_long_as_what_they_stand_for(figure: Figure) -> None:
-    """By hand at d_model 64: classic 2 * 64 * 256 parameters, twice that in FLOPs."""
-    titles = ["latency\nms", "params\nk", "FLOPs\nk/tok", "peak\nKiB"]
-    assert [axes.get_title(loc="left") for axes in figure.axes[1:]] == titles
-    for axes, text in zip(figure.axes[2:4], ("32.8", "65.5"), strict=True):
-        assert axes.texts[0].get_text() == text
+def test_what_is_the_same_in_all_rows_stands_in_the_title_and_bars_are_of_what_differs(figure: Figure) -> None:
+    """By hand at d_model 64: classic 2 * 64 * 256 parameters, gated 3 * 64 * 168; twice that in FLOPs."""
+    assert len(figure.axes) == 1
+    (line,) = [line for line in figure.get_suptitle().split("\n") if line.startswith("all rows")]
+    assert line == "all rows: params 32.3 to 32.8 k, FLOPs 64.5 to 65.5 k/tok, peak 4.00 KiB"
     wide = ratio_figure(run("relu,wide=relu@d_ff=40000", match="none"))
-    assert [bar.get_width() for bar in wide.axes[2].patches] == pytest.approx([256 / 40000, 1.0])
-    numbers = [text.get_text() for text in wide.axes[2].texts]
-    assert numbers == ["0.0328", "5.12"]  # one unit
-    for axes in wide.axes[1:]:  # never over a bar
-        zero = axes.transData.transform((0, 0))[0]
-        assert all(text.get_window_extent().x1 < zero for text in axes.texts)
+    params = bars_of(wide, "params")
+    assert [bar.get_width() for bar in params.patches] == pytest.approx([2 * 64 * 256, 2 * 64 * 40000])
+    assert [text.get_text() for text in params.texts] == ["0.0328", "5.12"]  # one unit
+
+
+def test_what_was_counted_alone_is_drawn_even_where_it_is_the_same() -> None:
+    figure = ratio_figure(prepare(CompareRequest(variants="relu,gelu", d_model=64)).cost_report())
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["params\nk", "FLOPs\nk/tok", "peak\nMiB"]
 
 
 @pytest.mark.parametrize(
@@ -98,23 +105,25 @@ def test_bars_are_as_long_as_what_they_stand_for(figure: Figure) -> None:
 )
 def test_all_texts_are_inside_a_papers_column(variants: str) -> None:
     figure = ratio_figure(run(variants, mode="train", match="none"))
-    assert figure.get_size_inches()[0] == WIDTH
+    assert figure.get_size_inches()[0] == COLUMN
+    figure.draw_without_rendering()
     box = figure.bbox
-    texts = [text for axes in figure.axes for text in (*axes.texts, *axes.get_yticklabels(which="both"), axes.title)]
+    texts = [text for axes in figure.axes for text in (*axes.texts, *axes.get_yticklabels(), axes._left_title)]
     for text in [text for text in texts if text.get_text() and text.get_visible()]:
         place = text.get_window_extent()
         assert box.x0 - 2 <= place.x0 < place.x1 <= box.x1 + 2, text.get_text()
         assert text.get_fontsize() >= 5.5
     names = [text.get_window_extent() for text in figure.axes[0].get_yticklabels()]
-    said = [text.get_window_extent() for text in figure.axes[0].get_yticklabels(minor=True)]
-    rows = [one for pair in zip(names, said, strict=True) for one in pair]
-    assert all(upper.y0 >= lower.y1 - 1 for upper, lower in pairwise(rows))
-    assert not figure.axes[0].texts  # nothing stands over the reference line
-    headings = [
-        axes.title.get_window_extent() if axes.title.get_text() else axes._left_title.get_window_extent()
-        for axes in figure.axes[1:]
-    ]
-    assert all(left.x1 <= right.x0 for left, right in pairwise(headings))
+    assert all(upper.y0 >= lower.y1 - 1 for upper, lower in pairwise(names))
+    titles = [axes._left_title.get_window_extent() for axes in figure.axes[1:]]
+    assert all(left.x1 <= right.x0 for left, right in pairwise(titles))
+
+
+def test_labels_that_are_cut_stay_apart() -> None:
+    long = [f"{'a' * 60}{middle}{'b' * 60}" for middle in "xy"]
+    figure = ratio_figure(run(",".join(f"{name}=relu" for name in long)))
+    names = [text.get_text().replace("\n", "") for text in figure.axes[0].get_yticklabels()]
+    assert len(set(names)) == 2
 
 
 def test_errors_alone_are_drawn_and_a_row_of_another_function_says_so() -> None:
@@ -125,14 +134,10 @@ def test_errors_alone_are_drawn_and_a_row_of_another_function_says_so() -> None:
     measured = tuple(Measured(case=label, metric="error", estimate=Estimate(value=one)) for label, one in errors)
     report = replace(report, measured=measured, failures=(wrong,))
     figure = ratio_figure(report)
-    assert said(figure) == ["mismatch"]
-    (word,) = figure.axes[0].yaxis.get_minorticklocs()
-    name = figure.axes[0].yaxis.get_majorticklocs()[2]
-    assert name < word < name + 0.5  # below its own name
-    (bars,) = [axes for axes in figure.axes if axes.get_title(loc="left").startswith("error")]
-    lengths = {bar.get_gid(): bar.get_width() for bar in bars.patches}
-    assert lengths == {"relu": pytest.approx(0.5), "gelu": 1.0}
-    assert [text.get_text() for text in bars.texts] == ["3e-7", "6e-7", "–"]
+    assert "mismatch" in [text.get_text().strip() for axes in figure.axes for text in axes.texts]
+    bars = bars_of(figure, "error")
+    assert [bar.get_width() for bar in bars.patches] == pytest.approx([3e-7, 6e-7, 0])
+    assert [text.get_text() for text in bars.texts][:3] == ["3e-7", "6e-7", "–"]
 
 
 def test_a_picture_without_any_number_is_refused() -> None:

@@ -24,6 +24,8 @@ import pytest
 from conftest import ROOT, FakeLaunch, KnownProber, ProberHere, in_the_second_worker
 
 from ffnbench import __version__
+from ffnbench.messages import MeasureTimer, Open
+from ffnbench.result import Timer
 
 GOLDEN = ROOT / "tests" / "golden"
 COMMANDS = (
@@ -98,7 +100,7 @@ TYPED = {  # lines one after another, in a folder of their own that holds what t
 SHOWN = (".csv", ".md", ".json", ".xml")  # files whose text is held; of others it is their names
 MACHINE = {
     "cpu": "Fake CPU", "cpus": 4, "usable_cpus": 4, "memory_bytes": 16 << 30, "usable_bytes": 12 << 30,
-    "machine": "x86_64", "system": "Fake 1.0 x86_64", "caches": [], "python": "3.11.0",
+    "machine": "x86_64", "system": "Fake 1.0 x86_64", "caches": (), "python": "3.11.0",
 }  # fmt: skip
 BASE_MS = {"gelu": 11.0, "swiglu": 12.0, "mine": 13.0, "attention": 18.0, "textbook": 19.0}  # others take 10
 
@@ -108,7 +110,7 @@ class Machine(FakeLaunch):
     stands in the file that is checked out.
     """
 
-    def __init__(self, *slower: str, trouble: dict[tuple[str, str | None], Any] | None = None) -> None:
+    def __init__(self, *slower: str, trouble: dict[tuple[type, str | None], Any] | None = None) -> None:
         super().__init__(self.took, trouble)
         self.slower, self.facts = slower, MACHINE
 
@@ -128,8 +130,8 @@ class Checkouts(Machine):
         return super().__call__(arm)
 
 
-def crash_of(*labels: str) -> dict[tuple[str, str | None], Any]:
-    return {("open", label): "crash" for label in labels}
+def crash_of(*labels: str) -> dict[tuple[type, str | None], Any]:
+    return {(Open, label): "crash" for label in labels}
 
 
 def busy() -> Machine:
@@ -146,14 +148,14 @@ def interrupted() -> Machine:
 
 
 MACHINES: dict[str, Callable[[], FakeLaunch]] = {
-    "compare-failed": lambda: Machine(trouble={("open", "gelu"): "oom"} | crash_of("swiglu")),
+    "compare-failed": lambda: Machine(trouble={(Open, "gelu"): "oom"} | crash_of("swiglu")),
     "compare-all-failed": lambda: Machine(trouble=crash_of("relu", "gelu")),
     "compare-busy": busy,
     "compare-interrupted": interrupted,
     "check-slower": lambda: Machine("gelu"),
     "ab-slower": lambda: Machine("SwiGLU"),
     "bisect": Checkouts,
-    "env": lambda: Machine(trouble={("timer", None): {"empty_call_s": 1e-7, "resolution_s": 5e-8}}),
+    "env": lambda: Machine(trouble={(MeasureTimer, None): Timer(empty_call_s=1e-7, resolution_s=5e-8)}),
 }
 PROBERS = {"activations": ProberHere, "plot-activations": ProberHere}  # of what only torch knows
 

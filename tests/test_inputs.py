@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from ffnbench.messages import Open
 from ffnbench.plan import NoProbe
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -46,6 +47,6 @@ def test_memory_bounds_the_pool() -> None:
     request = CompareRequest(variants="relu", d_model=32, d_ff=48, seq_len=64, threads=1, device="cpu", match="none")
     plan = plan_compare(request, NoProbe())
     brief = replace(plan, protocol=replace(plan.protocol, warmup_s=1e-3))
-    opened = Jobs(brief, memory_bytes=4 * 16 * 5 * 64 * 32 * 4).open("relu", 1000)
-    assert (opened["calls"], opened["inputs"]["count"]) == (5, 5)
-    assert opened["inputs"]["bytes"] == 5 * 64 * 32 * 4
+    opened = Jobs(brief, memory_bytes=4 * 16 * 5 * 64 * 32 * 4).open(Open(label="relu", calls=1000))
+    assert (opened.calls, opened.inputs) == (5, 5)
+    assert opened.input_bytes == 5 * 64 * 32 * 4

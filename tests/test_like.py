@@ -22,6 +22,7 @@ from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.like import as_form, relative_error, tolerance_of
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, NetworkSpec
+from ffnbench.messages import Check, Open
 from ffnbench.plan import Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import lacks
@@ -389,8 +390,8 @@ def test_a_wrong_one_is_a_mismatch_and_says_why(tmp_path: Path) -> None:
     jobs, told = Jobs(brief(plan_compare(request, HereProber(1.0)))), {}
     for case in jobs.plan.cases:
         try:
-            jobs.open(case.label, 1)
-            told[case.label] = jobs.check(case.label)["error"]
+            jobs.open(Open(label=case.label, calls=1))
+            told[case.label] = jobs.check(Check(label=case.label)).values["error"]
         except Mismatch as problem:
             told[case.label] = str(problem)
     right = {name: told.pop(name) for name in (asked[0], asked[3], *asked[6:])}
@@ -474,8 +475,8 @@ def test_gate_and_up_of_a_module_can_be_packed(tmp_path: Path) -> None:
     jobs = packed("Gated", "train")
     label = jobs.plan.reference
     assert lacks(jobs.plan.cases[0].ffn, jobs.plan.cases[0].workload) == ""
-    jobs.open(label, 1)
-    assert jobs.check(label)["error"] < 1e-6
+    jobs.open(Open(label=label, calls=1))
+    assert jobs.check(Check(label=label)).values["error"] < 1e-6
     subject = jobs.subjects[label]
     subject.call()
     assert {name: p.grad is not None for name, p in subject.module.named_parameters()} == dict.fromkeys(
@@ -486,7 +487,7 @@ def test_gate_and_up_of_a_module_can_be_packed(tmp_path: Path) -> None:
         ("Dropping", "has dropout, which swiglu would leave out"),
     ):  # fmt: skip
         with pytest.raises(Unsupported, match=f"mine.py:{name} {why}"):
-            packed(name, "forward").open(label.replace("Gated", name), 1)
+            packed(name, "forward").open(Open(label=label.replace("Gated", name), calls=1))
 
 
 MODULES = {

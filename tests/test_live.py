@@ -12,8 +12,8 @@ from exam.machine import Machine, World
 from exam.readings import OURS, REFERENCE, Reading, contradictions, exam_plan, is_wrong, lines, score_of
 from exam.worlds import LIVE_WORLDS, QUIET, chosen, seed_of
 
-from ffnbench.gate.decision import Status, past_of
-from ffnbench.gate.looks import UntilDecided, plan_of_check, report_of
+from ffnbench.gate.decision import Status, baseline_times
+from ffnbench.gate.interim import UntilDecided, plan_of_check, report_of
 from ffnbench.plan import Case, Plan
 from ffnbench.run.runner import run
 from ffnbench.stats.stopping import StopRule
@@ -130,7 +130,7 @@ def test_a_check_that_stays_unclear_has_used_its_budget() -> None:
     before = report_of(Machine(CALM, plan, 0).run(run))
     loud = Machine(World(name="loud", sample=0.5, layout=0.5), plan, 1)
     policy = check_policy(0.05)
-    stop = UntilDecided(policy, past_of(before, policy))
+    stop = UntilDecided(policy, baseline_times(before, policy))
     now = report_of(loud.measure(plan_of_check(before.plan, policy, 60.0), run, stop))
     assert [finding.status for finding in stop.conclusion(now)] == [Status.UNCLEAR]
     assert 50.0 < loud.clock_s <= 62.0

@@ -21,7 +21,7 @@ from ffnbench.worker.subject import Subject, subject_of
 D, H = 24, 40
 SWIGLU = FFNSpec(d_model=D, d_ff=H, activation="silu", gate=Gate.INNER)
 needs_onednn = pytest.mark.skipif(bool(no_onednn()), reason="this torch has no oneDNN")
-PACKED = Backend.PACKED.value, Backend.PACKED_UP_GATE.value
+PACKED = Backend.PACKED, Backend.PACKED_UP_GATE
 
 # torch's own functions, by the names that ffnbench gives them
 THEIRS = {

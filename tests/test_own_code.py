@@ -9,11 +9,11 @@ from pathlib import Path
 
 from conftest import FakeLaunch, ProberHere, ffnbench
 
-from ffnbench.common import jsonable
 from ffnbench.device.environment import usable_cpus
+from ffnbench.messages import HoldOutput, KeepOutput, Open
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.worker.agreement import hold, keep
+from ffnbench.worker.agreement import hold_output, keep_output
 from ffnbench.worker.probe_jobs import InProcess
 
 HOSTILE = str(Path(__file__).with_name("hostile.py"))
@@ -35,16 +35,16 @@ def test_each_row_says_what_its_code_did_and_the_answer_that_its_reference_faile
 
 
 def test_the_reference_that_is_hinted_at_compares(on_fakes) -> None:
-    launch = FakeLaunch(trouble={("open", "gelu"): "crash"})
+    launch = FakeLaunch(trouble={(Open, "gelu"): "crash"})
     _, out, _ = on_fakes("compare gelu relu silu", *TINY, launch=launch)
     (hint,) = re.findall(r"nothing to compare with: the reference gelu failed; (--reference \w+)", out)
     _, out, _ = on_fakes("compare gelu relu silu", hint, *TINY, launch=launch)
-    assert "silu is as fast as relu" in out
+    assert "as fast as relu (within 2%): silu" in out
     assert "nothing to compare" not in out
     _, out, _ = on_fakes("compare gelu relu --seq-len 8,16", *TINY[:2], *TINY[4:], launch=FakeLaunch(
-        trouble={("open", "gelu@seq_len=16"): "crash"}))  # fmt: skip
+        trouble={(Open, "gelu@seq_len=16"): "crash"}))  # fmt: skip
     assert "nothing to compare with at seq_len 16: the reference gelu failed; --reference relu" in out
-    assert "relu is as fast as gelu" in out
+    assert "as fast as gelu (within 2%): relu" in out
 
 
 def test_cost_says_why_a_row_has_no_flops(on_fakes) -> None:
@@ -112,9 +112,9 @@ def test_a_width_that_a_module_makes_up_is_not_told_as_d_ff(on_fakes, tmp_path: 
 def test_a_change_of_the_input_is_no_other_function(tmp_path: Path) -> None:
     """What a side of `ab` is held against is the input that the other one was given, not what became of it."""
     request = CompareRequest(variants=f"relu,mine={HOSTILE}:Changes", d_model=16, d_ff=32, seq_len=4, match="none")
-    case = jsonable.encode(plan_compare(request, InProcess()).with_device("cpu").case("mine"))
-    keep(case, 0, str(tmp_path))
-    assert hold(case, 0, str(tmp_path))["error"] == 0
+    case = plan_compare(request, InProcess()).with_device("cpu").case("mine")
+    keep_output(KeepOutput(case=case, seed=0, folder=str(tmp_path)))
+    assert hold_output(HoldOutput(case=case, seed=0, folder=str(tmp_path))).error == 0
 
 
 def test_more_threads_than_cpus_are_not_the_work_of_others(on_fakes) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ffnbench.ffn.like import tolerance_of
 from ffnbench.ffn.spec import DTYPES
+from ffnbench.messages import MeasureMemory, Open, TakeSample
 from ffnbench.plan import Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -163,15 +164,15 @@ def test_a_module_that_switches_tf32_on_leaves_the_next_sample_as_asked(monkeypa
     )  # fmt: skip
     jobs = Jobs(plan_compare(request, InProcess()))
     for label in ("mine", "exact", "fast"):
-        jobs.open(label, calls=2)
+        jobs.open(Open(label=label, calls=2))
     FOUND.clear()
     for _ in range(2):
         for label, leaves in (("mine", "medium"), ("exact", "highest"), ("fast", "high")):
-            jobs.sample(label, 1)
+            jobs.sample(TakeSample(label=label, calls=1))
             assert torch.get_float32_matmul_precision() == leaves
     assert FOUND == ["highest"] * 2
-    jobs.sample("mine", 1)
-    jobs.memory("exact")
+    jobs.sample(TakeSample(label="mine", calls=1))
+    jobs.measure_memory(MeasureMemory(label="exact"))
     assert torch.get_float32_matmul_precision() == "highest"
 
 

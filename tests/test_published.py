@@ -12,7 +12,7 @@ from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.run.what_fits import check_fits, memory_needed
+from ffnbench.run.resources import check_fits, memory_needed
 
 
 def ffns(**options: object) -> dict[str, FFNSpec]:

@@ -23,12 +23,13 @@ import ffnbench
 from ffnbench.cli.commands import Commands
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare import python as compare_python
-from ffnbench.features import calls, suffixes
+from ffnbench.features import of_features
 from ffnbench.ffn.spec import DTYPES, Init, Routing
 from ffnbench.ffn.width_rules import Match
 from ffnbench.gate.decision import Finding, Status
 from ffnbench.gate.shown import ShownCheck
-from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time, values_of
+from ffnbench.messages import Open
+from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time
 from ffnbench.planning.workload import ALL
 from ffnbench.python import arguments
 from ffnbench.python.arguments import asked
@@ -76,8 +77,8 @@ def as_typed(default: object) -> object:
 
 
 def test_a_function_has_the_flags_and_the_defaults_of_its_command() -> None:
-    of_features: dict[str, tuple[str, set[str]]] = {name: (name, set()) for name in calls()}
-    for command, (name, others) in (CALLS | of_features).items():
+    more: dict[str, tuple[str, set[str]]] = {name: (name, set()) for name in of_features("calls")}
+    for command, (name, others) in (CALLS | more).items():
         flags = {param.name.rstrip("_"): param for param in Commands().get_command(None, command).params}
         flags = {one: param for one, param in flags.items() if one not in TERMINAL | others}
         function = {one: two for one, two in signature_of(name).items() if one != "path"}
@@ -102,9 +103,9 @@ def test_what_may_be_given_by_place_is_the_first() -> None:
 
 def test_the_words_of_a_type_are_those_that_there_are() -> None:
     for name, known in (
-        ("Match", values_of(Match)), ("Mode", (*values_of(Mode), *MODE_ALIASES)), ("DTypeName", DTYPES.spellings()),
-        ("Time", values_of(Time)), ("Cache", values_of(Cache)), ("MatmulPrecision", values_of(MatmulPrecision)),
-        ("Backend", (*values_of(Backend), ALL)), ("Init", values_of(Init)), ("Routing", values_of(Routing)),
+        ("Match", Match), ("Mode", (*Mode, *MODE_ALIASES)), ("DTypeName", DTYPES.spellings()),
+        ("Time", Time), ("Cache", Cache), ("MatmulPrecision", MatmulPrecision),
+        ("Backend", (*Backend, ALL)), ("Init", Init), ("Routing", Routing),
     ):  # fmt: skip
         assert set(get_args(getattr(arguments, name))) == {*known}, name
 
@@ -112,7 +113,7 @@ def test_the_words_of_a_type_are_those_that_there_are() -> None:
 def test_every_public_name_loads() -> None:
     for name in ffnbench.__all__:
         assert getattr(ffnbench, name) is not None
-    assert set(calls()) < set(ffnbench.__all__)
+    assert set(of_features("calls")) < set(ffnbench.__all__)
     assert issubclass(ffnbench.Error, Exception)
     assert (ROOT / "ffnbench" / "py.typed").exists()
 
@@ -322,7 +323,7 @@ def test_a_report_saves_by_suffix_and_loads(report, on_machine, tmp_path: Path) 
     on_machine(prober=ProberHere)
     ffnbench.activations("relu").save(f"{tmp_path}/all/")
     names = {path.name for path in (tmp_path / "all").iterdir()}
-    assert names == {f"activations{suffix}" for suffix in (".json", ".csv", ".md", ".tex", *suffixes())}
+    assert names == {f"activations{suffix}" for suffix in (".json", ".csv", ".md", ".tex", *of_features("suffixes"))}
 
 
 def test_a_path_that_cannot_be_written_is_told(report, tmp_path: Path) -> None:
@@ -440,7 +441,7 @@ def test_an_interruption_ends_a_loop_with_the_report_attached(on_machine) -> Non
 
 
 def test_an_interruption_before_there_is_anything_has_no_report(on_machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    on_machine(FakeLaunch(trouble={("open", "relu"): KeyboardInterrupt()}))
+    on_machine(FakeLaunch(trouble={(Open, "relu"): KeyboardInterrupt()}))
     with pytest.raises(KeyboardInterrupt) as caught:
         ffnbench.compare("relu,gelu", **SMALL)
     assert caught.value.report is None

@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from ffnbench import cost
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
+from ffnbench.messages import Open, TakeSample
 from ffnbench.plan import Note, NoteKind
 from ffnbench.report import listing
 from ffnbench.report.columns import case_records
@@ -56,7 +57,7 @@ def asked(**options: object) -> CompareRequest:
 def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) -> None:
     """Delete a golden file and run the tests to write it anew, then read it."""
     if name == "failures":
-        trouble = {("open", "gelu"): "oom", ("sample", "swiglu"): lost("timeout", "no answer within 300 s")}
+        trouble = {(Open, "gelu"): "oom", (TakeSample, "swiglu"): lost("timeout", "no answer within 300 s")}
         wanted = CompareRequest(variants="relu,gelu,swiglu,glu@dtype=bf16", d_model=768, threads=2, workers=5)
         report = with_figures(replace(measure(prepare(wanted), launch=FakeLaunch(seconds, trouble)), wall_s=20.0))
         table = compare_frame(report)
@@ -116,26 +117,26 @@ S, F, E, U, B = Verdict.SLOWER, Verdict.FASTER, Verdict.SAME, Verdict.UNCLEAR, V
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ({"gelu": (E, 0.99, 1.01)}, "gelu is as fast as relu (within 2%)"),
-        ({"gelu": (E, 0.99, 1.01), "glu": (E, 1, 1.01)}, "gelu and glu are as fast as relu (within 2%)"),
-        ({"gelu": (S, 1.012, 1.051)}, "gelu is 1 to 5% slower than relu"),
-        ({"gelu": (S, 1.003, 1.041)}, "gelu is 0.3 to 4.1% slower than relu"),
-        ({"gelu": (F, 0.80, 0.85)}, "gelu takes 15 to 20% less time than relu"),
-        ({"gelu": (S, 2.11, 2.32)}, "gelu takes 2.1 to 2.3 times as long as relu"),
-        ({"gelu": (S, 1.03, 1.05), "glu": (S, 1.1, 1.2)}, "gelu is 3 to 5% slower than relu, glu 10 to 20%"),
+        ({"gelu": (E, 0.99, 1.01)}, "as fast as relu (within 2%): gelu"),
+        ({"gelu": (E, 0.99, 1.01), "glu": (E, 1, 1.01)}, "as fast as relu (within 2%): gelu and glu"),
+        ({"gelu": (S, 1.012, 1.051)}, "slower than relu: gelu +3.1% [+1.2%, +5.1%]"),
+        ({"gelu": (F, 0.80, 0.85)}, "faster than relu: gelu -18% [-20%, -15%]"),
+        ({"gelu": (S, 2.11, 2.32)}, "slower than relu: gelu +121% [+111%, +132%]"),
+        ({"gelu": (S, 33.0, 35.0)}, "slower than relu: gelu x 34.0 [33.0, 35.0]"),
+        (
+            {"gelu": (S, 1.03, 1.05), "glu": (S, 1.1, 1.2)},
+            "slower than relu: gelu +4.0% [+3.0%, +5.0%] and glu +15% [+10%, +20%]",
+        ),
         (
             {"gelu": (E, 0.99, 1.01), "glu": (S, 1.1, 1.2), "swiglu": (U, 0.9, 1.1)},
-            "gelu is as fast as relu (within 2%); glu is 10 to 20% slower; "
-            "can't tell for swiglu (10% less to 10% more)",
+            "as fast as relu (within 2%): gelu; slower than relu: glu +15% [+10%, +20%]; "
+            "can't tell: swiglu -0.5% [-10%, +10%]",
         ),
-        ({"gelu": (U, 0.9, 1.1)}, "can't tell for gelu (10% less to 10% more)"),
-        ({"gelu": (U, 0.999, 1.038)}, "can't tell for gelu (0.1% less to 3.8% more)"),
-        ({"gelu": (U, 1.01, 1.05)}, "can't tell for gelu (1 to 5% more)"),
         (
             {"gelu": (S, 2.2, 2.3), "silu": (S, 4.0, 4.1), "glu": (S, 3.0, 3.1), "geglu": (S, 2.5, 2.6)},
-            "4 rows take longer than relu, from gelu (2.2 to 2.3 times) to silu (4.0 to 4.1 times)",
+            "slower than relu: 4 rows, from gelu +125% [+120%, +130%] to silu +305% [+300%, +310%]",
         ),
-        ({"gelu": (B, 0.9, 1.1)}, "no ratio for gelu"),
+        ({"gelu": (B, 0.9, 1.1)}, "too disturbed to compare: gelu"),
     ],
 )  # fmt: skip
 def test_what_the_table_says_in_words(rows, said: str) -> None:
@@ -163,7 +164,7 @@ def test_the_total_is_weights_and_what_a_call_holds_with_the_gradients_counted_o
 
 
 def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
-    trouble = {("open", "gelu"): "oom", ("sample", "swiglu"): lost("timeout", "no answer within 300 s")}
+    trouble = {(Open, "gelu"): "oom", (TakeSample, "swiglu"): lost("timeout", "no answer within 300 s")}
     report = measure(prepare(asked(variants="relu,gelu,swiglu,glu", control=True)), launch=FakeLaunch(seconds, trouble))
     notes = tuple(
         Note(text=text, kind=kind)

@@ -9,11 +9,13 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import NoProbe, Workload, cost_of
+from ffnbench.ffn.width_rules import Match
+from ffnbench.plan import Mode, NoProbe, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
+from ffnbench.planning.fields import read
 from ffnbench.report.header import misses
 from ffnbench.report.words import sizing_text
-from ffnbench.request import CompareRequest
+from ffnbench.request import BlockRequest, CompareRequest, SidesRequest
 
 
 def widths(**options: object) -> dict[str, int]:
@@ -143,7 +145,7 @@ MISTAKES = [
       for name in ("d_model", "d_ff", "batch", "seq_len", "threads", "multiple_of", "rounds")),
     ({"dtype": "float23"}, "unknown dtype 'float23'"),
     *(({"device": name}, f"unknown device '{name}'") for name in ("tpu", "cpu:1")),
-    *(({name: "forwards"}, f"unknown {name} 'forwards'") for name in ("mode", "match", "init")),
+    *(({name: "forwards"}, f"unknown {name} 'forwards'") for name in ("mode", "init")),
     ({"rule": "lama", "variants": "relu,swiglu"}, "unknown width rule 'lama'"),
     ({"rule": "llama", "d_ff": 100}, "--rule computes d_ff and --d-ff sets it"),
     ({"variants": "swiglu", "rule": "dinov2", "multiple_of": 256}, "dinov2 does not read multiple_of"),
@@ -162,6 +164,21 @@ MISTAKES = [
     ({"metrics": ""}, "--metrics '' has an empty value"),
     ({"variants": "a.b:C"}, "can only be known by running it"),
 ]  # fmt: skip
+
+
+def test_a_word_becomes_a_member_of_its_enum_where_it_is_read() -> None:
+    assert read(CompareRequest, "match", ["flops"]) is Match.FLOPS
+    assert read(SidesRequest, "mode", ["training"]) is Mode.TRAIN
+    for kind, name, text, says in (
+        (CompareRequest, "match", "forwards", "unknown match 'forwards'"),
+        (SidesRequest, "cache", "hott", "unknown cache 'hott'"),
+        (SidesRequest, "mode", "forward,train", "--mode takes one value here, not 'forward,train'"),
+        (SidesRequest, "dtype", "bf16,fp32", "--dtype takes one value here, not 'bf16,fp32'"),
+        (BlockRequest, "backend", "eager,onednn", "--backend takes one value here, not 'eager,onednn'"),
+    ):
+        with pytest.raises(FfnbenchError) as caught:
+            read(kind, name, [text])
+        assert (caught.value.message, bool(caught.value.hint)) == (says, True)
 
 
 def test_every_mistake_is_found_before_anything_starts() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -9,11 +10,11 @@ from pathlib import Path
 import pytest
 from conftest import FakeLaunch, measure, prepare
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.messages import TakeSample
 from ffnbench.metrics import LATENCY, ROOF
-from ffnbench.report.pictures.roofline import roofline, roofline_figure
+from ffnbench.report.pictures.roofline import roofline_figure
 from ffnbench.request import CompareRequest
 from ffnbench.result import Bound, Estimate, Report, Roof, Sample, Share
 from ffnbench.stats.figures import figures_of
@@ -54,7 +55,7 @@ def report_of(
 ) -> Report:
     """A run of fake workers with roofs of known rates; `met`: which bytes hold which case back."""
     asked = {"d_model": D, "d_ff": H, "match": "none", "metrics": "latency", "workers": 4, "rounds": 2} | flags
-    launch = FakeLaunch(lambda label, worker, _: seconds(label, worker), trouble={("sample", failing): "crash"})
+    launch = FakeLaunch(lambda label, worker, _: seconds(label, worker), trouble={(TakeSample, failing): "crash"})
     found = measure(prepare(CompareRequest(variants=variants, **asked)), launch=launch)
     calls = tuple(
         Sample(case=roof.name, metric=ROOF, worker=worker, round=0, order=0, value=roof.amount / rate, calls=1)
@@ -67,14 +68,20 @@ def report_of(
     return replace(found, figures=figures_of(found))
 
 
-def drawn(figure: Figure) -> dict[str, Line2D]:
-    """The dots and lines by the label or the roof that they are of."""
-    return {line.get_gid(): line for line in figure.axes[0].lines if line.get_gid()}
+def dots(figure: Figure) -> list[tuple[float, float]]:
+    """Where the cases stand, in their order."""
+    return [(line.get_xdata()[0], line.get_ydata()[0]) for line in figure.axes[0].lines if len(line.get_xdata()) == 1]
 
 
-def at(line: Line2D) -> tuple[float, float]:
-    (x,), (y,) = line.get_data()
-    return float(x), float(y)
+def lines(figure: Figure) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """The ends of the ceilings, in their order."""
+    drawn = [line.get_xydata() for line in figure.axes[0].lines if len(line.get_xdata()) > 1]
+    return [(tuple(points[0]), tuple(points[-1])) for points in drawn]
+
+
+def named(figure: Figure) -> list[str]:
+    """The names in the legend, without shares."""
+    return [re.sub(r" \d+%$", "", text.get_text()) for text in figure.legends[0].get_texts()]
 
 
 def test_a_dot_stands_where_the_numbers_say_with_its_interval() -> None:
@@ -83,24 +90,30 @@ def test_a_dot_stands_where_the_numbers_say_with_its_interval() -> None:
     flops, moved = 2 * 512 * WEIGHTS, 4 * (WEIGHTS + 2 * 512 * D)
     latency = report.estimate("swiglu", LATENCY)
     assert latency.low < 0.02 * 1.1 < latency.high
-    assert at(drawn(figure)["swiglu"]) == pytest.approx((flops / moved, flops / latency.value / 1e9))
-    (bar,) = [line for line in figure.axes[0].lines if list(line.get_xdata()) == [flops / moved] * 2]
-    assert sorted(bar.get_ydata()) == pytest.approx([flops / latency.high / 1e9, flops / latency.low / 1e9])
+    assert dots(figure) == [pytest.approx((flops / moved, flops / latency.value / 1e9))]
+    ((bar,),) = (bars.get_segments() for bars in figure.axes[0].collections)
+    assert sorted(bar[:, 1]) == pytest.approx([flops / latency.high / 1e9, flops / latency.low / 1e9])
+
+
+def test_cases_of_one_intensity_stand_side_by_side() -> None:
+    figure = roofline_figure(report_of("relu,gelu,swiglu@d_ff=64", lambda *_: 0.02))
+    (first, _), (second, _), (third, _) = dots(figure)
+    intensity = 2 * 512 * 2 * D * H / (4 * (2 * D * H + 2 * 512 * D))
+    assert first < intensity < second < 1.1 * first
+    assert third == pytest.approx(2 * 512 * 3 * D * 64 / (4 * (3 * D * 64 + 2 * 512 * D)))
+    assert "side by side" in figure.get_suptitle()
 
 
 def test_lines_are_the_best_roofs_and_meet_at_the_ridge() -> None:
     """Bytes rise in proportion, the best products are level from the ridge on; OpenBLAS's are not drawn."""
     figure = roofline_figure(report_of("swiglu", lambda *_: 0.02))
-    lines = drawn(figure)
-    assert lines.keys() == {"swiglu", MEMORY[0].name, FAST[0].name}
-    (x0, y0), (x1, y1) = lines[MEMORY[0].name].get_xydata()
-    assert y0 / x0 == pytest.approx(38)
-    assert (x1, y1) == pytest.approx((420 / 38, 420))
-    (x0, y0), (x1, y1) = lines[FAST[0].name].get_xydata()
-    assert (x0, y0, y1) == pytest.approx((420 / 38, 420, 420))
-    assert x1 == figure.axes[0].get_xlim()[1]
+    [level, rising] = lines(figure)
+    assert level == (pytest.approx((420 / 38, 420)), pytest.approx((figure.axes[0].get_xlim()[1], 420)))
+    (x, y), ridge = rising
+    assert y / x == pytest.approx(38)
+    assert ridge == pytest.approx((420 / 38, 420))
     said = [text.get_text() for text in figure.axes[0].texts]
-    assert said == ["420 GFLOP/s: float32, oneDNN", "38.0 GB/s: memory\ntorch.sum"]
+    assert said == ["420 GFLOP/s: float32, oneDNN", "38.0 GB/s: memory, 8.00 MiB\ntorch.sum"]
 
 
 def test_each_dtype_has_its_products_and_each_level_that_was_met_its_bytes() -> None:
@@ -110,18 +123,18 @@ def test_each_dtype_has_its_products_and_each_level_that_was_met_its_bytes() -> 
         roofs=(*ROOFS, HALF, L3, reading(300e9, "L2", amount=1 << 20)),
         met=(("full", MEMORY[0]), ("half", L3[0])),
     )
-    lines = drawn(roofline_figure(report))
-    assert lines.keys() == {"full", "half", MEMORY[0].name, L3[0].name, FAST[0].name, HALF[0].name}
-    assert lines[MEMORY[0].name].get_ydata()[1] == pytest.approx(850)
-    assert lines[FAST[0].name].get_xdata()[0] == pytest.approx(420 / 90)
+    assert [ceiling.roof for ceiling in report.figures.roofline] == [HALF[0], FAST[0], L3[0], MEMORY[0]]
+    figure = roofline_figure(report)
+    _, fast, _, memory = lines(figure)
+    assert memory[1][1] == pytest.approx(850)
+    assert fast[0][0] == pytest.approx(420 / 90)
     half = 2 * WEIGHTS / (2 * (WEIGHTS + 2 * D))
-    assert at(lines["half"])[0] == pytest.approx(half)
-    assert at(lines["full"])[0] == pytest.approx(half / 2)
+    assert [x for x, _ in dots(figure)] == pytest.approx([half / 2, half])
 
 
 def test_what_failed_is_left_out_and_without_any_case_it_is_said() -> None:
     report = report_of("relu,swiglu", lambda *_: 0.02, failing="swiglu")
-    assert drawn(roofline_figure(report)).keys() == {"relu", MEMORY[0].name, FAST[0].name}
+    assert named(roofline_figure(report)) == ["relu"]
     with pytest.raises(FfnbenchError, match="no case of this run has a latency"):
         roofline_figure(report_of("swiglu", lambda *_: 0.02, failing="swiglu"))
 
@@ -135,7 +148,8 @@ def test_a_level_that_was_met_at_several_sizes_has_a_line_for_each_that_differs(
         ",".join(f"{name}=swiglu@d_ff={n * H}" for name, n in sizes.items()), lambda *_: 1e-2, seq_len=1, d_ff=None,
         roofs=[*ROOFS[1:], *roofs.values()], met=[(name, roof) for name, (roof, _) in roofs.items()],
     )  # fmt: skip
-    assert [line.roof.path for line in roofline(report).bytes_] == ["one", "three"]
+    reads = [one.roof.path for one in report.figures.roofline if one.roof.bound is Bound.BYTES]
+    assert reads == ["one", "three"]
 
 
 # Which file holds it

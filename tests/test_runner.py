@@ -10,8 +10,10 @@ import pytest
 from conftest import FakeLaunch, lost, run
 
 from ffnbench.common.errors import Unfinished
+from ffnbench.messages import Begin, Failed, TakeSample
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
+from ffnbench.result import FailureKind
 from ffnbench.stats.verdict import summarise
 
 
@@ -59,7 +61,7 @@ def test_memory_is_measured_once_and_only_if_asked_for() -> None:
 
 @pytest.mark.parametrize("kind", ["timeout", "oom", "crash"])
 def test_a_lost_worker_is_replaced_without_the_case_that_it_died_of(kind: str) -> None:
-    launch = FakeLaunch(trouble={("sample", "gelu"): lost(kind)})
+    launch = FakeLaunch(trouble={(TakeSample, "gelu"): lost(kind)})
     result = run(plan_of(), launch=launch)
     assert [(f.case, f.kind.value, f.message) for f in result.failures] == [("gelu", kind, "gone")]
     assert len(launch.workers) == (4 if kind == "timeout" else 5)  # a hang is not tried twice
@@ -70,17 +72,19 @@ def test_a_lost_worker_is_replaced_without_the_case_that_it_died_of(kind: str) -
     assert all(worker.closed for worker in launch.workers)
 
 
-BROKEN = {"failure": "crash", "message": "CUDA error: an illegal memory access was encountered", "ends": True}
+BROKEN = Failed(kind=FailureKind.CRASH, message="CUDA error: an illegal memory access was encountered", ends=True)
 
 
 def test_a_broken_device_ends_its_worker_and_fails_the_case_that_broke_it_alone() -> None:
     """At once: the worker has said whose fault it is. What was measured by then stays."""
-    launch = FakeLaunch(trouble={("sample", "gelu"): lambda worker: BROKEN if worker.rounds.get("gelu") == 1 else None})
+    launch = FakeLaunch(
+        trouble={(TakeSample, "gelu"): lambda worker: BROKEN if worker.rounds.get("gelu") == 1 else None}
+    )
     result = run(plan_of(), launch=launch)
-    assert [(f.case, f.kind.value, f.message) for f in result.failures] == [("gelu", "crash", BROKEN["message"])]
+    assert [(f.case, f.kind.value, f.message) for f in result.failures] == [("gelu", "crash", BROKEN.message)]
     assert result.warnings == ()
     assert {(s.worker, s.round) for s in latencies(result) if s.case == "gelu"} == {(0, 0), (0, 1)}
-    assert not any(asked[1:] == ("sample", "gelu") for asked in launch.log if asked[0] > 0)
+    assert not any(asked[1:] == (TakeSample, "gelu") for asked in launch.log if asked[0] > 0)
     for label in ("relu", "swiglu"):
         made = Counter(s.worker for s in latencies(result) if s.case == label)
         assert (made[1], made[2], made[3]) == (4, 4, 4)  # three whole workers, and what the first had made
@@ -136,7 +140,7 @@ def test_what_was_measured_survives_workers_that_can_not_be_had_any_more() -> No
 
 def test_a_worker_that_dies_of_nothing_ends_the_run() -> None:
     with pytest.raises(Unfinished, match="too many processes were lost"):
-        run(plan_of(), launch=FakeLaunch(trouble={("plan", None): lost("crash")}))
+        run(plan_of(), launch=FakeLaunch(trouble={(Begin, None): lost("crash")}))
 
 
 def test_a_polite_kill_is_an_interruption() -> None:
@@ -161,7 +165,7 @@ def test_progress_goes_from_nothing_to_all_with_a_time_left() -> None:
 
 def test_a_worker_in_the_place_of_a_lost_one_has_its_number() -> None:
     events: list = []
-    launch = FakeLaunch(trouble={("sample", "gelu"): lost("crash")})
+    launch = FakeLaunch(trouble={(TakeSample, "gelu"): lost("crash")})
     run(plan_of(), progress=events.append, launch=launch)
     shown = dict.fromkeys(event.text.partition("  ")[0] for event in events)
     assert len(launch.workers) > 3

@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, two_sides
+from conftest import ROOT, committed_runs, two_sides
 from gate_world import machine
 from jsonschema import Draft202012Validator
 from result_schema import schema_text
 
 from ffnbench.api import measuring
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.messages import Open, ReachedRoof
 from ffnbench.report.files.store import load, report_text
 
 SCHEMA = ROOT / "docs" / "result.schema.json"
 VALID = Draft202012Validator(json.loads(SCHEMA.read_text()))
-FILES = [*sorted(ROOT.glob("results/**/*.json")), ROOT / "tests" / "golden" / "cuda.json"]
+FILES = [*committed_runs(), ROOT / "tests" / "golden" / "cuda.json"]
 SMALL = "--d-model 16 --threads 1 --workers 3 --rounds 2"
 FRESH = {  # a file of every kind of plan, and of what is special in one
     "compare": f"compare relu,swiglu,swiglu@moe=4x2@routing=skewed --control --metrics latency,routing {SMALL}",
@@ -45,8 +46,8 @@ def made(name: str, folder: Path, on_fakes) -> dict:
     """What a command writes; of `ab` the run in it."""
     two_sides(folder)
     launch = machine()
-    launch.roofs = lambda roofs: [{"roof": roof, "seconds": 0.001, "calls": 1} for roof in roofs[:2]]
-    launch.trouble = {("open", "gelu"): "oom"} if name == "failed" else {}
+    launch.roofs = lambda roofs: [ReachedRoof(roof=roof, seconds=0.001) for roof in roofs[:2]]
+    launch.trouble = {(Open, "gelu"): "oom"} if name == "failed" else {}
     code, _, err = on_fakes(FRESH[name], "-o run.json", launch=launch)
     assert code == 0, err
     data = json.loads((folder / "run.json").read_text())

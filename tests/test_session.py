@@ -19,14 +19,14 @@ from conftest import ROOT, KnownProber, run
 
 from ffnbench.api.measuring import measure
 from ffnbench.api.preparing import Prepared, priced
-from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.messages import Begin, Failed, MeasureTimer, Open, Sampled, TakeSample
 from ffnbench.plan import Arm, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.columns import case_records
 from ffnbench.request import CompareRequest
-from ffnbench.result import CaseCost
+from ffnbench.result import CaseCost, FailureKind
 from ffnbench.run.prober import Prober
 from ffnbench.run.session import Session, WorkerLost
 from ffnbench.run.world import World
@@ -65,7 +65,7 @@ class Patient(Session):
     """Takes the plan's word for how long Hangs may take; on a busy machine the others take what they need."""
 
     def ask(self, request: dict, timeout_s: float) -> dict:
-        return super().ask(request, timeout_s if request.get("label") == "Hangs" else 120.0)
+        return super().ask(request, timeout_s if getattr(request, "label", "") == "Hangs" else 120.0)
 
 
 def test_trouble_is_a_row_and_the_others_go_on(prober: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ def test_a_case_that_can_t_be_counted_is_a_row(prober: Prober) -> None:
     rows = ",".join(f"m{number}={target}" for number, target in enumerate(targets))
     request = CompareRequest(variants=f"relu,{rows}", d_model=16, seq_len=8, threads=1, device="cpu")
     plan = plan_compare(request, prober)
-    found = case_records(priced(plan, prober, lenient=True).priced())
+    found = case_records(priced(plan, prober, lenient=True).cost_report())
     assert [row["params"] for row in found] == [2 * 16 * 64, None, 16 * 16 + 16]
     says = ("", "raised RuntimeError: no GPU here", "")
     assert all(text in (row["failure"] or "") for row, text in zip(found, says, strict=True))
@@ -224,13 +224,13 @@ def test_what_is_no_number_is_no_answer(tmp_path: Path, value: str) -> None:
     """As another side's interpreter may send it, whatever that is."""
     other = tmp_path / "python"
     other.write_text(
-        f'#!/bin/sh\necho \'{{"torch": {{}}}}\'\nread line\necho \'{{"number": 1, "value": {value}}}\'\nsleep 9\n'
+        f'#!/bin/sh\necho \'{{"greeting": {{}}}}\'\nread line\necho \'{{"number": 1, "value": {value}}}\'\nsleep 9\n'
     )
     other.chmod(0o755)
     session = Session(Arm(python=str(other)))
     try:
         with pytest.raises(WorkerLost, match=f"it printed .*{value}.* instead of an answer"):
-            session.ask({"do": "sample"}, 9)
+            session.ask(TakeSample(label="a", calls=1), 9)
     finally:
         session.close()
 
@@ -243,14 +243,14 @@ def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
     plan, given = plan_compare(request, KnownProber()), 2**29
     session = Session()
     try:
-        session.ask({"do": "plan", "plan": jsonable.encode(plan), "memory_bytes": given}, 60)
+        session.ask(Begin(plan=plan, memory_bytes=given), 60)
         soft, _ = resource.prlimit(session._process.pid, resource.RLIMIT_DATA)
-        hungry, plain = (session.ask({"do": "open", "label": case.label, "calls": 1}, 60) for case in plan.cases)
+        hungry, plain = (session.ask(Open(label=case.label, calls=1), 60) for case in plan.cases)
     finally:
         session.close()
     assert soft != resource.RLIM_INFINITY
-    assert hungry == {"failure": "oom", "message": "it tried to allocate 1.00 GiB at once"}
-    assert plain["calls"] == 1
+    assert hungry == Failed(kind=FailureKind.OOM, message="it tried to allocate 1.00 GiB at once")
+    assert plain.calls == 1
 
 
 def test_a_worker_killed_from_outside_is_told_apart() -> None:
@@ -258,8 +258,8 @@ def test_a_worker_killed_from_outside_is_told_apart() -> None:
     session.greeting()
     os.killpg(session._process.pid, signal.SIGKILL)
     with pytest.raises(WorkerLost, match=r"killed \(signal 9\)") as caught:
-        session.ask({"do": "count", "spec": {}, "workload": {}}, 10)
-    assert caught.value.kind == "oom"
+        session.ask(MeasureTimer(), 10)
+    assert caught.value.kind is FailureKind.OOM
     session.close()
 
 
@@ -269,13 +269,15 @@ def test_an_answer_that_json_cannot_hold_is_a_failure_and_no_death() -> None:
 
     (nothing, closed), (heard, out) = os.pipe(), os.pipe()
     channel = Channel(nothing, out)
-    for answer in ({"value": float("nan")}, {"value": object()}, {"value": 1.0}):
-        _send(channel, answer)
+    for value in (float("nan"), object(), 1.0):
+        _send(channel, Sampled(value=value), 7)
     os.close(closed)
     answers = [json.loads(line) for line in os.read(heard, 10_000).decode().splitlines()]
     os.close(heard)
-    assert [answer.get("failure") for answer in answers] == ["crash", "crash", None]
-    assert "not JSON compliant" in answers[0]["message"]
+    assert [answer["number"] for answer in answers] == [7, 7, 7]
+    assert [answer["failed"]["kind"] for answer in answers[:2]] == ["crash", "crash"]
+    assert "not JSON compliant" in answers[0]["failed"]["message"]
+    assert answers[2]["answer"]["value"] == 1.0
     channel._incoming.close()
     channel._outgoing.close()
 

@@ -9,15 +9,18 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import FakeLaunch, KnownProber, lost, run
 
 from ffnbench.common import jsonable
 from ffnbench.common.errors import Unfinished
+from ffnbench.messages import Begin, Done, Greeting, MeasureTimer, Open, TakeSample, WorkerRequest
 from ffnbench.plan import Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
+from ffnbench.result import FailureKind
 from ffnbench.run import runner
 from ffnbench.run.session import Fork, Session, WorkerLost
 from ffnbench.run.worker_pool import WorkerGroup, WorkerPool
@@ -92,11 +95,11 @@ def plan_of(path: Path, names: tuple[str, ...] = NAMES) -> Plan:
     return plan_compare(request, KnownProber())
 
 
-def opened(worker: Session | Fork, path: Path, label: str = "Plain", block: str = "", timeout_s: float = 60.0) -> dict:
+def opened(worker: Session | Fork, path: Path, label: str = "Plain", block: str = "", timeout_s: float = 60.0) -> Any:
     """A worker that has a plan opens a case."""
     plan = jsonable.encode(plan_of(path))
-    assert worker.ask({"do": "plan", "plan": plan, "memory_bytes": None, "block": block}, 60.0) == {}
-    return worker.ask({"do": "open", "label": label, "calls": 1}, timeout_s)
+    assert worker.ask(Begin(plan=plan, block=block), 60.0) == Done()
+    return worker.ask(Open(label=label, calls=1), timeout_s)
 
 
 def children(process: int) -> list[int]:
@@ -128,15 +131,15 @@ def test_a_fork_answers_leaves_and_its_starter_forks_again(starter: Session, mod
     for _ in range(2):
         fork = starter.fork(60.0)
         [child] = children(starter._process.pid)
-        assert opened(fork, modules)["calls"] == 1
-        assert fork.ask({"do": "sample", "label": "Plain", "calls": 2}, 60.0)["value"] > 0
+        assert opened(fork, modules).calls == 1
+        assert fork.ask(TakeSample(label="Plain", calls=2), 60.0).value > 0
         assert int((modules.parent / "mine.py.told").read_text().split("\n")[-2].split()[0]) == child
         fork.close()
         assert gone(child)
         seen.append(child)
     assert len(set(seen)) == 2
     assert not starter.ended
-    assert starter.ask({"do": "timer"}, 60.0)["empty_call_s"] > 0  # it answers by itself again
+    assert starter.ask(MeasureTimer(), 60.0).empty_call_s > 0  # it answers by itself again
 
 
 @pytest.mark.parametrize(("label", "cause"), [("Exits", "exit code 7"), ("Segfaults", "SIGSEGV")])
@@ -146,11 +149,11 @@ def test_a_child_that_dies_is_a_lost_worker_and_its_starter_goes_on(
     fork = starter.fork(60.0)
     with pytest.raises(WorkerLost, match=cause) as caught:
         opened(fork, modules, label)
-    assert caught.value.kind == "crash"
+    assert caught.value.kind is FailureKind.CRASH
     fork.close()
     assert not starter.ended
     with closing(starter.fork(60.0)) as again:
-        assert opened(again, modules)["calls"] == 1
+        assert opened(again, modules).calls == 1
 
 
 def test_a_child_that_hangs_is_ended_with_its_starter(modules: Path) -> None:
@@ -158,10 +161,10 @@ def test_a_child_that_hangs_is_ended_with_its_starter(modules: Path) -> None:
     fork = starter.fork(60.0)
     pids = [starter._process.pid, *children(starter._process.pid)]
     assert len(pids) == 2
-    assert opened(fork, modules)["calls"] == 1
+    assert opened(fork, modules).calls == 1
     with pytest.raises(WorkerLost, match=r"no answer within 0\.5 s") as caught:
-        fork.ask({"do": "open", "label": "Hangs", "calls": 1}, 0.5)
-    assert caught.value.kind == "timeout"
+        fork.ask(Open(label="Hangs", calls=1), 0.5)
+    assert caught.value.kind is FailureKind.TIMEOUT
     assert starter.ended
     fork.close()
     assert gone(*pids)
@@ -174,18 +177,18 @@ needs_glibc = pytest.mark.skipif(
 
 def faults_of(fork: Fork, modules: Path) -> int:
     """Page faults of two calls, once the heap has grown to what they take: the fewest of several turns."""
-    assert opened(fork, modules, "Large")["calls"] == 1
-    told = [fork.ask({"do": "sample", "label": "Large", "calls": 2}, 60.0)["faults"] for _ in range(5)]
+    assert opened(fork, modules, "Large").calls == 1
+    told = [fork.ask(TakeSample(label="Large", calls=2), 60.0).faults for _ in range(5)]
     return min(told[2:])
 
 
 @needs_glibc
 def test_with_the_heap_kept_a_warm_call_has_no_page_faults(starter: Session, modules: Path) -> None:
-    assert starter.greeting()["allocator"] == KEEPS
+    assert starter.greeting().allocator == KEEPS
     with closing(starter.fork(60.0)) as fork:
         assert faults_of(fork, modules) < 50
     with closing(Session(Arm(env=((ALLOCATOR, SYSTEM),)))) as other:
-        assert other.greeting()["allocator"] == SYSTEM
+        assert other.greeting().allocator == SYSTEM
         fork = other.fork(60.0)
         assert faults_of(fork, modules) > 1000  # 64 MiB are 16,384 pages
         fork.close()
@@ -224,14 +227,14 @@ class FakeStarter:
     def __init__(self, breaks: str) -> None:
         self.breaks, self.asked, self.closed = breaks, [], False
 
-    def greeting(self, timeout_s: float = 0.0) -> dict:
-        return {}
+    def greeting(self, timeout_s: float = 0.0) -> Greeting:
+        return Greeting()
 
-    def ask(self, request: dict, timeout_s: float) -> dict:
-        self.asked.append(request["do"])
-        if self.breaks == request["do"]:
+    def ask(self, request: WorkerRequest, timeout_s: float) -> Done:
+        self.asked.append(type(request).__name__)
+        if self.breaks == self.asked[-1]:
             raise lost("timeout")
-        return {}
+        return Done()
 
     def fork(self, timeout_s: float) -> object:
         if self.breaks == "fork":
@@ -246,14 +249,14 @@ def test_an_import_that_hangs_costs_one_starter_and_is_left_to_the_children(modu
     made: list[FakeStarter] = []
 
     def launch() -> FakeStarter:
-        made.append(FakeStarter("preload"))
+        made.append(FakeStarter("Preload"))
         return made[-1]
 
     source = WorkerPool(plan_of(modules), launch)
     source.start()
     numbers = [source.next(3)[0] for _ in range(3)]
     assert numbers == [1, 1, 1]
-    assert [(one.asked, one.closed) for one in made] == [(["preload"], True), ([], False)]
+    assert [(one.asked, one.closed) for one in made] == [(["Preload"], True), ([], False)]
 
 
 def test_starters_that_are_lost_again_and_again_end_the_run() -> None:
@@ -289,12 +292,12 @@ def test_sides_that_wait_for_their_turn_are_stopped_and_end_with_the_rest(module
     forks = group.fork(60.0)
     found = [child for pid in pids for child in children(pid)]
     assert len(found) == 2
-    assert forks.ask({"do": "plan", "plan": jsonable.encode(plan), "memory_bytes": None}, 60.0) == {}
-    assert forks.ask({"do": "open", "label": one.label, "calls": 1}, 60.0)["calls"] == 1
+    assert forks.ask(Begin(plan=plan), 60.0) == Done()
+    assert forks.ask(Open(label=one.label, calls=1), 60.0).calls == 1
     assert soon(lambda: [state_of(child) for child in found] == ["T", "T"])
     forks.close()
     assert gone(*found)
     with closing(group.fork(60.0)) as again:
-        assert again.ask({"do": "timer", "label": one.label}, 60.0)["empty_call_s"] > 0
+        assert again.ask(MeasureTimer(), 60.0).empty_call_s > 0
     group.close()
     assert gone(*pids)

@@ -20,7 +20,7 @@ SLOWED = {"+3%": 0.03, "+5%": 0.05}
 ENOUGH_CHECKS = 20  # for a promise to be taken at its word
 FALSE_AT_MOST = 0.01  # of checks on simulated machines; on a real one there is none
 FOUND_AT_LEAST = {"+3%": 0.80, "+5%": 0.95}  # at TOLERANCE
-NO_ANSWER = (Status.MISSING.value, Status.INCOMPARABLE.value)
+NO_ANSWER = (Status.MISSING, Status.INCOMPARABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,12 +103,12 @@ def counts(alarms: list[Alarm], condition: str | None, injected: float) -> Count
 
     errors = [log(a.change / a.truth) ** 2 for a in of if a.change]
     covered = [a.low <= a.truth <= a.high for a in of if a.low and a.high]
-    regressed = (Status.REGRESSED.value,)
+    regressed = (Status.REGRESSED,)
     return Counts(
         checks=len({(a.condition, a.repeat) for a in of}),
         false_alarms=checks_with(regressed, [a for a in of if a.truth == 1]),
         found=checks_with(regressed, [a for a in of if a.truth != 1]),
-        unclear=checks_with((Status.UNCLEAR.value,), of),
+        unclear=checks_with((Status.UNCLEAR,), of),
         without=checks_with(NO_ANSWER, of),
         seconds=sum(a.seconds for a in of) / len(of) if of else 0.0,
         error=sqrt(sum(errors) / len(errors)) if errors else None,
@@ -128,7 +128,7 @@ def report(alarms: list[Alarm], tolerance: float) -> str:
     named = list(dict.fromkeys(alarm.condition for alarm in alarms))
     rows = [_row(name, alarms, name) for name in named] + [_row("all", alarms, None)] * (len(named) > 1)
     beside = [a for a in alarms if a.injected and a.row != ROW and a.change is not None]
-    accused = sum(a.status == Status.REGRESSED.value for a in beside)
+    accused = sum(a.status == Status.REGRESSED for a in beside)
     held = {f"+{share:.0%}": counts(alarms, None, share).covered for share in sorted({a.injected for a in alarms})}
     notes = (
         f"a tolerance of {percent(tolerance)}, unchanged code, and code whose {ROW} is slower",

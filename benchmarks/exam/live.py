@@ -19,8 +19,8 @@ from exam.readings import FORM, OURS, RIVALS, Reading, Truth, truth_plan, truths
 from exam.worlds import LIVE_WORLDS, QUIET, LiveWorld, seed_of
 from ffnbench.common import jsonable
 from ffnbench.common.errors import Unfinished
-from ffnbench.gate.decision import past_of
-from ffnbench.gate.looks import UntilDecided, plan_of_check, report_of
+from ffnbench.gate.decision import baseline_times
+from ffnbench.gate.interim import UntilDecided, plan_of_check, report_of
 from ffnbench.plan import Plan
 from ffnbench.result import Comparison, Report, Run
 from ffnbench.run.runner import run
@@ -154,7 +154,7 @@ def checks(
 def _check(before: Report, world: LiveWorld, injected: float, repeat: int, budget: float) -> list[Alarm]:
     """One check; the code under test is the baseline's with a row slowed down, which the check does not know."""
     policy = check_policy(TOLERANCE)
-    stop = UntilDecided(policy, past_of(before, policy))
+    stop = UntilDecided(policy, baseline_times(before, policy))
     asked = slowed(plan_of_check(before.plan, policy, budget), injected)
     start = time.monotonic()
     with Neighbour(world, seed_of(repeat, world.name)):

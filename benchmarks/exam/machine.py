@@ -16,14 +16,26 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from ffnbench.messages import (
+    Begin,
+    Done,
+    Failed,
+    Greeting,
+    OfCase,
+    Open,
+    Opened,
+    Sampled,
+    TakeSample,
+    Values,
+    WorkerRequest,
+)
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, METHOD, Case, Plan
 from ffnbench.report.files.store import load
-from ffnbench.result import Environment, Report, Run
+from ffnbench.result import Environment, FailureKind, Report, Run
 from ffnbench.run.world import World as Outside
 from ffnbench.stats.rounds import FEWEST_CLEAN
 from ffnbench.stats.stopping import StopRule
-from ffnbench.worker.channel import Message
 
 START_S, OPEN_S, CALL_S, SAMPLE_S = 1.5, 0.06, 0.01, 0.03
 QUIET, DISTURBED = 0.003, 0.4  # share of a sample that threads wait, as it was seen
@@ -120,7 +132,7 @@ class Machine:
     def measure(self, plan: Plan, runner: Callable[..., Run], stop: StopRule | None = None) -> Run:
         """Measure a plan of these cases, maybe with a control: the truth about each is that of this machine's plan."""
         self._asked, self._state = plan, {}
-        outside = Outside(launch=self.launch, now=self.now, describe=lambda facts: ENVIRONMENT)
+        outside = Outside(launch=self.launch, now=self.now, describe=lambda *_: ENVIRONMENT)
         return runner(plan, outside, stop=stop)
 
 
@@ -136,13 +148,13 @@ class SimulatedStarter:
         """A worker."""
         return SimulatedWorker(self._machine, self._layout)
 
-    def greeting(self, timeout_s: float = 0.0) -> dict[str, Any]:
+    def greeting(self, timeout_s: float = 0.0) -> Greeting:
         """What it would tell."""
-        return {"gpus": 0, "version": "simulated"}
+        return Greeting()
 
-    def ask(self, request: Message, timeout_s: float) -> Message:
+    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
         """It is asked for nothing but forks."""
-        return {}
+        return Done()
 
     def close(self) -> None:
         """There is no process."""
@@ -170,20 +182,24 @@ class SimulatedWorker(SimulatedStarter):
                 row, start = rows[place % len(rows)], dice.randrange(len(rows[0])) if place >= len(rows) else 0
                 self._samples[label] = cycle((*row[start:], *row[:start]))
 
-    def ask(self, request: Message, timeout_s: float) -> Message:
+    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
         """A sample by dice, and nothing where a real worker would build or check."""
-        if request["do"] == "sample":
-            log, disturbed = self._draw(request["label"])
+        if isinstance(request, TakeSample):
+            log, disturbed = self._draw(request.label)
             waited = DISTURBED if disturbed else QUIET
             if self._samples:
-                more, waited = next(self._samples[request["label"]])
+                more, waited = next(self._samples[request.label])
                 log += more
             self._machine.clock_s += SAMPLE_S
-            return {"value": CALL_S * exp(log), "waited": waited}
-        if request["do"] == "open":
+            return Sampled(value=CALL_S * exp(log), waited=waited)
+        if isinstance(request, Open):
             self._machine.clock_s += OPEN_S
-            return {"calls": 1}
-        return {"failure": "unsupported", "message": "simulated"} if request["do"] == "timer" else {}
+            return Opened(calls=1)
+        if isinstance(request, Begin):
+            return Done()
+        if isinstance(request, OfCase):
+            return Values(values={})
+        return Failed(kind=FailureKind.UNSUPPORTED, message="simulated")
 
     def _draw(self, label: str) -> tuple[float, bool]:
         """The log of seconds, and whether something took the CPU meanwhile."""

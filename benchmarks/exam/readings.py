@@ -79,9 +79,9 @@ def is_wrong(reading: Reading) -> bool:
     """
     low, high = reading.truth_low, reading.truth_high
     contradicted = {
-        Verdict.SLOWER.value: high <= 1,
-        Verdict.FASTER.value: low >= 1,
-        Verdict.SAME.value: high < 1 - SAME_WITHIN or low > 1 + SAME_WITHIN,
+        Verdict.SLOWER: high <= 1,
+        Verdict.FASTER: low >= 1,
+        Verdict.SAME: high < 1 - SAME_WITHIN or low > 1 + SAME_WITHIN,
     }
     missed = reading.low is not None and reading.high is not None and (reading.low > high or reading.high < low)
     return missed or contradicted.get(reading.verdict, False)
@@ -109,8 +109,8 @@ def score_of(readings: Sequence[Reading], world: str, method: str) -> Score:
     return Score(
         runs=len(runs),
         wrong=sum(any(map(is_wrong, run)) for run in runs),
-        busy=sum(any(r.verdict == Verdict.BUSY.value for r in run) for run in runs),
-        decided=sum(any(r.row == SLOWED_FORM and r.verdict == Verdict.SLOWER.value for r in run) for run in runs),
+        busy=sum(any(r.verdict == Verdict.BUSY for r in run) for run in runs),
+        decided=sum(any(r.row == SLOWED_FORM and r.verdict == Verdict.SLOWER for r in run) for run in runs),
         error=sqrt(sum(errors) / len(errors)) if errors else None,
         half=median(halves) if halves else None,
         seconds=sum(run[0].seconds for run in runs) / len(runs) if runs else 0.0,

@@ -8,8 +8,8 @@ from functools import partial, reduce
 from exam.alarms import Alarm, alarms_of, check_policy, slowed
 from exam.machine import Machine, World
 from exam.processes import each
-from ffnbench.gate.decision import past_of
-from ffnbench.gate.looks import UntilDecided, plan_of_check, report_of
+from ffnbench.gate.decision import baseline_times
+from ffnbench.gate.interim import UntilDecided, plan_of_check, report_of
 from ffnbench.plan import Plan
 from ffnbench.request import DEFAULT_BUDGET_S
 from ffnbench.result import Report
@@ -54,7 +54,7 @@ def _check(
 ) -> list[Alarm]:
     now = Machine(machine.world, slowed(machine.plan, injected), seed + AGES)
     policy = check_policy(tolerance)
-    stop = UntilDecided(policy, past_of(before, policy))
+    stop = UntilDecided(policy, baseline_times(before, policy))
     done = report_of(now.measure(plan_of_check(before.plan, policy, budget), run, stop))
     return alarms_of(
         stop.conclusion(done), condition=machine.world.name, repeat=seed, injected=injected, seconds=now.clock_s,

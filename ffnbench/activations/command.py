@@ -104,7 +104,7 @@ def activations(
         if time:
             elsewhere = output.measure is not None
             prepared = prepare(request, world, notes=destination.defaults, elsewhere=elsewhere)
-            destination.expect(prepared.priced())
+            destination.expect(prepared.cost_report())
             view = report_view(measure_here_or_elsewhere(prepared, world, destination, output.measure))
         else:
             facts = FactsRequest(activations=request.activations, timeout=request.timeout)

@@ -61,7 +61,7 @@ def _activation(text: str, probe: Probe, gated: bool) -> Variant:
             f"{variant.text!r} is a gated form, not an activation",
             f"`ffnbench plot-activations --gated` draws its surface; its activation is {variant.activation}",
         )
-    outer = gated and variant.spec_keys.get("gate", Gate.INNER.value) != Gate.INNER.value
+    outer = gated and variant.spec_keys.get("gate", Gate.INNER) != Gate.INNER
     other = sorted((variant.spec_keys.keys() | variant.workload_keys.keys()) - {"beta", "gate"})
     if other or outer:
         raise FfnbenchError(f"an activation has no {(*other, 'gate')[0]!r}, in {text!r}", "its one key is beta")
@@ -99,7 +99,7 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
         elements = int(cell.request.elements)
         work = workload_of(as_compare(cell.request, seq_len=1, mode=mode.value), parse_variant(REFERENCE))
         end = group_suffix({name: value for name, value in cell.point if name not in OF_TIMING[:2]})
-        of_group = f"{work.dtype} {elements} {mode.value}{end}"
+        of_group = f"{work.dtype} {elements} {mode}{end}"
         cases += [
             Case(
                 label=f"{name} {of_group}",
@@ -117,7 +117,7 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
         workers=request.workers, rounds=rounds, quick=request.quick, seed=request.seed, timeout=request.timeout
     )
     return Plan(
-        kind=Kind.ACTIVATIONS.value,
+        kind=Kind.ACTIVATIONS,
         cases=tuple(cases),
         reference=cases[0].against or cases[0].label,
         protocol=replace(protocol_of(1, effort), warmup_s=TIMING_WARMUP_S),

@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
-from ffnbench.api.sweeping import Sweep, refuse_short
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
+from ffnbench.common.units import counted
 from ffnbench.following import UNFOLLOWED, Following, ProgressListener
 from ffnbench.plan import OWN, Note, NoteKind, Plan
+from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.output import Destination
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
@@ -23,6 +24,7 @@ from ffnbench.run.runner import run
 from ffnbench.run.schedule import Schedule
 from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.run.world import World
+from ffnbench.stats.cells import cells_of
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import StopRule
@@ -46,6 +48,19 @@ def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED)
     if following.resumed() or plan.shard:
         raise FfnbenchError("--runs is of a whole plan, and --resume and --shard are of a part", "leave --runs out")
     return _several(prepared, world, following, runs, pause_s)
+
+
+def refuse_short(plan: Plan) -> None:
+    """Raise FfnbenchError for a budget that its cells can't keep to, on whatever machine: warm-up and samples have a
+    least length.
+    """
+    protocol, cells = plan.protocol, len(cells_of(plan))
+    a_case_s = protocol.warmup_s + protocol.workers * (protocol.rounds + 1) * protocol.min_sample_s
+    least_s = math.ceil(max(cells * LEAST_BUDGET_S, len(plan.cases) * a_case_s))
+    adaptive = protocol.precision is not None
+    if adaptive and protocol.budget_s is not None and protocol.budget_s < least_s:
+        what = f"{counted(len(plan.cases), 'row')} in {counted(cells, 'group')}"
+        raise FfnbenchError(f"{what} take {least_s:,} s at least", f"--budget {least_s}s")
 
 
 def measure_here_or_elsewhere(
@@ -82,7 +97,7 @@ def _several(prepared: Prepared, world: World, following: Following, runs: int, 
     report = measured_once(prepared, world.from_now, following.part(1, runs, "run"))
     if report.interrupted or report.stopped or report.failed_wholly:
         return report
-    kept = 0 if table_of(report).without_quiet() else 1
+    kept = 0 if table_of(report).labels_without_clean() else 1
     for _ in range(runs - 1 + (runs + 1) // 2):
         if kept == runs:
             return report
@@ -95,7 +110,7 @@ def _several(prepared: Prepared, world: World, following: Following, runs: int, 
             return _cut_short(report, runs)
         if again.interrupted or again.stopped:
             return _cut_short(report, runs)
-        if not again.failed_wholly and not table_of(again).without_quiet():
+        if not again.failed_wholly and not table_of(again).labels_without_clean():
             report = with_figures(report.with_repeat(again)) if kept else again
             kept += 1
     if kept == runs:
@@ -142,7 +157,7 @@ def measured_once(
 
     def visit(cell: Plan, of_cell: Following) -> ShownReport:
         spent_s = budget.elapsed_s if cell is plan else 0.0  # of the budget of a cell nothing is
-        return visited(
+        return measure_cell(
             cell,
             prepared,
             world,
@@ -159,13 +174,15 @@ def measured_once(
         budget = Schedule(world.now, plan.protocol, spent_s=spent_before_s, bound_s=bound_s)
         before = following.resumed()  # what another run has left that was waited for
         if before or (stop is None and plan.is_sweep):
+            from ffnbench.api.sweeping import Sweep
+
             report = Sweep(prepared, world, following, visit, before, budget).measure()
         else:
             report = visit(plan, following)
     return ended(report, plan, beside)
 
 
-def visited(plan: Plan, prepared: Prepared, world: World, following: Following, **how: Any) -> ShownReport:
+def measure_cell(plan: Plan, prepared: Prepared, world: World, following: Following, **how: Any) -> ShownReport:
     """One run of a plan, or of a cell of it. What it finds is kept as it comes; `how` is what `run` takes."""
     costs = prepared.costs_of(plan)
     following.journal(new_report(plan, costs))
@@ -176,7 +193,7 @@ def visited(plan: Plan, prepared: Prepared, world: World, following: Following, 
 def ended(report: ShownReport, plan: Plan, beside: str) -> ShownReport:
     """What a plan was measured to be, with its figures; `beside` is what is to be said of another run."""
     timed = "latency" in plan.metrics
-    if timed and report.limit == "budget" and not (report.interrupted or table_of(report).whole_workers):
+    if timed and report.limit == "budget" and not (report.interrupted or table_of(report).complete_workers):
         report = replace(report, stopped=f"the budget of {plan.protocol.budget_s:g} s was over before all was measured")
     seen = (Note(text=beside, kind=NoteKind.SEEN),) if beside else ()
     return with_figures(replace(report, warnings=(*seen, *report.warnings)))

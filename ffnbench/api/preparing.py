@@ -47,8 +47,8 @@ class Prepared:
     plan: Plan
     costs: tuple[CaseCost, ...]
 
-    def priced(self) -> ShownReport:
-        """The costs alone."""
+    def cost_report(self) -> ShownReport:
+        """A report of the costs alone."""
         failed = [
             Failure(case=one.case, kind=FailureKind.UNSUPPORTED, message=one.cost.failed)
             for one in self.costs
@@ -149,7 +149,7 @@ def start_all(prober: Prober, arms: Iterable[Arm]) -> None:
     for one in probers:
         one.start()
     for one in probers:
-        one.torch_or_error()
+        one.refuse_without_torch()
 
 
 def _price(case: Case, probe: Probe) -> CaseCost:

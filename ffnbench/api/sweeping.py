@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ffnbench.api.preparing import Prepared, new_report
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
-from ffnbench.common.units import counted
 from ffnbench.following import Following
 from ffnbench.plan import Plan, Protocol
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.result import Environment, Report
+from ffnbench.run.resources import too_large
 from ffnbench.run.schedule import Schedule
-from ffnbench.run.what_fits import too_large
 from ffnbench.run.world import World
 from ffnbench.stats.cells import (
+    ANALYSES,
     FIRST_VISITS,
-    LOOKS,
     cells_of,
+    complete_cells,
     is_part,
     joined,
     undecided,
-    whole,
 )
 from ffnbench.stats.figures import with_figures
 
@@ -55,7 +53,7 @@ class Sweep:
         left = [cell for cell in cells if cell.reference not in known]
         again = not left
         if plan.protocol.precision is not None:
-            self.looks = max(1 if again else LOOKS, self.before.plan.protocol.looks if self.before else 1)
+            self.looks = max(1 if again else ANALYSES, self.before.plan.protocol.looks if self.before else 1)
         try:
             with termination_as_interruption():
                 done = self._visit(self._that_fit(left), FIRST_VISITS * (plan.protocol.budget_s or 0.0) / len(cells))
@@ -85,7 +83,7 @@ class Sweep:
                 ANEW,
             )
         start = new_report(plan, self.prepared.costs)
-        if before is not None and (known := whole(before, cells)).plan.cases:
+        if before is not None and (known := complete_cells(before, cells)).plan.cases:
             self.parts.append(start := as_shown(known))
         self.following.journal(start)
         return {case.label for part in self.parts for case in part.plan.cases}
@@ -148,16 +146,3 @@ class Sweep:
                 ANEW,
             )
         self.following.journal(found)
-
-
-def refuse_short(plan: Plan) -> None:
-    """Raise FfnbenchError for a budget that its cells can't keep to, on whatever machine: warm-up and samples have a
-    least length.
-    """
-    protocol, cells = plan.protocol, len(cells_of(plan))
-    a_case_s = protocol.warmup_s + protocol.workers * (protocol.rounds + 1) * protocol.min_sample_s
-    least_s = math.ceil(max(cells * LEAST_BUDGET_S, len(plan.cases) * a_case_s))
-    adaptive = protocol.precision is not None
-    if adaptive and protocol.budget_s is not None and protocol.budget_s < least_s:
-        what = f"{counted(len(plan.cases), 'row')} in {counted(cells, 'group')}"
-        raise FfnbenchError(f"{what} take {least_s:,} s at least", f"--budget {least_s}s")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from ffnbench.common import jsonable
 from ffnbench.common.errors import Unfinished
 from ffnbench.device.ceilings import roofs_of_machine
 from ffnbench.device.environment import advice, auto_device, caches, describe, usable_cpus, usable_memory
 from ffnbench.device.nvml import advice as device_advice
 from ffnbench.ffn.spec import DTYPES
 from ffnbench.following import ProgressListener
+from ffnbench.messages import DeviceFacts, Failed, Greeting, ListBackends, MeasureCeilings, MeasureTimer
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row
 from ffnbench.report.listing import (
@@ -24,9 +23,9 @@ from ffnbench.report.listing import (
     timer_records,
     workers_record,
 )
-from ffnbench.result import Ceiling, Roof
+from ffnbench.result import Ceiling
+from ffnbench.run.resources import TRY_CUDA, listed, room_for_ceilings, why_not_seen
 from ffnbench.run.session import WorkerLost
-from ffnbench.run.what_fits import TRY_CUDA, listed, room_for_ceilings, why_not_seen
 from ffnbench.run.worker_pool import Worker
 from ffnbench.run.world import COUNT_TIMEOUT_S, World, device_facts
 from ffnbench.stats.rounds import CPUS_TAKEN
@@ -47,26 +46,34 @@ def environment(
     """
     worker = world.launch()
     try:
-        told = worker.greeting()
-        of_device = device_facts(worker, auto_device(told))
-        overhead = timer_records(worker.ask({"do": "timer"}, COUNT_TIMEOUT_S)) if timer else []
-        found = describe(told | of_device)
+        greeting = worker.greeting()
+        gpu = device_facts(worker, auto_device(greeting))
+        overhead = _timer_here(worker) if timer else []
+        found = describe(greeting, gpu)
         reached, disturbing = _ceilings_here(worker, world, progress) if ceilings else ([], [])
     finally:
         worker.close()
     set_ = [{"fact": name, "value": value} for name, value in settings]
-    devices = device_records(_devices(told, world), of_device)
-    set_.append(workers_record(told.get("forks", False)))
+    devices = device_records(_devices(greeting, world), gpu or DeviceFacts())
+    set_.append(workers_record(greeting.forks))
     records = [*environment_records(found), *devices, *set_, *overhead, *reached]
-    noisy = [*disturbing, *advice(), *(device_advice(of_device) if of_device else [])]
+    noisy = [*disturbing, *advice(), *(device_advice(gpu) if gpu else [])]
     return records_view(records, [f"noise: {text}" for text in noisy])
 
 
-def _devices(told: dict[str, Any], world: World) -> str:
+def _timer_here(worker: Worker) -> list[Row]:
+    """What the harness itself costs; raises Unfinished where that can't be measured."""
+    timer = worker.ask(MeasureTimer(), COUNT_TIMEOUT_S)
+    if isinstance(timer, Failed):
+        raise Unfinished(f"an empty call could not be timed: {timer.message}", "`ffnbench env` shows the machine")
+    return timer_records(timer)
+
+
+def _devices(greeting: Greeting, world: World) -> str:
     """The accelerators that a worker sees, or why it sees none; "" where there is nothing to tell."""
-    if told["gpus"]:
-        return listed(told)
-    if why := why_not_seen(told):
+    if greeting.gpus:
+        return listed(greeting)
+    if why := why_not_seen(greeting):
         return f"cpu only: {why}; {TRY_CUDA}"
     return f"cpu only: {reason}" if (reason := world.no_gpu()) else ""
 
@@ -76,23 +83,25 @@ def backends(world: World) -> View:
     worker = world.launch()
     try:
         device = auto_device(worker.greeting())
-        found = worker.ask({"do": "backends", "device": device}, COUNT_TIMEOUT_S)
+        answer = worker.ask(ListBackends(device=device), COUNT_TIMEOUT_S)
     except WorkerLost as lost:
         raise Unfinished(f"could not find out what can run: {lost}", "`ffnbench env` shows the machine") from lost
     finally:
         worker.close()
-    return backends_view(found["backends"], device, found.get("bfloat16", {}))
+    if isinstance(answer, Failed):
+        raise Unfinished(f"could not find out what can run: {answer.message}", "`ffnbench env` shows the machine")
+    return backends_view(answer.reasons, device, answer.bfloat16)
 
 
 def _ceilings_here(worker: Worker, world: World, progress: ProgressListener) -> tuple[list[Row], list[str]]:
     """What this machine can do: the fastest roofs of each path; and what disturbed them."""
     asked = roofs_of_machine(usable_cpus(), DTYPES.names(), caches(), room_for_ceilings((), usable_memory()))
-    request = {"do": "ceilings", "roofs": [jsonable.encode(roof) for roof in asked], "seconds": CEILINGS_S}
+    request = MeasureCeilings(roofs=tuple(asked), seconds=CEILINGS_S)
     with world.lock(lambda text: progress.tell(text.partition(";")[0])) as beside:  # here there is no --wait
         answer = worker.ask(request, COUNT_TIMEOUT_S)
-    if "failure" in answer:
-        raise Unfinished(f"the ceilings could not be measured: {answer['message']}", "`ffnbench env` shows the machine")
-    found = [Ceiling(roof=jsonable.decode(Roof, one["roof"]), seconds=one["seconds"]) for one in answer["found"]]
-    disturbed = {one["roof"]["name"] for one in answer["found"] if one["disturbed"]}
+    if isinstance(answer, Failed):
+        raise Unfinished(f"the ceilings could not be measured: {answer.message}", "`ffnbench env` shows the machine")
+    found = [Ceiling(roof=reached.roof, seconds=reached.seconds) for reached in answer.roofs]
+    disturbed = {reached.roof.name for reached in answer.roofs if reached.disturbed}
     told = f"{DISTURBED}: {CPUS_TAKEN} at every look; a quiet machine can do more" if disturbed else ""
     return machine_records(found, disturbed), list(filter(None, (beside, told)))

@@ -81,7 +81,7 @@ def block(
         world, counts = this_machine(wait=output.wait), request.cost_only
         elsewhere = None if counts else output.measure
         prepared = prepare(request, world, notes=destination.defaults, counts=counts, elsewhere=elsewhere is not None)
-        report = prepared.priced()
+        report = prepared.cost_report()
         destination.expect(report)
         if not counts:
             report = measure_here_or_elsewhere(prepared, world, destination, elsewhere)

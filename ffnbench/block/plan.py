@@ -20,7 +20,7 @@ from ffnbench.planning.compare import as_compare, plan_compare, refuse_own_value
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.fields import several
 from ffnbench.planning.variant_text import parse_variant
-from ffnbench.planning.workload import parse_backends, refuse_lacking, workload_of
+from ffnbench.planning.workload import refuse_lacking, workload_of
 from ffnbench.request import BlockRequest
 
 FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"  # what the labels of its cases begin with
@@ -41,11 +41,6 @@ class Length:
 
 def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     """The plan of a block: of a model's main kind of layer, or of sizes by hand."""
-    backends = parse_backends(request.backend)
-    if len(backends) > 1:
-        raise FfnbenchError(
-            f"a block is measured with one backend, not {request.backend!r}", "`ffnbench compare` takes a list"
-        )
     request = with_named_model(request)
     model = None if request.preset is None else model_of(request.preset)
     variants = listed_variants(request.variant or DEFAULT_FORM)
@@ -64,7 +59,7 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     for case in cases:
         refuse_lacking(case.label, case.ffn, case.workload)
     return Plan(
-        kind=Kind.BLOCK.value,
+        kind=Kind.BLOCK,
         cases=tuple(cases),
         reference=cases[0].label,
         protocol=protocol_of(len(cases), request),
@@ -99,7 +94,7 @@ def _ffn(request: BlockRequest, model: ModelSpec | None, probe: Probe | None) ->
     """The FFN's case: sized by hand through the same rules as in `compare`, or the model's own."""
     if model is not None:
         refuse_sizes(request)
-        ffn, backend = model.main.ffn, parse_backends(request.backend)[0].value
+        ffn, backend = model.main.ffn, request.backend
         work = workload_of(as_compare(request, backend=backend), parse_variant("model", {"model": model}))
         sizing = Sizing(how="model", what=model.name)
         return Case(label=FFN, variant=ffn.name, ffn=ffn, workload=work, sizing=sizing)

@@ -67,11 +67,13 @@ def block(
 
     `cost_only=True` counts and measures nothing.
 
+    `ffnbench block --help-all` says what each argument means.
+
     >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
     """
     request = asked(BlockRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
         prepared = prepare(request, here.world, counts=request.cost_only)
         if request.cost_only:
-            return prepared.priced()
+            return prepared.cost_report()
         return measure(prepared, here.world, here.following)

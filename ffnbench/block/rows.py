@@ -30,7 +30,7 @@ from ffnbench.result import Estimate, Report
 from ffnbench.stats.cells import restricted
 from ffnbench.stats.figures import figures_of
 
-PRODUCTS = {Mode.FORWARD.value: 1, Mode.TRAIN.value: 3, Mode.BACKWARD.value: 2}  # backward: two products for each
+PRODUCTS = {Mode.FORWARD: 1, Mode.TRAIN: 3, Mode.BACKWARD: 2}  # backward: two products for each
 WORDS = ("verdict", "failure")  # of a part, that are not saved
 MEAN = "mean"  # of all layers, in place of what a token sees
 

@@ -20,9 +20,9 @@ from ffnbench.report.words import device_text, sizing_text
 from ffnbench.result import Report, Verdict
 
 PASSES = {
-    Mode.FORWARD.value: "forward",
-    Mode.TRAIN.value: "forward and backward",
-    Mode.BACKWARD.value: "backward",
+    Mode.FORWARD: "forward",
+    Mode.TRAIN: "forward and backward",
+    Mode.BACKWARD: "backward",
 }
 ACTIVE = "ffn, active"  # parameters that one token meets
 CONVENTION = "no norms, no position encodings; 1 MAC = 2 FLOPs"

@@ -169,6 +169,8 @@ def _usage_error(problem: Any) -> int:
     option = str(getattr(problem, "option_name", ""))
     if "requires an argument" in message:
         more = "".join(f"for example {option} {EXAMPLES[name]}; " for name in EXAMPLES if spelling(name) == option)
+    elif "does not take a value" in message:
+        more = "it is a switch, on where it stands; "
     elif option:
         more = _flag_elsewhere(option, command.split()[-1])
     return complain(message[:1].lower() + message[1:], f"{more}`{command} --help` shows what there is", EXIT_USAGE)

@@ -112,8 +112,8 @@ class Commands(TyperGroup):
         name = name.replace("_", "-")
         if name in FILES:
             module = import_module(f"ffnbench.{FILES[name]}")
-        elif name in features.commands():
-            module = features.commands()[name].file("command")
+        elif name in features.of_features("commands"):
+            module = features.of_features("commands")[name].file("command")
         else:
             return None
         info = next(info for info in module.app.registered_commands if info.name == name)
@@ -126,7 +126,7 @@ class Commands(TyperGroup):
 
 def command_names() -> list[str]:
     """Every command, those of the core first."""
-    return [*FILES, *features.commands()]
+    return [*FILES, *features.of_features("commands")]
 
 
 def options_of(name: str) -> dict[str, Any]:
@@ -207,7 +207,7 @@ def destination_of(
 
     suffixes = [*SUFFIXES]
     if files or pictures:
-        suffixes += features.suffixes()
+        suffixes += features.of_features("suffixes")
     if pictures:
         suffixes += PICTURES
     how.setdefault("suffixes", suffixes)

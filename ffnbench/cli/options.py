@@ -10,8 +10,8 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from ffnbench.cli import completing as names
-from ffnbench.features import suffixes
+from ffnbench.cli.completing import words_for
+from ffnbench.features import of_features
 
 Text = str | None
 Texts = list[str] | None
@@ -27,23 +27,25 @@ VariantsPlaced = Annotated[
     Argument(
         metavar="VARIANT",
         help="Names of `ffnbench list variants`, swiglu@d_ff=64, file.py:Class.",
-        autocompletion=names.variants,
+        autocompletion=words_for("variants"),
     ),
 ]
 VariantPlaced = Annotated[
-    Text, Argument(metavar="VARIANT|MODEL", help="An FFN as in `compare`, or a model.", autocompletion=names.variants)
+    Text,
+    Argument(metavar="VARIANT|MODEL", help="An FFN as in `compare`, or a model.", autocompletion=words_for("variants")),
 ]
 Code = Annotated[
     str,
     Argument(
         metavar="VARIANT",
         help="package.module:Attr, path/to/file.py:Attr, or a name of `ffnbench list variants`.",
-        autocompletion=names.variants,
+        autocompletion=words_for("variants"),
     ),
 ]
 BaseRevPlaced = Annotated[Text, Argument(metavar="BASE_REV", help="A git revision, as --base-rev.")]
 ActivationsPlaced = Annotated[
-    Texts, Argument(metavar="NAME", help="Activations, as --activations has them.", autocompletion=names.activations)
+    Texts,
+    Argument(metavar="NAME", help="Activations, as --activations has them.", autocompletion=words_for("activations")),
 ]
 Baseline = Annotated[
     str, Argument(metavar="BASELINE", help="A .json that `ffnbench compare ... -o baseline.json` made.")
@@ -63,7 +65,7 @@ Topic = Annotated[
     Argument(
         metavar="WHAT",
         help="variants, keys, activations, rules, presets, dtypes, backends or hardware.",
-        autocompletion=names.topics,
+        autocompletion=words_for("what"),
     ),
 ]
 Model = Annotated[
@@ -71,7 +73,7 @@ Model = Annotated[
     Argument(
         metavar="CONFIG|PRESET",
         help="A config.json, its folder, a preset, or ORG/NAME in the hub's cache.",
-        autocompletion=names.presets,
+        autocompletion=words_for("preset"),
     ),
 ]
 
@@ -82,7 +84,7 @@ Variants = Annotated[
     Option(
         rich_help_panel=MODEL,
         metavar="LIST",
-        autocompletion=names.variants,
+        autocompletion=words_for("variants"),
         help="`ffnbench list variants`, with keys: swiglu@d_ff=64; LABEL=file.py:Class.",
         hidden=True,
     ),
@@ -94,7 +96,7 @@ Variant = Annotated[
         metavar="VARIANT",
         help="The FFN, where no model is named.",
         show_default="gelu",
-        autocompletion=names.variants,
+        autocompletion=words_for("variants"),
     ),
 ]
 Preset = Annotated[
@@ -103,7 +105,7 @@ Preset = Annotated[
         rich_help_panel=WIDTHS,
         metavar="NAME|PATH",
         help="`ffnbench list presets`, or a config.json.",
-        autocompletion=names.presets,
+        autocompletion=words_for("preset"),
     ),
 ]
 DModel = Annotated[
@@ -141,7 +143,7 @@ Match = Annotated[
         metavar="WHAT",
         show_default=False,
         help="params, flops or none made equal.",
-        autocompletion=names.of("match"),
+        autocompletion=words_for("match"),
     ),
 ]
 MultipleOf = Annotated[
@@ -160,7 +162,7 @@ Rule = Annotated[
         rich_help_panel=WIDTHS,
         metavar="NAME",
         help="Size gated forms by a published rule: `ffnbench list rules`.",
-        autocompletion=names.rules,
+        autocompletion=words_for("rule"),
         hidden=True,
     ),
 ]
@@ -190,7 +192,7 @@ Init = Annotated[
         metavar="NAME",
         help="Weights: torch, he_xavier or normal.",
         hidden=True,
-        autocompletion=names.of("init"),
+        autocompletion=words_for("init"),
     ),
 ]
 
@@ -218,7 +220,7 @@ DType = Annotated[
         metavar="NAME",
         show_default=False,
         help="float32 (or bfloat16, float16, float64).",
-        autocompletion=names.of("dtype"),
+        autocompletion=words_for("dtype"),
     ),
 ]
 TrainedDType = Annotated[
@@ -227,7 +229,7 @@ TrainedDType = Annotated[
         "--dtype",
         rich_help_panel=WORKLOAD,
         metavar="NAME",
-        autocompletion=names.of("dtype"),
+        autocompletion=words_for("dtype"),
         help="float32 (or bfloat16 for matrix products; weights stay float32).",
         show_default=False,
     ),
@@ -238,7 +240,7 @@ CachedDType = Annotated[
         "--dtype",
         rich_help_panel=WORKLOAD,
         metavar="NAME",
-        autocompletion=names.of("dtype"),
+        autocompletion=words_for("dtype"),
         help="Of keys and values.",
     ),
 ]
@@ -249,7 +251,7 @@ Mode = Annotated[
         metavar="NAME",
         show_default=False,
         help="forward (or train, backward).",
-        autocompletion=names.of("mode"),
+        autocompletion=words_for("mode"),
     ),
 ]
 Device = Annotated[
@@ -259,7 +261,7 @@ Device = Annotated[
         metavar="NAME",
         show_default=False,
         help="auto: a GPU if there is one (or cpu, cuda:1).",
-        autocompletion=names.devices,
+        autocompletion=words_for("device"),
     ),
 ]
 Threads = Annotated[
@@ -278,7 +280,7 @@ Backend = Annotated[
         metavar="NAME",
         show_default=False,
         help="eager, or one of `ffnbench list backends`.",
-        autocompletion=names.of("backend"),
+        autocompletion=words_for("backend"),
     ),
 ]
 Routing = Annotated[
@@ -288,7 +290,7 @@ Routing = Annotated[
         metavar="NAME",
         help="How tokens spread over experts: uniform, skewed, trained-like.",
         show_default="uniform",
-        autocompletion=names.of("routing"),
+        autocompletion=words_for("routing"),
         hidden=True,
     ),
 ]
@@ -297,7 +299,7 @@ Time = Annotated[
     Option(
         rich_help_panel=WORKLOAD,
         metavar="NAME",
-        autocompletion=names.of("time"),
+        autocompletion=words_for("time"),
         hidden=True,
         help="The latency on a GPU: wall, what a caller waits for, or device, what the GPU works.",
         show_default="wall; device with --cache cold",
@@ -308,7 +310,7 @@ Cache = Annotated[
     Option(
         rich_help_panel=WORKLOAD,
         metavar="NAME",
-        autocompletion=names.of("cache"),
+        autocompletion=words_for("cache"),
         hidden=True,
         help="What the last-level cache holds before a call: hot, what the last one left, or cold, nothing of it.",
     ),
@@ -318,7 +320,7 @@ MatmulPrecision = Annotated[
     Option(
         rich_help_panel=WORKLOAD,
         metavar="NAME",
-        autocompletion=names.of("matmul_precision"),
+        autocompletion=words_for("matmul_precision"),
         hidden=True,
         help="Of float32 matrix products: highest, high (TF32) or medium (bfloat16 inside), as torch has it.",
     ),
@@ -335,7 +337,7 @@ Hardware = Annotated[
         rich_help_panel=WORKLOAD,
         metavar="LIST",
         help="Machines: `ffnbench list hardware`, or a .toml of your own.",
-        autocompletion=names.of("hardware"),
+        autocompletion=words_for("hardware"),
     ),
 ]
 TensorParallel = Annotated[
@@ -415,7 +417,7 @@ Activations = Annotated[
     Option(
         rich_help_panel=CURVES,
         metavar="LIST",
-        autocompletion=names.activations,
+        autocompletion=words_for("activations"),
         help="relu,swish@beta=0.5,file.py:function; names: `ffnbench list activations`.",
     ),
 ]
@@ -448,7 +450,7 @@ Metrics = Annotated[
     Option(
         rich_help_panel=MEASURED,
         metavar="LIST",
-        autocompletion=names.metrics,
+        autocompletion=words_for("metrics"),
         help="latency, memory, ceilings, sparsity, routing; error: how far outputs are from float64, alone it times "
         "nothing.",
         hidden=True,
@@ -655,7 +657,7 @@ Tolerance = Annotated[
         rich_help_panel=LIMITS,
         metavar="[[CASE:]METRIC=]PCT%",
         show_default="latency=5%",
-        autocompletion=names.tolerances,
+        autocompletion=words_for("tolerance"),
         help="How much a metric may grow; latency is the ratio to the reference. Repeatable.",
     ),
 ]
@@ -697,7 +699,7 @@ OnUnclear = Annotated[
         rich_help_panel=LIMITS,
         metavar="pass|fail",
         help="Exit 0 (pass) or 4 (fail) where the run can't tell.",
-        autocompletion=names.of("on_unclear"),
+        autocompletion=words_for("on_unclear"),
     ),
 ]
 Update = Annotated[
@@ -719,7 +721,7 @@ Format = Annotated[
         metavar="NAME",
         show_default=False,
         help="On stdout: table (or markdown, latex, csv, json).",
-        autocompletion=names.of("format"),
+        autocompletion=words_for("format"),
     ),
 ]
 CheckFormat = Annotated[
@@ -731,7 +733,7 @@ CheckFormat = Annotated[
         metavar="NAME",
         show_default=False,
         help="On stdout: table (or markdown, latex, csv, json, github).",
-        autocompletion=names.of("format"),
+        autocompletion=words_for("format"),
     ),
 ]
 Json = Annotated[bool, Option("--json", rich_help_panel=OUTPUT, help="Short for --format json.")]
@@ -755,7 +757,7 @@ Sort = Annotated[
     ),
 ]
 Quiet = Annotated[bool, Option("--quiet", "-q", rich_help_panel=OUTPUT, help="No progress on stderr.", hidden=True)]
-PICTURES = ", ".join((*suffixes(), ".png", ".svg", ".pdf"))  # and the files of features
+PICTURES = ", ".join((*of_features("suffixes"), ".png", ".svg", ".pdf"))  # and the files of features
 Out = Annotated[
     Texts,
     Option(

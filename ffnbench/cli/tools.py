@@ -4,7 +4,7 @@ import typer
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, destination_of, ending, output_of, settings_here
-from ffnbench.features import listings
+from ffnbench.features import of_features
 from ffnbench.planning.fields import refuse_empty
 
 app = typer.Typer()
@@ -37,8 +37,8 @@ def list_(
             from ffnbench.run.world import this_machine
 
             view = backends(this_machine())
-        elif what in listings():
-            view = listings()[what].file("listing").LISTINGS[what]()
+        elif what in of_features("listings"):
+            view = of_features("listings")[what].file("listing").LISTINGS[what]()
         else:
             view = listing_view(what)
         destination.show(view)

@@ -130,6 +130,9 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         if inner[1:] == (Ellipsis,):
             return tuple(_decode(inner[0], item, f"{where}[{i}]") for i, item in enumerate(data))
         return tuple(_decode(of, item, where) for of, item in zip(inner, data, strict=True))
+    if get_origin(kind) is dict and isinstance(data, dict):
+        of = get_args(kind)[1]
+        return {key: _decode(of, item, f"{where}[{key!r}]") for key, item in data.items()}
     if isinstance(kind, type) and issubclass(kind, Enum):
         if data in (known := [each.value for each in kind]):
             return kind(data)

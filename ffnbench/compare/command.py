@@ -85,7 +85,7 @@ def compare(
     with destination_of(output, "compare", *vars(request).values(), pictures=True) as destination:
         world = this_machine(wait=output.wait)
         prepared = prepare(request, world, notes=destination.defaults, elsewhere=output.measure is not None)
-        destination.expect(prepared.priced())
+        destination.expect(prepared.cost_report())
         report = measure_here_or_elsewhere(prepared, world, destination, output.measure)
         destination.show(report_view(report))
     return destination.code
@@ -139,7 +139,7 @@ def cost(
     inputs = vars(request).values()
     with destination_of(output, "cost", *inputs, pictures=True, counts_only=True) as destination:
         compared = CompareRequest(**vars(request))
-        report = prepare(compared, this_machine(), notes=destination.defaults, counts=True).priced()
+        report = prepare(compared, this_machine(), notes=destination.defaults, counts=True).cost_report()
         destination.expect(report)
         destination.show(report_view(report))
     return destination.code

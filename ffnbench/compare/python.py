@@ -110,8 +110,10 @@ def cost(
 ) -> Report:
     """Count parameters, FLOPs and bytes of variants; nothing is measured.
 
+    `ffnbench cost --help-all` says what each argument means.
+
     >>> ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()[["label", "d_ff", "params", "flops_forward"]]
     """
     request = asked(CostRequest, locals())
     with called_here() as here:
-        return prepare(CompareRequest(**vars(request)), here.world, counts=True).priced()
+        return prepare(CompareRequest(**vars(request)), here.world, counts=True).cost_report()

@@ -43,7 +43,7 @@ from ffnbench.result import Report, Verdict
 
 LONGEST_TITLE = 12
 LONG = 2000  # rows: of more nobody reads what there is to say of each
-FORWARD = Mode.FORWARD.value
+FORWARD = Mode.FORWARD
 
 
 def compare_frame(report: Report) -> Frame:
@@ -117,7 +117,7 @@ def _static(report: Report, rows: list[Row], *, timed: bool) -> dict[str, int]:
     train = _train(report)
     if train:
         names["flops_forward"] = EXTRA
-    if any(case.workload.mode != Mode.BACKWARD.value for case in report.plan.shown):
+    if any(case.workload.mode != Mode.BACKWARD for case in report.plan.shown):
         names["flops_backward"] = EXTRA if train or timed else 2
     return names
 
@@ -161,7 +161,7 @@ def _measured(report: Report, rows: list[Row]) -> list[Column]:
         names |= {"ceiling_share": EXTRA, "bound_by": EXTRA}
     names |= {"flops_per_s": 6, "bytes_per_s": 7, "tokens_per_s": 7}
     counted = [_of_variants(report, key, priority) for key, priority in names.items()]
-    by_device = all(case.workload.time == Time.DEVICE.value for case in report.plan.shown)
+    by_device = all(case.workload.time == Time.DEVICE for case in report.plan.shown)
     beside = [HOST_TIME] if by_device else [DEVICE_TIME, HOST_TIME]  # what is not the latency itself
     return [
         *counted,
@@ -224,7 +224,7 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
         for group in groups
     ]
     headings: Groups = () if "" in blocks else placed((text, len(of)) for text, of in blocks.items())
-    unclear = any(row["verdict"] == Verdict.UNCLEAR.value for row in frame.rows)
+    unclear = any(row["verdict"] == Verdict.UNCLEAR for row in frame.rows)
     said = [*_same_everywhere(variants, frame.rows, plan), *[f"{UNCLEAR}: can't tell"] * unclear, "-v: all columns"]
     seconds = column("latency_s", title=title, priority=0, takes=0, text=_seconds_text, style=_seconds_style)
     made = []
@@ -270,7 +270,7 @@ def _same_everywhere(variants: Sequence[str], rows: Sequence[Row], plan: Plan) -
 
 
 def _seconds_text(row: Row) -> str | None:
-    if row["failure"] or row["verdict"] == Verdict.BUSY.value:
+    if row["failure"] or row["verdict"] == Verdict.BUSY:
         return verdict_word(row)
     return None
 
@@ -286,7 +286,7 @@ def _ratio(name: str, reference: str, unit: str) -> Column:
         row = point["of", name]
         word = verdict_word(row) or ""
         ratio = estimate_in(row, "ratio")
-        if row["verdict"] == Verdict.UNCLEAR.value:
+        if row["verdict"] == Verdict.UNCLEAR:
             word = UNCLEAR
         if ratio is None:
             return UNKNOWN if word in ("", UNCLEAR) else word

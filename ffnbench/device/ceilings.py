@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ffnbench.device.environment import UNKNOWN_CACHE, CacheLevel, level_of
+from ffnbench.device.environment import UNKNOWN_CACHE, level_of
 from ffnbench.ffn.spec import item_bytes
+from ffnbench.messages import CacheLevel
 from ffnbench.plan import Backend, Case, MatmulPrecision, needed_by
 from ffnbench.result import Bound, CaseCost, Roof
 from ffnbench.stats.ceilings import ALIKE
@@ -30,7 +31,7 @@ MOST_FLOPS = {"cpu": 2e10, "cuda": 4e12}  # of one call
 MOST_WIDTHS = 2
 BEYOND = 4  # times the last cache: what is larger is read from memory alone
 GPU_CACHE = 1 << 26
-HIGHEST = MatmulPrecision.HIGHEST.value
+HIGHEST = MatmulPrecision.HIGHEST
 
 Shape = tuple[int, int, int]  # tokens, out, in
 
@@ -81,10 +82,10 @@ def roofs_of_machine(threads: int, dtypes: Iterable[str], found: Sequence[CacheL
 def group_of(roof: Roof) -> tuple[str | int, ...]:
     """Those of one group bound the same: the best of them is a ceiling."""
     if roof.bound is Bound.PRODUCTS:
-        return roof.bound.value, roof.device, roof.threads, roof.dtype, roof.matmul_precision
+        return roof.bound, roof.device, roof.threads, roof.dtype, roof.matmul_precision
     if roof.bound is Bound.BYTES:
-        return roof.bound.value, roof.device, roof.threads, roof.read_bytes
-    return roof.bound.value, roof.device
+        return roof.bound, roof.device, roof.threads, roof.read_bytes
+    return roof.bound, roof.device
 
 
 def memory_of(roof: Roof) -> int:
@@ -117,7 +118,7 @@ def shapes_of(cases: Sequence[Case], kind: str) -> list[Shape]:
 
 def _widest(case: Case) -> int:
     """The rows of its largest product: gate and up together where they are one."""
-    joined = case.workload.backend in (Backend.PACKED.value, Backend.PACKED_UP_GATE.value)
+    joined = case.workload.backend in (Backend.PACKED, Backend.PACKED_UP_GATE)
     return (2 if joined else 1) * (case.ffn.d_ff or 0)
 
 
@@ -147,13 +148,13 @@ def _empty(device: str) -> Roof:
     )
 
 
-def _exactness(case: Case) -> tuple[str, str]:
+def _exactness(case: Case) -> tuple[str, MatmulPrecision]:
     """The dtype of its products, and their precision, which those of float32 alone have."""
     work = case.workload
     return work.dtype, work.matmul_precision if work.dtype == "float32" else HIGHEST
 
 
-def _products(target: Target, dtype: str, shapes: Iterable[Shape], precision: str = HIGHEST) -> list[Roof]:
+def _products(target: Target, dtype: str, shapes: Iterable[Shape], precision: MatmulPrecision = HIGHEST) -> list[Roof]:
     exact = "" if precision == HIGHEST else f" {precision}"
     return [
         Roof(

@@ -11,13 +11,14 @@ import os
 import platform
 import re
 import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ffnbench import __version__
 from ffnbench.common.git import head
+from ffnbench.messages import CacheLevel, DeviceFacts, Greeting
 from ffnbench.result import MEMORY, Environment
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def why_no_gpu() -> str:
 
 
 def about_machine() -> dict[str, Any]:
-    """What the system says of the machine that a worker runs on."""
+    """What the system says of the machine that a worker runs on: fields of its Greeting."""
     return {
         "cpu": _cpu_name(),
         "cpus": os.cpu_count() or 1,
@@ -82,19 +83,6 @@ def about_machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "caches": [asdict(level) for level in caches()],
     }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheLevel:
-    """A level of data caches: bytes of one of them, and how many the CPUs that may be used have."""
-
-    level: int
-    bytes: int
-    instances: int
-
-    def capacity(self, threads: int) -> int:
-        """Bytes that so many threads find in it, each on a CPU of its own."""
-        return self.bytes * max(1, min(threads, self.instances))
 
 
 def caches(root: Path = CPUS, cpus: Iterable[int] | None = None) -> tuple[CacheLevel, ...]:
@@ -135,13 +123,13 @@ def level_of(size: int, threads: int, found: Iterable[CacheLevel]) -> str:
     return name if known else ""
 
 
-def auto_device(facts: Mapping[str, Any]) -> str:
-    """What `auto` becomes, from a worker's greeting."""
-    return "cuda" if facts["gpus"] else "cpu"
+def auto_device(greeting: Greeting) -> str:
+    """What `auto` becomes where a worker greets so."""
+    return "cuda" if greeting.gpus else "cpu"
 
 
 def about_torch() -> dict[str, Any]:
-    """What torch says of itself, which GPUs it sees, and what speaks to it; called in a worker.
+    """What torch says of itself, which GPUs it sees, and what speaks to it: fields of a worker's Greeting.
 
     Of the variables only those that speak to torch, its libraries and the loader are told: others may be secrets.
     """
@@ -153,15 +141,15 @@ def about_torch() -> dict[str, Any]:
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     return {
         "python": platform.python_version(),
-        "version": torch.__version__,
-        "commit": torch.version.git_version,
-        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "torch_commit": torch.version.git_version,
+        "torch_threads": torch.get_num_threads(),
         "waits": source(threads_of()),
-        "capability": torch.backends.cpu.get_cpu_capability(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "blas": blas[1] if blas else None,
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
-        "variables": {name: value for name, value in os.environ.items() if name.startswith(SPEAKING)},
+        "variables": [(name, value) for name, value in os.environ.items() if name.startswith(SPEAKING)],
         **gpus,
     }
 
@@ -181,24 +169,27 @@ def about_gpus() -> dict[str, Any]:
     return {"gpus": count, "gpu_names": names, "no_gpu": "" if count else why}
 
 
-def about_device(device: str, label: str = "") -> dict[str, Any]:
-    """Job: the GPU that a case will use, how much of its memory is free, and what its driver tells."""
+def about_device(device: str) -> DeviceFacts:
+    """The GPU that a case will use, how much of its memory is free, and what its driver tells. Called in a worker."""
     import torch
 
     from ffnbench.device import nvml
 
     accelerator = accelerator_of(device)
     assert accelerator is not None
-    found = torch.cuda.get_device_properties(device)
-    amd = torch.version.hip is not None
-    told = {
-        "device": device,
-        "gpu": torch.cuda.get_device_name(device),
-        "gpu_memory_bytes": found.total_memory,
-        "gpu_free_bytes": accelerator.free_bytes(),
-        "gpu_capability": getattr(found, "gcnArchName", None) if amd else f"{found.major}.{found.minor}",
-    }
-    return told if amd else told | nvml.facts(device)
+    properties = torch.cuda.get_device_properties(device)
+    if torch.version.hip is None:
+        capability: str | None = f"{properties.major}.{properties.minor}"
+        of_driver = nvml.facts(device)
+    else:
+        capability, of_driver = getattr(properties, "gcnArchName", None), {}
+    return DeviceFacts(
+        gpu=torch.cuda.get_device_name(device),
+        gpu_memory_bytes=properties.total_memory,
+        gpu_free_bytes=accelerator.free_bytes(),
+        gpu_capability=capability,
+        **of_driver,
+    )
 
 
 def accelerator_of(device: str | torch.device) -> Accelerator | None:
@@ -226,39 +217,63 @@ def place_of(device: str) -> torch.device:
     return torch.device(device) if found is None else found.device
 
 
-# of the GPU that is used: what its speed depends on and nobody changes from run to run, which the fingerprint holds
-OF_DEVICE = (
-    "hip", "gpu_capability", "gpu_memory_bytes", "driver", "gpu_power_limit_w", "gpu_max_clock_mhz", "gpu_ecc"
-)  # fmt: skip
-TOLD = ("blas", "waits", "allocator", "gpu", "cuda", "gpu_uuid", *OF_DEVICE)
-
-
-def describe(facts: dict[str, Any]) -> Environment:
-    """The environment of this run; `facts` come from a worker's greeting, and from what it says of the device that is
-    used (`about_device`).
-    """
+def describe(greeting: Greeting, device: DeviceFacts | None = None) -> Environment:
+    """The environment of a run, from what a worker says of itself and of the GPU that is used, None on a CPU."""
+    gpu = device or DeviceFacts()
     commit, dirty = head(Path())
-    identity = (
-        facts["cpu"], facts["usable_cpus"], facts["machine"],
-        *(facts.get(name) for name in ("capability", "version", "blas", "gpu", "cuda")),
-        *((name, facts[name]) for name in OF_DEVICE if facts.get(name) is not None),
-    )  # fmt: skip
     return Environment(
-        fingerprint=hashlib.sha256(repr(identity).encode()).hexdigest()[:12],
-        cpu=facts["cpu"],
-        cpus=facts["cpus"],
-        usable_cpus=facts["usable_cpus"],
-        memory_bytes=facts["memory_bytes"],
-        system=facts["system"],
-        python=facts.get("python", platform.python_version()),
+        fingerprint=_fingerprint(greeting, gpu),
+        cpu=greeting.cpu,
+        cpus=greeting.cpus,
+        usable_cpus=greeting.usable_cpus,
+        memory_bytes=greeting.memory_bytes,
+        system=greeting.system,
+        python=greeting.python or platform.python_version(),
         ffnbench=__version__,
-        torch=facts.get("version"),
-        torch_threads=facts.get("threads"),
-        cpu_capability=facts.get("capability"),
-        **{name: facts.get(name) for name in TOLD},
+        torch=greeting.torch,
+        torch_threads=greeting.torch_threads,
+        cpu_capability=greeting.cpu_capability,
+        blas=greeting.blas,
+        waits=greeting.waits,
+        allocator=greeting.allocator,
+        cuda=greeting.cuda,
+        hip=greeting.hip,
+        gpu=gpu.gpu,
+        gpu_memory_bytes=gpu.gpu_memory_bytes,
+        gpu_capability=gpu.gpu_capability,
+        gpu_uuid=gpu.gpu_uuid,
+        driver=gpu.driver,
+        gpu_power_limit_w=gpu.gpu_power_limit_w,
+        gpu_max_clock_mhz=gpu.gpu_max_clock_mhz,
+        gpu_ecc=gpu.gpu_ecc,
         git_commit=commit,
         git_dirty=dirty,
     )
+
+
+def _fingerprint(greeting: Greeting, gpu: DeviceFacts) -> str:
+    """The name of this kind of machine and software: of what latency depends on, and nobody changes from run to run."""
+    identity: tuple[object, ...] = (
+        greeting.cpu,
+        greeting.usable_cpus,
+        greeting.machine,
+        greeting.cpu_capability,
+        greeting.torch,
+        greeting.blas,
+        gpu.gpu,
+        greeting.cuda,
+    )
+    of_device = {
+        "hip": greeting.hip,
+        "gpu_capability": gpu.gpu_capability,
+        "gpu_memory_bytes": gpu.gpu_memory_bytes,
+        "driver": gpu.driver,
+        "gpu_power_limit_w": gpu.gpu_power_limit_w,
+        "gpu_max_clock_mhz": gpu.gpu_max_clock_mhz,
+        "gpu_ecc": gpu.gpu_ecc,
+    }
+    identity += tuple((name, value) for name, value in of_device.items() if value is not None)
+    return hashlib.sha256(repr(identity).encode()).hexdigest()[:12]
 
 
 def advice() -> list[str]:

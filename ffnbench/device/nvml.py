@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ffnbench.messages import DeviceFacts, Sampled
 from ffnbench.result import POWER_CAP
 
 # the bits of NVML's clock event reasons that hold clocks down: not idle, not clocks that somebody has set
@@ -69,12 +70,17 @@ class Card:
             "gpu_ecc": bool(ecc[0]) if ecc else None,
         }
 
-    def reading(self) -> dict[str, Any]:
-        """This moment: `throttled`, and under `device` the clock."""
-        names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")  # and its older
-        bits = next((told for name in names if (told := self.ask(name)) is not None), None)
-        now = {"clock_mhz": self.ask("nvmlDeviceGetClockInfo", SM)}
-        return {"throttled": None if bits is None else reasons(int(bits)), "device": now}
+    def clock_mhz(self) -> int | None:
+        """The clock of its cores at this moment."""
+        clock: int | None = self.ask("nvmlDeviceGetClockInfo", SM)
+        return clock
+
+    def throttled(self) -> str | None:
+        """What holds its clocks down at this moment, by commas; "" for nothing, None where that is not known."""
+        bits = self.ask("nvmlDeviceGetCurrentClocksEventReasons")
+        if bits is None:
+            bits = self.ask("nvmlDeviceGetCurrentClocksThrottleReasons")  # its older name
+        return None if bits is None else reasons(int(bits))
 
     def others(self) -> int | None:
         """How many processes compute on it beside this one and the other workers of this run, which have its parent.
@@ -117,40 +123,40 @@ def parent_of(pid: int) -> int | None:
 
 @dataclass(slots=True)
 class DeviceWatch:
-    """What a worker sees of its devices between its samples. Once for each also who else computes on it."""
+    """What a worker sees of its GPUs between its samples."""
 
     cards: dict[str, Card | None] = field(default_factory=dict)
 
-    def told(self, device: str) -> dict[str, Any]:
-        """What a sample's answer tells; nothing of a CPU, nor where NVML is not to be had."""
-        if first := device not in self.cards:
+    def after(self, sampled: Sampled, device: str) -> Sampled:
+        """The sample with what NVML says now; the first one of a device also says who else computes there."""
+        is_first = device not in self.cards
+        if is_first:
             self.cards[device] = card_of(device)
-        if (found := self.cards[device]) is None:
-            return {}
-        now = found.reading()
-        if first:
-            now["device"]["others"] = found.others()
-        return now
+        card = self.cards[device]
+        if card is None:
+            return sampled
+        others = card.others() if is_first else None
+        return replace(sampled, throttled=card.throttled(), clock_mhz=card.clock_mhz(), others=others)
 
 
-def advice(told: dict[str, Any]) -> list[str]:
-    """How the clocks of a GPU are kept steady, as far as they aren't; `told` are the facts of a device. It is for the
-    user to do: these settings are the machine's, and hold for everybody on it.
+def advice(device: DeviceFacts) -> list[str]:
+    """How the clocks of a GPU are kept steady, as far as they aren't. It is for the user to do: these settings are the
+    machine's, and hold for everybody on it.
     """
-    found = []
-    if told.get("nvml_missing"):
-        found.append(f"clocks, throttling and other processes of the GPU can't be seen: {told['nvml_missing']}")
-    if top := told.get("gpu_max_clock_mhz"):
+    texts = []
+    if device.nvml_missing:
+        texts.append(f"clocks, throttling and other processes of the GPU can't be seen: {device.nvml_missing}")
+    if top := device.gpu_max_clock_mhz:
         steady = round(0.75 * top / 15) * 15  # clocks come in steps of 15 MHz
-        text = f"the GPU's clock moves with load and heat, up to {top:,} MHz: `sudo nvidia-smi -i {told['gpu_uuid']}"
-        found.append(f"{text} -lgc {steady}` holds it at one that it can keep (-rgc undoes it)")
-    if others := told.get("gpu_others"):
-        found.append(f"{others} other process{'es' if others > 1 else ''} compute on the GPU now; wait or stop them")
-    return found
+        text = f"the GPU's clock moves with load and heat, up to {top:,} MHz: `sudo nvidia-smi -i {device.gpu_uuid}"
+        texts.append(f"{text} -lgc {steady}` holds it at one that it can keep (-rgc undoes it)")
+    if others := device.gpu_others:
+        texts.append(f"{others} other process{'es' if others > 1 else ''} compute on the GPU now; wait or stop them")
+    return texts
 
 
 def facts(device: str) -> dict[str, Any]:
-    """Of a device: what it is, how it is set, who else is on it; or why that is not known."""
+    """Fields of the DeviceFacts of a device: what it is, how it is set, who else is on it; or why that is not known."""
     if (found := card_of(device)) is not None:
         return found.about() | {"gpu_others": found.others()}
     return {"nvml_missing": library()[1] or "NVML does not know this device"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import StrEnum
 from math import isfinite
 
 from ffnbench.common.errors import FfnbenchError
@@ -22,7 +22,7 @@ LIKE = "like"  # the key of a module of the user's that names the form of ffnben
 LARGEST = 10**12
 
 
-class Gate(Enum):
+class Gate(StrEnum):
     """Where the second factor stands.
 
     NONE: W_down act(W_up x). INNER: W_down(act(W_gate x) * (W_up x)), Shazeer 2020, LLaMA.
@@ -34,7 +34,7 @@ class Gate(Enum):
     OUTPUT = "output"
 
 
-class Init(Enum):
+class Init(StrEnum):
     """How weights are filled: torch's nn.Linear default, He on the way up and Xavier * 0.02 on the way down
     (zero biases), or N(0, 0.02) with zero biases."""
 
@@ -43,21 +43,21 @@ class Init(Enum):
     NORMAL = "normal"
 
 
-class Scores(Enum):
+class Scores(StrEnum):
     """How router logits become weights: softmax over all experts, or a sigmoid each (DeepSeek-V3)."""
 
     SOFTMAX = "softmax"
     SIGMOID = "sigmoid"
 
 
-class Dispatch(Enum):
+class Dispatch(StrEnum):
     """How the experts are run: one after another over those that are hit, or all in one grouped matrix product."""
 
     EAGER = "eager"
     GROUPED = "grouped"
 
 
-class Routing(Enum):
+class Routing(StrEnum):
     """How often each expert is asked while it is measured: imposed, because a router that was never trained says
     nothing of one that was. Each token draws its experts by itself, in proportion to `shares`, no expert twice."""
 
@@ -270,7 +270,7 @@ class ActivationSpec:
 NetworkSpec = FFNSpec | ImportedSpec
 
 
-class AttentionForm(Enum):
+class AttentionForm(StrEnum):
     """How scores become values: torch's scaled_dot_product_attention, or as a textbook writes it.
 
     TEXTBOOK: all scores q k^T / sqrt(dim), masked, softmax, times v, each a tensor of its own (Vaswani 2017).

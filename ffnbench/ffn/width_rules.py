@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import Registry
@@ -16,7 +16,7 @@ DEFAULT_RATIO = 4.0
 DEFAULT_MULTIPLE = 8
 
 
-class Match(Enum):
+class Match(StrEnum):
     """What is made equal to the reference: parameters, forward matmul FLOPs, or nothing (all get one width)."""
 
     PARAMS = "params"

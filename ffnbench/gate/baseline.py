@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Set
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.units import read_share
+from ffnbench.common.units import counted, read_share
 from ffnbench.gate.decision import EXACT, IDENTITY, Policy, exact_value, parse_tolerances
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, Plan, Value, added_kind, value_of
@@ -23,19 +23,28 @@ BETTER = {"workers": 2 * FEWEST_WORKERS, "rounds": None, "quick": False, "precis
 
 def policy_for(before: Report, request: CheckRequest) -> Policy:
     """The policy of a check; raises FfnbenchError for what is no usable baseline, or no usable policy for it."""
-    if added := added_kind(before.plan.kind):
-        told = f"{request.baseline!r} says {added.says}, and a check is of time and counts"
-        raise FfnbenchError(told, "a baseline is a file of compare: -o baseline.json")
+    added = added_kind(before.plan.kind)
+    if added:
+        raise FfnbenchError(
+            f"{request.baseline!r} says {added.says}, and a check is of time and counts",
+            "a baseline is a file of compare: -o baseline.json",
+        )
     for number, run in enumerate(before.runs, start=1):
-        told = f"run {number} of {request.baseline!r}, of {run.created}," if before.repeats else repr(request.baseline)
-        without = 'take it out of "repeats"' if number > 1 else ""
-        hint = without or made_anew(request.baseline, before)
-        _refuse_run(told, run, hint)
+        name, hint, hint_of_few = repr(request.baseline), made_anew(request.baseline, before), ""
+        if before.repeats:
+            name = f"run {number} of {request.baseline!r}, of {run.created},"
+        if number > 1:
+            hint = hint_of_few = 'take it out of "repeats"'
+        if run.interrupted or run.stopped:
+            raise FfnbenchError(f"{name} is incomplete and can't be a baseline", hint)
         if request.exact_only:
             continue
-        _refuse_latencies(told, run, hint)
-        if few := too_few(run):
-            raise FfnbenchError(f"{told} {few}", without or made_anew(request.baseline, before, **BETTER))
+        problem = _why_no_latencies(run)
+        if problem:
+            raise FfnbenchError(f"{name} {problem}", hint)
+        few = too_few(run)
+        if few:
+            raise FfnbenchError(f"{name} {few}", hint_of_few or made_anew(request.baseline, before, **BETTER))
     labels = [case.label for case in before.plan.shown]
     policy = Policy(
         tolerances=parse_tolerances(request.tolerance, labels),
@@ -54,10 +63,13 @@ def policy_of_sides(request: SidesRequest, label: str) -> Policy:
         if any("latency" in text or "=" not in text for text in texts):
             raise FfnbenchError("--fail-above and --tolerance both set the limit of latency", "give one of the two")
         try:
-            if read_share(request.fail_above) <= 0:
-                raise FfnbenchError(f"{request.fail_above!r} must be above zero", "for example --fail-above 5%")
+            limit = read_share(request.fail_above)
         except FfnbenchError as problem:
             raise FfnbenchError(f"--fail-above {problem.message}", problem.hint) from None
+        if limit <= 0:
+            raise FfnbenchError(
+                f"--fail-above {request.fail_above!r} must be above zero", "for example --fail-above 5%"
+            )
         texts.append(f"{LATENCY}={request.fail_above}")
     if any(text.startswith(SECONDS) for text in texts):
         raise FfnbenchError("ab checks the ratio of head to base, not seconds", "for example --fail-above 5%")
@@ -71,11 +83,11 @@ def is_timed(report: Report) -> bool:
 
 def unpredicted(before: Report, priced: Report) -> bool:
     """Whether the baseline has exact metrics that no closed form predicts, so that they must be measured again."""
+    measured = [metric for metric in EXACT if metric.job]
     return any(
         exact_value(before, case.label, metric) is not None and exact_value(priced, case.label, metric) is None
         for case in before.plan.shown
-        for metric in EXACT
-        if metric.job
+        for metric in measured
     )
 
 
@@ -85,39 +97,48 @@ def refuse_another_machine(path: str, before: Environment | None, here: Environm
         return
     shared = ("cpu", "usable_cpus", "cpu_capability", "torch", "blas", "gpu", "cuda", "hip", "driver")
     both = [(name, getattr(before, name), getattr(here, name)) for name in shared]
-    differs = [f"{name} {was} then, {now} now" for name, was, now in both if was != now] or ["another fingerprint"]
+    differs = [f"{name} {then} then, {now} now" for name, then, now in both if then != now]
     raise FfnbenchError(
-        f"--absolute needs the machine that measured {path!r}: {'; '.join(differs)}",
+        f"--absolute needs the machine that measured {path!r}: {'; '.join(differs) or 'another fingerprint'}",
         "check ratios (leave --absolute out), or make a baseline here",
     )
 
 
 def refuse_another_plan(request: CheckRequest, before: Plan, now: Plan) -> None:
-    """A saved run is of another plan where it answers another command, has no row of the baseline's, or all rows that
-    both have are fed otherwise, or one is held against another reference. What else differs in a row is a finding.
+    """Raise FfnbenchError for a saved run of another plan.
+
+    Such a run answers another command, has no row of the baseline's, or is fed otherwise in all rows that both have, or
+    has one that is compared with another reference. What else differs in a row is a finding.
     """
     common = {case.label for case in before.shown} & {case.label for case in now.shown}
-    then, here = (_asked(plan, common) for plan in (before, now))
-    differ = [name for name, was in then.items() if here[name].isdisjoint(was)]
-    differ += ["reference"] * (not differ and here["reference"] != then["reference"])
-    if differ:
-        told = [
-            f"{name} {' '.join(map(str, then[name]))} then, {' '.join(map(str, here[name]))} now" for name in differ
-        ]
-        words = f"{shlex.quote(request.baseline)}{' --exact-only' * request.exact_only}"
-        raise FfnbenchError(
-            f"{request.current!r} is of another plan: {'; '.join(told[:1] if differ[0] == 'command' else told)}",
-            f"`ffnbench check {words}` measures the baseline's own",
-        )
+    then, here = _what_is_asked(before, common), _what_is_asked(now, common)
+    if here["command"] != then["command"]:
+        differing = ["command"]
+    else:
+        differing = [name for name, values in then.items() if here[name].isdisjoint(values)]
+        if not differing and here["reference"] != then["reference"]:
+            differing = ["reference"]
+    if not differing:
+        return
+    differences = [
+        f"{name} {' '.join(map(str, then[name]))} then, {' '.join(map(str, here[name]))} now" for name in differing
+    ]
+    flags = " --exact-only" if request.exact_only else ""
+    raise FfnbenchError(
+        f"{request.current!r} is of another plan: {'; '.join(differences)}",
+        f"`ffnbench check {shlex.quote(request.baseline)}{flags}` measures the baseline's own",
+    )
 
 
-def _asked(plan: Plan, common: Set[str]) -> dict[str, Set[Value]]:
-    """What a plan asks, of the rows that two have in common; of all where there are none."""
+def _what_is_asked(plan: Plan, common: Set[str]) -> dict[str, Set[Value]]:
+    """The values of a plan by name, of the rows that two have in common; of all where there are none."""
     cases = [case for case in plan.shown if case.label in common] or plan.shown
-    found: dict[str, Set[Value]] = {"command": {plan.kind: None}.keys()}
-    found |= {name: dict.fromkeys(value_of(case, name) for case in cases).keys() for name in ("d_model", *IDENTITY)}
-    found["reference"] = dict.fromkeys(plan.reference_of(case.label) for case in cases).keys()
-    return found | {"rows": dict.fromkeys(case.label for case in cases).keys()}
+    values: dict[str, list[Value]] = {"command": [plan.kind]}
+    for name in ("d_model", *IDENTITY):
+        values[name] = [value_of(case, name) for case in cases]
+    values["reference"] = [plan.reference_of(case.label) for case in cases]
+    values["rows"] = [case.label for case in cases]
+    return {name: dict.fromkeys(of).keys() for name, of in values.items()}  # sets that keep their order
 
 
 def of_another_method(path: str, run: Report) -> str:
@@ -125,33 +146,31 @@ def of_another_method(path: str, run: Report) -> str:
     method = run.plan.protocol.method
     if method == METHOD:
         return ""
-    told = f"{path!r} was measured with method {method}, now it is {METHOD}: their ratios can't be compared"
-    return f"{told}; {made_anew(path, run)}"
+    problem = f"{path!r} was measured with method {method}, now it is {METHOD}: their ratios can't be compared"
+    return f"{problem}; {made_anew(path, run)}"
 
 
-def _refuse_run(told: str, run: Report, hint: str) -> None:
-    """A run that ended early is no part of a baseline."""
-    if run.interrupted or run.stopped:
-        raise FfnbenchError(f"{told} is incomplete and can't be a baseline", hint)
-
-
-def _refuse_latencies(told: str, run: Report, hint: str) -> None:
-    """A run of time that has a row that is wrong, or nothing clean to say of one, is no part of a baseline."""
+def _why_no_latencies(run: Report) -> str:
+    """Why a run of time is no part of a baseline: a row is wrong, or has nothing clean; empty where it can be one."""
     if not is_timed(run):
-        return
-    if wrong := next((failure for failure in run.failures if failure.kind is FailureKind.MISMATCH), None):
-        raise FfnbenchError(f"{told} can't be a baseline: {wrong.case!r} is wrong: {wrong.message}", hint)
-    latencies = [sample for sample in run.samples if sample.metric == LATENCY]
+        return ""
+    for failure in run.failures:
+        if failure.kind is FailureKind.MISMATCH:
+            return f"can't be a baseline: {failure.case!r} is wrong: {failure.message}"
+    timed = {sample.case for sample in run.samples if sample.metric == LATENCY}
     for case in run.plan.shown:
-        if case.label not in {sample.case for sample in latencies}:
-            raise FfnbenchError(f"{told} has no samples of {case.label!r}", hint)
-    if lacking := table_of(run).without_quiet():
-        raise FfnbenchError(f"{told} was measured on a busy machine: no undisturbed round of {lacking[0]!r}", hint)
+        if case.label not in timed:
+            return f"has no samples of {case.label!r}"
+    lacking = table_of(run).labels_without_clean()
+    if lacking:
+        return f"was measured on a busy machine: no undisturbed round of {lacking[0]!r}"
+    return ""
 
 
 def too_few(run: Report) -> str:
     """Why the interval of a run may be luck; nothing where it is not."""
     table = table_of(run)
-    known = min((len(table.row(label).clean) for label in table.labels), default=FEWEST_WORKERS)
-    told = f"has {known} undisturbed process{'es' * (known != 1)}, and fewer than {FEWEST_WORKERS} may agree by chance"
-    return told if known < FEWEST_WORKERS else ""
+    fewest = min((len(table.row(label).clean) for label in table.labels), default=FEWEST_WORKERS)
+    if fewest >= FEWEST_WORKERS:
+        return ""
+    return f"has {counted(fewest, 'undisturbed process')}, and fewer than {FEWEST_WORKERS} may agree by chance"

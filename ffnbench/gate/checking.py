@@ -38,15 +38,15 @@ from ffnbench.gate.decision import (
     Finding,
     Policy,
     Status,
+    baseline_times,
     exact_findings,
     incomparable,
-    kind,
     latency_findings,
+    machine_kind,
     output_finding,
-    past_of,
     without_gain,
 )
-from ffnbench.gate.looks import UntilDecided, plan_of_check
+from ffnbench.gate.interim import UntilDecided, plan_of_check
 from ffnbench.gate.sides import BASE, plan_sides, sides_asked, variant_of_sides
 from ffnbench.gate.trust import refuse_untrusted
 from ffnbench.plan import METHOD, Arm
@@ -62,15 +62,17 @@ def check(request: CheckRequest, world: World, following: Following = UNFOLLOWED
     """A baseline's own plan measured again, or a saved run, held against it; `updates`: it will be the baseline."""
     before = load(request.baseline)
     if updates and request.exact_only and is_timed(before):
-        told = f"{request.baseline!r} has latencies, and a new one by --exact-only would have none"
-        raise FfnbenchError(told, "leave --exact-only out: --update measures them again")
+        raise FfnbenchError(
+            f"{request.baseline!r} has latencies, and a new one by --exact-only would have none",
+            "leave --exact-only out: --update measures them again",
+        )
     if request.current is None:
         refuse_untrusted(before.plan, request.baseline, request.trust)
     policy = policy_for(before, request)
     if request.current is None:
         now, findings = _measured_again(before, policy, request, world, following)
     else:
-        now, findings = _saved_run(before, policy, request)
+        now, findings = _saved_run(request.current, before, policy, request)
     return Checked(
         findings=(*exact_findings(before, now, policy), *findings),
         before=before,
@@ -108,50 +110,52 @@ def _measured_again(
     """What a check measures, and what follows for latencies: exact metrics alone, or latency as well."""
     refuse_at_once(before.plan, world)
     with world.prober(before.plan.protocol.timeout_s) as prober:
-        todays = replace(before.plan.protocol, method=METHOD)
-        prepared = priced(replace(before.plan, protocol=todays), prober, lenient=True)
+        protocol = replace(before.plan.protocol, method=METHOD)
+        prepared = priced(replace(before.plan, protocol=protocol), prober, lenient=True)
     if request.exact_only or not is_timed(before):
         return _exact(before, prepared, world, following), ()
-    if reason := of_another_method(request.baseline, before):
-        return _exact(before, prepared, world, following), incomparable(before, policy, reason)
+    another_method = of_another_method(request.baseline, before)
+    if another_method:
+        return _exact(before, prepared, world, following), incomparable(before, policy, another_method)
     here = environment_here(before.plan.cases[0].workload.device, world)
     if request.absolute:
         refuse_another_machine(request.baseline, before.environment, here)
-    past = past_of(before, policy)
-    if kind(here) != kind(before.environment) and not request.across_machines:
+    baseline = baseline_times(before, policy)
+    if machine_kind(here) != machine_kind(before.environment) and not request.across_machines:
         now = replace(_exact(before, prepared, world, following), environment=here)
-        return now, latency_findings(past, now, policy)
+        return now, latency_findings(baseline, now, policy)
     tell_wait(prepared.plan, world, following.progress, request.budget)
-    return _until_decided(prepared, UntilDecided(policy, past), request.budget, world, following)
+    return _until_decided(prepared, UntilDecided(policy, baseline), request.budget, world, following)
 
 
 def _until_decided(
     prepared: Prepared, stop: UntilDecided, budget_s: float, world: World, following: Following, weights: str = ""
 ) -> tuple[ShownReport, Sequence[Finding]]:
     """Measure the latency of a plan's rows until each is decided, for at most so many seconds."""
-    asked = replace(prepared, plan=plan_of_check(prepared.plan, stop.policy, budget_s))
-    now = measured_once(asked, world, following, stop, weights)
+    until_decided = replace(prepared, plan=plan_of_check(prepared.plan, stop.policy, budget_s))
+    now = measured_once(until_decided, world, following, stop, weights)
     return now, stop.conclusion(now)
 
 
-def _saved_run(before: ShownReport, policy: Policy, request: CheckRequest) -> tuple[ShownReport, Sequence[Finding]]:
+def _saved_run(
+    path: str, before: ShownReport, policy: Policy, request: CheckRequest
+) -> tuple[ShownReport, Sequence[Finding]]:
     """A run that was saved, and what follows for latencies: nothing is measured."""
-    path = str(request.current)
     now = load(path)
     if now.interrupted:  # then; nobody interrupts this command
         now = replace(now, interrupted=False, stopped=f"{path!r} was interrupted")
     refuse_another_plan(request, before.plan, now.plan)
     if not is_timed(before) or request.exact_only:
         return now, ()
-    runs = ((request.baseline, before), (path, now))
-    if reasons := [reason for path, run in runs if (reason := of_another_method(path, run))]:
-        return now, incomparable(before, policy, "; ".join(reasons))
-    return now, latency_findings(past_of(before, policy), now, policy)
+    reasons = [of_another_method(request.baseline, before), of_another_method(path, now)]
+    if any(reasons):
+        return now, incomparable(before, policy, "; ".join(filter(None, reasons)))
+    return now, latency_findings(baseline_times(before, policy), now, policy)
 
 
 def _exact(before: ShownReport, prepared: Prepared, world: World, following: Following) -> ShownReport:
     """The costs as they are now; bytes are measured only where the baseline has some that no closed form predicts."""
-    now = prepared.priced()
+    now = prepared.cost_report()
     if not unpredicted(before, now):
         return now
     protocol = replace(prepared.plan.protocol, budget_s=None)  # that was of latency
@@ -163,10 +167,10 @@ def environment_here(device: str, world: World) -> Environment:
     """Where a plan for that device would be measured, as far as the device is there."""
     worker = world.launch()
     try:
-        facts = worker.greeting()
-        used = auto_device(facts) if device == "auto" else device
-        there = used.partition(":")[0] == auto_device(facts)
-        return describe(facts | (device_facts(worker, used) if there else {}))
+        greeting = worker.greeting()
+        used = auto_device(greeting) if device == "auto" else device
+        there = used.partition(":")[0] == auto_device(greeting)
+        return describe(greeting, device_facts(worker, used) if there else None)
     finally:
         worker.close()
 
@@ -188,7 +192,7 @@ def _prepare_sides(
         probes[0].keep(base, request.seed, folder)
         agreement = probes[1].hold(head, request.seed, folder)
     output = output_finding(variant.label, agreement, allowed=request.allow_mismatch)
-    return prepared, output, not agreement.apart
+    return prepared, output, not agreement.own_weights
 
 
 def _base_within(prober: Prober, arm: Arm, variant: Variant, request: SidesRequest) -> Prober:
@@ -213,25 +217,26 @@ def _measured_sides(
     following: Following,
     weights: str,
 ) -> tuple[ShownReport, Sequence[Finding]]:
-    """Both sides measured, and what follows for latency; one worker of each for the exact metrics alone, and nothing
-    is measured of another function.
+    """Both sides measured, and what follows for latency.
+
+    For the exact metrics alone one worker of each is enough; nothing is measured where head computes something else.
     """
     if output.status is Status.REGRESSED:
-        return prepared.priced(), ()
+        return prepared.cost_report(), ()
     tell_wait(prepared.plan, world, following.progress, None if request.exact_only else request.budget)
     if request.exact_only:
         return measured_once(prepared, world, following, weights=weights), ()
     return _until_decided(prepared, UntilDecided(policy), request.budget, world, following, weights)
 
 
-def _one_side(found: Report, side: str, label: str) -> Report:
+def _one_side(run: Report, side: str, label: str) -> Report:
     """One side by itself, under the name of the variant: so that the two can be compared as two runs are."""
-    case = replace(found.plan.case(side), label=label)
+    case = replace(run.plan.case(side), label=label)
     return replace(
-        found,
-        plan=replace(found.plan, cases=(case,), reference=label),
-        costs=(CaseCost(case=label, cost=found.cost(side)),),
-        measured=tuple(replace(m, case=label) for m in found.measured if m.case == side),
-        failures=tuple(replace(f, case=label) for f in found.failures if f.case == side),
-        inputs=tuple(replace(i, case=label) for i in found.inputs if i.case == side),
+        run,
+        plan=replace(run.plan, cases=(case,), reference=label),
+        costs=(CaseCost(case=label, cost=run.cost(side)),),
+        measured=tuple(replace(m, case=label) for m in run.measured if m.case == side),
+        failures=tuple(replace(f, case=label) for f in run.failures if f.case == side),
+        inputs=tuple(replace(i, case=label) for i in run.inputs if i.case == side),
     )

@@ -31,33 +31,34 @@ class Repository(ExitStack):
             raise FfnbenchError(
                 "a revision needs git, which is not installed", "install git; ab --base-source DIR takes a folder"
             )
-        told = self._git("rev-parse", "--is-inside-work-tree", "--show-prefix")
-        lines = told.stdout.split("\n")
-        if told.returncode or lines[:1] != ["true"]:
+        answer = self._git("rev-parse", "--is-inside-work-tree", "--show-prefix")
+        is_inside, prefix, *_ = [*answer.stdout.split("\n"), ""]
+        if answer.returncode or is_inside != "true":
             raise FfnbenchError(
                 f"{str(folder)!r} is not in a git repository",
                 "run it where your code is; ab --base-source DIR takes a folder",
             )
-        self._prefix = lines[1] if len(lines) > 1 else ""
+        self._prefix = prefix
         self.dirty = bool(head(folder)[1])  # whether files that git knows have changes
 
     def commit(self, revision: str) -> str:
         """The full name of a revision's commit; raises FfnbenchError for an unknown one."""
-        told = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
-        if told.returncode:
-            hint = self._shallow or "`git branch -a` and `git tag` show some"
+        answer = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        if answer.returncode:
+            hint = self._hint_if_shallow or "`git branch -a` and `git tag` show some"
             raise FfnbenchError(f"no revision is called {revision!r}", hint)
-        return told.stdout.strip()
+        return answer.stdout.strip()
 
     def short(self, commit: str) -> str:
         """The short name of a commit."""
         return self._git("rev-parse", "--short", commit).stdout.strip() or commit[:7]
 
     @property
-    def _shallow(self) -> str:
+    def _hint_if_shallow(self) -> str:
         """What to do about a clone that lacks commits; empty where none is lacking."""
-        told = self._git("rev-parse", "--is-shallow-repository").stdout.strip()
-        return "this clone is shallow: `git fetch --unshallow`, in CI fetch-depth: 0" if told == "true" else ""
+        if self._git("rev-parse", "--is-shallow-repository").stdout.strip() != "true":
+            return ""
+        return "this clone is shallow: `git fetch --unshallow`, in CI fetch-depth: 0"
 
     def checkout(self, commit: str) -> Path:
         """A new folder with that commit's files; the place in it that corresponds to the current folder.
@@ -65,20 +66,21 @@ class Repository(ExitStack):
         An index of its own: nothing is written into the repository, and a killed run leaves nothing there.
         """
         box = Path(self.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX))).resolve()
-        (box / TREE).mkdir()
-        told = self._git(
-            "read-tree", "--reset", "-u", "--no-sparse-checkout", commit, timeout_s=CHECKOUT_TIMEOUT_S,
-            GIT_INDEX_FILE=str(box / INDEX), GIT_WORK_TREE=str(box / TREE),
-        )  # fmt: skip
-        if told.returncode:
-            last = told.stderr.strip().splitlines() or ["git gave no reason"]
-            partial = self._git("config", "--get-regexp", r"^remote\..*\.promisor$").stdout
-            hint = f"this clone is partial and lacks files of it: `git checkout {commit[:10]}` fetches them"
-            raise FfnbenchError(
-                f"{commit[:10]} can't be checked out: {last[-1]}",
-                hint if partial else "is there space in the temporary folder?",
-            )
-        place = box / TREE / self._prefix
+        tree = box / TREE
+        tree.mkdir()
+        answer = self._git(
+            *("read-tree", "--reset", "-u", "--no-sparse-checkout", commit),
+            timeout_s=CHECKOUT_TIMEOUT_S,
+            GIT_INDEX_FILE=str(box / INDEX),
+            GIT_WORK_TREE=str(tree),
+        )
+        if answer.returncode:
+            reason = answer.stderr.strip().rpartition("\n")[2] or "git gave no reason"
+            hint = "is there space in the temporary folder?"
+            if self._git("config", "--get-regexp", r"^remote\..*\.promisor$").stdout:
+                hint = f"this clone is partial and lacks files of it: `git checkout {commit[:10]}` fetches them"
+            raise FfnbenchError(f"{commit[:10]} can't be checked out: {reason}", hint)
+        place = tree / self._prefix
         if not place.is_dir():
             raise FfnbenchError(
                 f"{commit[:10]} has no folder {self._prefix!r}", "run it from a folder that both revisions have"
@@ -93,26 +95,26 @@ def placed(asked: dict[str, SideFlags]) -> Iterator[list[tuple[Arm, str]]]:
         repository = None
         if any(side.rev is not None for side in asked.values()):
             repository = stack.enter_context(Repository(Path.cwd()))
-        of_code = any(side.rev is not None or side.source is not None for side in asked.values())
+        of_code = any(side.of_code for side in asked.values())
         yield [_placed(name, side, of_code, repository) for name, side in asked.items()]
 
 
 def _placed(name: str, side: SideFlags, of_code: bool, repository: Repository | None) -> tuple[Arm, str]:
-    """One side. Where either is told by its code, so are both: they must be found in the same way."""
-    source, called = side.source or "", [side.source] if side.source else []
+    """One side. Where either says where its code is, both do: they must be found in the same way."""
+    source, words = side.source or "", side.source or ""
     if side.rev is not None and repository is not None:
         commit = repository.commit(side.rev)
-        short = repository.short(commit)
         source = str(repository.checkout(commit))
-        called = [side.rev if side.rev.startswith(short) else f"{side.rev} ({short})"]
+        short = repository.short(commit)
+        words = side.rev if side.rev.startswith(short) else f"{side.rev} ({short})"
     elif of_code and not source:
-        source, called = str(Path.cwd()), ["the working tree"]
+        source, words = str(Path.cwd()), "the working tree"
         if repository is not None:
             dirty = ", with changes that are not committed" if repository.dirty else ""
-            called = [f"the working tree ({repository.short('HEAD')}{dirty})"]
-    called += [side.python] if side.python else []
+            words = f"the working tree ({repository.short('HEAD')}{dirty})"
     arm = Arm(python=side.python or "", source=source, env=parse_env(side.env), name=name)
-    return arm, f"{name} {', '.join([*called, *side.env]) or 'this environment'}"
+    where = ", ".join(filter(None, (words, side.python, *side.env)))
+    return arm, f"{name} {where or 'this environment'}"
 
 
 def prober_within(prober: Prober, arm: Arm, variant: Variant) -> Prober:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
+from typing import Any
 
 from ffnbench.common.errors import EXIT_REGRESSED, FfnbenchError
 from ffnbench.common.names import hint_for
@@ -20,18 +21,19 @@ from ffnbench.common.units import read_share
 from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.plan import SWEPT, Case, Plan
 from ffnbench.result import Agreement, Environment, Estimate, Report
-from ffnbench.stats.history import SECONDS, Change, History, history_of, mismatch_of_row, rounds_of_row, row_of
+from ffnbench.stats.history import SECONDS, Change, History, history_of_row, mismatch_of_row, rounds_of_row, row_of
 from ffnbench.stats.interval import CONFIDENCE, Mean
-from ffnbench.stats.verdict import ONE_WORKER, busy_text, control_slack
+from ffnbench.stats.noise import busy_text
+from ffnbench.stats.verdict import ONE_WORKER, control_slack
 
-Row = tuple[str, str]  # case, metric
+RowKey = tuple[str, str]  # case, metric
 DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
-# of what a case is fed, and how: what makes it another row
+# of what a case is fed, and how: times of cases that differ here say nothing of each other
 FED = ("batch", "seq_len", "dtype", "mode", "time", "cache", "matmul_precision", "reduced_reductions")
-IDENTITY = (*FED, "backend", "compile", "freeze")
+IDENTITY = (*FED, "backend", "compile", "freeze")  # what makes it another row
 
 
-class Status(Enum):
+class Status(StrEnum):
     """What a check says of one metric of one case."""
 
     REGRESSED = "REGRESSED"
@@ -66,14 +68,17 @@ class Finding:
         """The change without its interval, of an exact metric too; None from nothing, or to what is not known."""
         if self.change is not None:
             return self.change.value
-        return self.now / self.before if self.before and self.now is not None else None
+        if self.now is None or not self.before:
+            return None
+        return self.now / self.before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The answer of a check: what follows for every row, and the two reports that it follows from. `against` is where
-    the baseline stands, `saved` where the run does that was measured before; for two sides of one run `sides` says
-    what they are.
+    """The answer of a check: what follows for every row, and the two reports that it follows from.
+
+    `against` is where the baseline stands, `saved` where the run does that was measured before; for two sides of one
+    run `sides` says what they are.
     """
 
     findings: tuple[Finding, ...]
@@ -86,12 +91,12 @@ class Checked:
     @property
     def smallest(self) -> float | None:
         """The smallest slowdown that would have been caught in every latency row that could not be decided."""
-        sizes = [
-            math.sqrt(f.change.high / f.change.low) * (1 + f.tolerance) - 1
+        half_widths = [
+            (1 + f.change.half_width) * (1 + f.tolerance) - 1
             for f in self.findings
-            if f.metric == LATENCY and f.status is Status.UNCLEAR and f.change and f.change.low and f.change.high
+            if f.metric == LATENCY and f.status is Status.UNCLEAR and f.change and f.change.half_width is not None
         ]
-        return max(sizes, default=None)
+        return max(half_widths, default=None)
 
     @property
     def excluded(self) -> float | None:
@@ -115,7 +120,7 @@ class Policy:
 
     def of(self, case: str, metric: str) -> float:
         """The tolerance of one metric of one case: the most particular one that was given."""
-        given = {(c, m): t for c, m, t in self.tolerances}
+        given = {(label, name): tolerance for label, name, tolerance in self.tolerances}
         default = {LATENCY: DEFAULT_LATENCY, SECONDS: DEFAULT_SECONDS}.get(metric, 0.0)
         return given.get((case, metric), given.get(("", metric), default))
 
@@ -126,36 +131,46 @@ CHECKED = (*(metric.name for metric in EXACT), *TIMED)
 
 
 def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple[str, str, float], ...]:
-    """`latency=5%`, `5%` (latency's), `swiglu:latency=8%`; raises FfnbenchError for what is none of these, and for a
-    bare number, which could be percent or a share.
+    """Read `latency=5%`, `5%` (latency's), `swiglu:latency=8%` into (case or "", metric, fraction).
+
+    Raises FfnbenchError for what is none of these, and for a bare number, which could be percent or a share.
     """
-    known = list(labels)
-    found: list[tuple[str, str, float]] = []
+    all_labels = list(labels)
+    of_labels: list[tuple[str, str, float]] = []
     of_groups: list[tuple[str, str, float]] = []
     for text in texts:
-        of_latency = "=" not in text and text.strip()[:1].isdigit()
-        name, equals, size = (LATENCY, "=", text) if of_latency else text.rpartition("=")
+        if "=" not in text and text.strip()[:1].isdigit():
+            name, size = LATENCY, text
+        else:
+            name, equals, size = text.rpartition("=")
+            if not equals:
+                raise FfnbenchError(
+                    f"cannot read the tolerance {text!r}", "for example latency=5% or swiglu:latency=8%"
+                )
         case, _, metric = name.rpartition(":")
-        if not equals:
-            raise FfnbenchError(f"cannot read the tolerance {text!r}", "for example latency=5% or swiglu:latency=8%")
         if metric not in CHECKED:
-            raise FfnbenchError(
-                f"no metric is called {metric!r}, in {text!r}",
-                hint_for(metric, CHECKED, "metrics: " + ", ".join(CHECKED)),
-            )
-        cases = [case] if not case or case in known else _cases_of(case, known)
+            hint = hint_for(metric, CHECKED, "metrics: " + ", ".join(CHECKED))
+            raise FfnbenchError(f"no metric is called {metric!r}, in {text!r}", hint)
+        if not case or case in all_labels:
+            of_labels.append((case, metric, _read_tolerance(size, text, metric)))
+            continue
+        cases = _cases_of(case, all_labels)
         if not cases:
-            raise FfnbenchError(
-                f"the baseline has no case {case!r}, in {text!r}", hint_for(case, known, "cases: " + ", ".join(known))
-            )
-        try:
-            fraction = read_share(size)
-        except FfnbenchError as problem:
-            raise FfnbenchError(f"the tolerance {text!r}: {problem.message}", problem.hint) from None
-        if not 0 <= fraction < 10 or (metric in TIMED and fraction == 0):
-            raise FfnbenchError(f"the tolerance {text!r} must be above zero", "for example latency=5%")
-        (found if cases == [case] else of_groups).extend((one, metric, fraction) for one in cases)
-    return (*of_groups, *found)  # what is said of one row by its whole label comes last, and counts
+            hint = hint_for(case, all_labels, "cases: " + ", ".join(all_labels))
+            raise FfnbenchError(f"the baseline has no case {case!r}, in {text!r}", hint)
+        fraction = _read_tolerance(size, text, metric)
+        of_groups += [(label, metric, fraction) for label in cases]
+    return (*of_groups, *of_labels)  # what is said of one row by its whole label comes last, and counts
+
+
+def _read_tolerance(size: str, text: str, metric: str) -> float:
+    try:
+        fraction = read_share(size)
+    except FfnbenchError as problem:
+        raise FfnbenchError(f"the tolerance {text!r}: {problem.message}", problem.hint) from None
+    if not 0 <= fraction < 10 or (metric in TIMED and fraction == 0):
+        raise FfnbenchError(f"the tolerance {text!r} must be above zero", "for example latency=5%")
+    return fraction
 
 
 def _cases_of(name: str, labels: Iterable[str]) -> list[str]:
@@ -165,108 +180,131 @@ def _cases_of(name: str, labels: Iterable[str]) -> list[str]:
 
 
 def exact_value(report: Report, label: str, metric: Metric) -> float | None:
-    """What was measured, or the closed form where nothing was and there is one: the tests hold the two equal. A run
-    that ended early has no closed form of what it did not come to.
+    """What was measured, or the closed form where nothing was and there is one: the tests hold the two equal.
+
+    A run that ended early has no closed form of what it did not come to.
     """
-    if estimate := report.estimate(label, metric.name):
+    estimate = report.estimate(label, metric.name)
+    if estimate:
         return estimate.value
     cost = report.cost(label)
-    unknown = cost.failed or (metric.job and (report.interrupted or report.stopped))
-    return getattr(cost, metric.name) if metric.closed_form and not unknown else None
+    ended_before = metric.job and (report.interrupted or report.stopped)
+    if not metric.closed_form or cost.failed or ended_before:
+        return None
+    value: float | None = getattr(cost, metric.name)
+    return value
 
 
 def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]:
     """Every exact metric that the baseline knows, and the specs."""
-    present = {case.label for case in now.plan.shown}
-    found = []
+    labels_now = {case.label for case in now.plan.shown}
+    labels_before = {case.label for case in before.plan.shown}
+    findings = []
     for case in before.plan.shown:
-        if case.label not in present:
-            found.append(_finding(case.label, "spec", Status.MISSING, policy, reason="this run has no such case"))
+        label = case.label
+        if label not in labels_now:
+            findings.append(_finding((label, "spec"), Status.MISSING, policy, reason="this run has no such case"))
             continue
-        here = now.plan.case(case.label)
-        fed = _workloads_differ(case, here, IDENTITY)
-        other = "another network" if here.ffn != case.ffn else fed
-        status = Status.REGRESSED if other else Status.OK
-        found.append(_finding(case.label, "spec", status, policy, reason=other))
-        found += [f for metric in EXACT if (f := _exact(before, now, case.label, metric, policy, alike=not fed))]
-    known = {case.label for case in before.plan.shown}
-    found += [_finding(c.label, "spec", Status.NEW, policy) for c in now.plan.shown if c.label not in known]
-    return found
+        case_now = now.plan.case(label)
+        fed_otherwise = _workloads_differ(case, case_now, IDENTITY)
+        if case_now.ffn != case.ffn:
+            findings.append(_finding((label, "spec"), Status.REGRESSED, policy, reason="another network"))
+        elif fed_otherwise:
+            findings.append(_finding((label, "spec"), Status.REGRESSED, policy, reason=fed_otherwise))
+        else:
+            findings.append(_finding((label, "spec"), Status.OK, policy))
+        for metric in EXACT:
+            finding = _exact_finding(before, now, label, metric, policy, alike=not fed_otherwise)
+            if finding:
+                findings.append(finding)
+    new = [case.label for case in now.plan.shown if case.label not in labels_before]
+    return findings + [_finding((label, "spec"), Status.NEW, policy) for label in new]
 
 
-def _workloads_differ(was: Case, now: Case, names: Iterable[str]) -> str:
-    differs = [
-        f"{name} {getattr(was.workload, name)} then, {getattr(now.workload, name)} now"
-        for name in names
-        if getattr(was.workload, name) != getattr(now.workload, name)
-    ]
-    return "; ".join(differs)
+def _workloads_differ(before: Case, now: Case, names: Iterable[str]) -> str:
+    """What of a workload is not the same; empty where all is."""
+    values = [(name, getattr(before.workload, name), getattr(now.workload, name)) for name in names]
+    return "; ".join(f"{name} {then} then, {here} now" for name, then, here in values if then != here)
 
 
-def _exact(before: Report, now: Report, label: str, metric: Metric, policy: Policy, *, alike: bool) -> Finding | None:
+def _exact_finding(
+    before: Report, now: Report, label: str, metric: Metric, policy: Policy, *, alike: bool
+) -> Finding | None:
     """`alike` says that the row is fed as it was: less for less work is no gain."""
-    was, is_ = (exact_value(report, label, metric) for report in (before, now))
-    if was is None:
-        return None if is_ is None else _finding(label, metric.name, Status.NEW, policy, now=is_)
-    failure = now.failure(label)
-    if is_ is None or math.isnan(is_):
-        reason = failure.message if failure else "not measured in this run"
-        return _finding(label, metric.name, Status.MISSING, policy, before=was, reason=reason)
-    if is_ == was:
-        status = Status.OK
-    elif metric.less_is_better and is_ < was and alike:
+    row = label, metric.name
+    old, new = exact_value(before, label, metric), exact_value(now, label, metric)
+    if old is None and new is None:
+        return None
+    if old is None:
+        return _finding(row, Status.NEW, policy, now=new)
+    if new is None or math.isnan(new):
+        return _finding(row, Status.MISSING, policy, before=old, reason=_why_not_measured(now, label))
+    if metric.less_is_better and new < old and alike:
         status = Status.IMPROVED
+    elif abs(new - old) <= policy.of(label, metric.name) * abs(old):
+        status = Status.OK
     else:
-        allowed = abs(is_ - was) <= policy.of(label, metric.name) * abs(was)
-        status = Status.OK if allowed else Status.REGRESSED
-    return _finding(label, metric.name, status, policy, before=was, now=is_)
+        status = Status.REGRESSED
+    return _finding(row, status, policy, before=old, now=new)
 
 
-def _finding(case: str, metric: str, status: Status, policy: Policy, **more: object) -> Finding:
-    return Finding(case=case, metric=metric, status=status, tolerance=policy.of(case, metric), **more)  # type: ignore[arg-type]
+def _why_not_measured(now: Report, *labels: str) -> str:
+    """The first failure of these rows."""
+    for label in labels:
+        failure = now.failure(label)
+        if failure:
+            return failure.message
+    return "not measured in this run"
 
 
-def kind(environment: Environment | None) -> tuple[object, ...]:
+def _finding(row: RowKey, status: Status, policy: Policy, **more: Any) -> Finding:
+    return Finding(case=row[0], metric=row[1], status=status, tolerance=policy.of(*row), **more)
+
+
+def machine_kind(environment: Environment | None) -> tuple[object, ...]:
     """What ratios depend on: the processor and the GPU, not their speed of the day."""
-    return (environment.cpu, environment.cpu_capability, environment.gpu) if environment else ()
+    if environment is None:
+        return ()
+    return environment.cpu, environment.cpu_capability, environment.gpu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
-    """What a baseline says of the rows whose time is checked; None of a row that it can't say anything of."""
+class BaselineTimes:
+    """The history of each row whose time is checked; None for a row of which the baseline has no interval."""
 
     report: Report
-    rows: dict[Row, History | None]
+    rows: Mapping[RowKey, History | None]
 
 
-def past_of(before: Report, policy: Policy) -> Past:
-    """A baseline read once, for all the looks that a check takes."""
-    rows: dict[Row, History | None] = {}
-    for row in _timed_rows(before.plan, policy):
-        known = [mean for run in before.runs if (mean := row_of(run, *row)) and mean.freedom > 0]
-        rows[row] = history_of(known) if known else None
-    return Past(report=before, rows=rows)
+def baseline_times(before: Report, policy: Policy) -> BaselineTimes:
+    """A baseline read once, for all interim analyses of a check."""
+    rows = {row: history_of_row(before, *row) for row in _timed_rows(before.plan, policy)}
+    return BaselineTimes(report=before, rows=rows)
 
 
-def latency_findings(past: Past, now: Report, policy: Policy, confidence: float = CONFIDENCE) -> list[Finding]:
+def latency_findings(
+    baseline: BaselineTimes, now: Report, policy: Policy, confidence: float = CONFIDENCE
+) -> list[Finding]:
     """The latency of every row of the baseline against the reference's, then and now; seconds where asked for.
 
-    Today's run is held against the mean of the baseline's runs. `confidence` is the level that this look takes for the
-    stated CONFIDENCE.
+    Today's run is compared with the mean of the baseline's runs. `confidence` is the level that this interim analysis
+    takes for the stated CONFIDENCE.
     """
-    before, slack, found = past.report, control_slack(now), []
-    if not policy.across_machines and kind(before.environment) != kind(now.environment):
+    before, slack = baseline.report, control_slack(now)
+    if not policy.across_machines and machine_kind(before.environment) != machine_kind(now.environment):
         return incomparable(
             before, policy, "another kind of machine: measure both versions in one job (`ffnbench ab --help`)"
         )
-    for row, history in past.rows.items():
-        if why := _fed_otherwise(before.plan, now.plan, row[0]):
-            found.append(_finding(*row, Status.INCOMPARABLE, policy, reason=why))
+    findings = []
+    for row, history in baseline.rows.items():
+        fed_otherwise = _fed_otherwise(before.plan, now.plan, row[0])
+        if fed_otherwise:
+            findings.append(_finding(row, Status.INCOMPARABLE, policy, reason=fed_otherwise))
             continue
-        mean = _known(now, row, confidence)
+        mean = _mean_with_interval(now, row, confidence)
         change = history.change(mean) if history and mean else None
-        found.append(_told(row, change, now, policy, slack))
-    return found
+        findings.append(_time_finding(row, change, now, policy, slack))
+    return findings
 
 
 def paired_findings(now: Report, policy: Policy, confidence: float = CONFIDENCE) -> list[Finding]:
@@ -274,71 +312,76 @@ def paired_findings(now: Report, policy: Policy, confidence: float = CONFIDENCE)
 
     There is no other run to vary from, so the change is the ratio with its own interval.
     """
-    slack, found = control_slack(now), []
+    slack = control_slack(now)
+    findings = []
     for row in _timed_rows(now.plan, replace(policy, absolute=False)):
-        mean = _known(now, row, confidence)
-        found.append(_told(row, Change(0.0, mean.mean, mean) if mean else None, now, policy, slack))
-    return found
+        mean = _mean_with_interval(now, row, confidence)
+        change = Change(0.0, mean.mean, mean) if mean else None
+        findings.append(_time_finding(row, change, now, policy, slack))
+    return findings
 
 
-def _known(now: Report, row: Row, confidence: float) -> Mean | None:
-    """A row's log with what the looks cost in its error; None without an interval."""
+def _mean_with_interval(now: Report, row: RowKey, confidence: float) -> Mean | None:
+    """A row's log with what the interim analyses cost in its error; None without an interval."""
     mean = row_of(now, *row)
     return mean.inflated(confidence) if mean and mean.freedom > 0 else None
 
 
-def _fed_otherwise(then: Plan, now: Plan, label: str) -> str:
+def _fed_otherwise(before: Plan, now: Plan, label: str) -> str:
     """What is not the same about what a row, or its reference, is fed; such times say nothing of each other."""
-    labels = dict.fromkeys((label, then.reference_of(label)))
-    present = {case.label for case in now.cases}
-    found = [_workloads_differ(then.case(one), now.case(one), FED) for one in labels if one in present]
-    return next(filter(None, found), "")
+    labels_now = {case.label for case in now.cases}
+    for name in (label, before.reference_of(label)):
+        differs = _workloads_differ(before.case(name), now.case(name), FED) if name in labels_now else ""
+        if differs:
+            return differs
+    return ""
 
 
-def _told(row: Row, change: Change | None, now: Report, policy: Policy, slack: float) -> Finding:
-    """What follows for one row from its change, where that is known. There is no time of a row that computes something
-    else, nor against such a reference. `slack` (in logs) is what the control asks for.
-    """
-    label, metric = row
-    reference, rounds = now.plan.reference_of(label), rounds_of_row(now, label, metric)
-    if why := mismatch_of_row(now, *row):
-        return _finding(*row, Status.MISSING, policy, reason=why)
-    if change is None and rounds.every:
-        reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else ONE_WORKER
-        return _finding(*row, Status.UNCLEAR, policy, reason=reason)
-    if change is None:
-        failure = now.failure(label) or now.failure(reference)
-        return _finding(*row, Status.MISSING, policy, reason=failure.message if failure else "not measured in this run")
-    extra = slack if metric == LATENCY else 0.0  # the slack is of ratios
-    status, reason = _status(change, extra, policy.of(*row)), ""
-    if status is Status.UNCLEAR and rounds.disturbed:
-        reason = busy_text(now)
-    elif status is Status.UNCLEAR and extra:
-        reason = "the reference differs from itself: the machine is too noisy now"
-    return _finding(
-        *row, status, policy, before=math.exp(change.before), now=math.exp(change.now), change=change.estimate(),
-        reason=reason,
-    )  # fmt: skip
+def _time_finding(row: RowKey, change: Change | None, now: Report, policy: Policy, slack: float) -> Finding:
+    """What follows for one row from its change, where that is known.
 
+    There is no time of a row that computes something else, nor against such a reference. `slack` (in logs) is how far
+    the control was off.
 
-def _status(change: Change, extra: float, tolerance: float) -> Status:
-    """Not corrected for the number of rows: of unchanged code a row lies a whole tolerance below its limit, so that
+    The interval is not corrected for the number of rows: unchanged code lies a whole tolerance below its limit, so that
     even twenty rows are not accused by chance where the tolerance is wider than an interval.
     """
-    low, high = change.difference.interval(CONFIDENCE) or (-math.inf, math.inf)
-    return status_of(math.exp(low - extra), math.exp(min(high + extra, 700.0)), tolerance)
+    label, metric = row
+    mismatch = mismatch_of_row(now, label, metric)
+    if mismatch:
+        return _finding(row, Status.MISSING, policy, reason=mismatch)
+    rounds = rounds_of_row(now, label, metric)
+    if change is None and not rounds.rounds:
+        reason = _why_not_measured(now, label, now.plan.reference_of(label))
+        return _finding(row, Status.MISSING, policy, reason=reason)
+    if change is None:
+        reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else ONE_WORKER
+        return _finding(row, Status.UNCLEAR, policy, reason=reason)
+    half = change.difference.half_width(CONFIDENCE)
+    if metric == LATENCY:
+        half += slack  # which is of ratios
+    low, high = math.exp(change.difference.mean - half), math.exp(change.difference.mean + half)
+    status = status_of(low, high, policy.of(*row))
+    reason = ""
+    if status is Status.UNCLEAR and rounds.disturbed:
+        reason = busy_text(now)
+    elif status is Status.UNCLEAR and slack and metric == LATENCY:
+        reason = "the reference differs from itself: the machine is too noisy now"
+    before_and_now = {"before": math.exp(change.before), "now": math.exp(change.now)}
+    return _finding(row, status, policy, **before_and_now, change=change.estimate(), reason=reason)
 
 
 def incomparable(before: Report, policy: Policy, reason: str) -> list[Finding]:
     """Every row whose time would be checked, as one that can't be."""
-    rows = _timed_rows(before.plan, policy)
-    return [_finding(label, metric, Status.INCOMPARABLE, policy, reason=reason) for label, metric in rows]
+    return [_finding(row, Status.INCOMPARABLE, policy, reason=reason) for row in _timed_rows(before.plan, policy)]
 
 
-def _timed_rows(plan: Plan, policy: Policy) -> list[Row]:
+def _timed_rows(plan: Plan, policy: Policy) -> list[RowKey]:
     """Latency of every row that is compared; seconds of every case where asked for."""
     rows = [(case.label, LATENCY) for case in plan.shown if not plan.is_reference(case.label)]
-    return rows + [(case.label, SECONDS) for case in plan.shown if policy.absolute]
+    if policy.absolute:
+        rows += [(case.label, SECONDS) for case in plan.shown]
+    return rows
 
 
 def status_of(low: float, high: float, tolerance: float) -> Status:
@@ -347,32 +390,36 @@ def status_of(low: float, high: float, tolerance: float) -> Status:
         return Status.REGRESSED
     if high > 1 + tolerance:
         return Status.UNCLEAR
-    return Status.IMPROVED if high < 1 else Status.OK
+    if high < 1:
+        return Status.IMPROVED
+    return Status.OK
 
 
-def exit_code(findings: list[Finding], *, unclear_fails: bool) -> int:
+def exit_code(findings: Iterable[Finding], *, unclear_fails: bool) -> int:
     """0 nothing regressed, 1 regressed, 3 a row that should be there is not, 4 unclear and told to fail then."""
     statuses = {finding.status for finding in findings}
     if Status.REGRESSED in statuses:
         return EXIT_REGRESSED
     if Status.MISSING in statuses:
         return 3
-    return 4 if unclear_fails and statuses & {Status.UNCLEAR, Status.INCOMPARABLE} else 0
+    if unclear_fails and statuses & {Status.UNCLEAR, Status.INCOMPARABLE}:
+        return 4
+    return 0
 
 
 OUTPUT = "output"
 EXACT_WITHIN = 1e-6  # of two runs in float64: rounding leaves 1e-15, or 1e-7 where a module casts to float32 inside
 
 
-def without_gain(findings: Iterable[Finding], output: Finding) -> tuple[Finding, ...]:
+def without_gain(findings: Iterable[Finding], output: Finding) -> list[Finding]:
     """The findings; where it is not known whether the two sides compute the same, none of them is a gain."""
-    why = "faster, but it may compute something else: see the row `output`"
-    return tuple(
-        replace(found, status=Status.UNCLEAR, reason=why)
-        if found.status is Status.IMPROVED and output.status is Status.UNCLEAR
-        else found
-        for found in findings
-    )
+    if output.status is not Status.UNCLEAR:
+        return list(findings)
+    reason = "faster, but it may compute something else: see the row `output`"
+    return [
+        replace(finding, status=Status.UNCLEAR, reason=reason) if finding.status is Status.IMPROVED else finding
+        for finding in findings
+    ]
 
 
 def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Finding:
@@ -380,19 +427,34 @@ def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Findin
 
     UNCLEAR where their outputs differ and so do their weights, which could not be carried over.
     """
-    errors = {"": agreement.error, " in float64": agreement.exact_error}
-    limits = {"": agreement.tolerance, " in float64": min(agreement.tolerance, EXACT_WITHIN)}
-    apart = [f"{error:.1e}{how}" for how, error in errors.items() if error is not None and error > limits[how]]
-    differs = f"head's output differs from base's by {apart[0] if apart else ''}{', in float64 too' * (len(apart) > 1)}"
-    if agreement.error is None:
-        apart, differs = [""], "head's output is not finite, or has another shape than base's"
-    own = f"; its weights are not base's: {agreement.apart}" if agreement.apart else ""
-    status, reason = Status.OK, own.removeprefix("; ")
-    if apart:
-        status = Status.OK if allowed else Status.UNCLEAR if agreement.apart else Status.REGRESSED
-        reason = differs + own
-        reason += "; allowed by --allow-mismatch" if allowed else ""
-        reason += "; not timed (--allow-mismatch times it anyway)" if status is Status.REGRESSED else ""
+    status = Status.OK
+    reasons = [_how_outputs_differ(agreement)]
+    if agreement.own_weights:
+        reasons.append(f"its weights are not base's: {agreement.own_weights}")
+    if reasons[0] and allowed:
+        reasons.append("allowed by --allow-mismatch")
+    elif reasons[0] and agreement.own_weights:
+        status = Status.UNCLEAR
+    elif reasons[0]:
+        status = Status.REGRESSED
+        reasons.append("not timed (--allow-mismatch times it anyway)")
     return Finding(
-        case=label, metric=OUTPUT, status=status, tolerance=agreement.tolerance, now=agreement.error, reason=reason
+        case=label,
+        metric=OUTPUT,
+        status=status,
+        tolerance=agreement.tolerance,
+        now=agreement.error,
+        reason="; ".join(filter(None, reasons)),
     )
+
+
+def _how_outputs_differ(agreement: Agreement) -> str:
+    """By how much the outputs differ, in the case's dtype or in float64; empty where rounding explains it."""
+    error, exact_error = agreement.error, agreement.exact_error
+    if error is None:
+        return "head's output is not finite, or has another shape than base's"
+    in_float64 = exact_error is not None and exact_error > min(agreement.tolerance, EXACT_WITHIN)
+    if error > agreement.tolerance:
+        also = ", in float64 too" if in_float64 else ""
+        return f"head's output differs from base's by {error:.1e}{also}"
+    return f"head's output differs from base's by {exact_error:.1e} in float64" if in_float64 else ""

@@ -41,6 +41,8 @@ def check(
 ) -> Check:
     """Measure a baseline's own plan again and say what has regressed: `.ok`, `.status`, a row for every metric.
 
+    `ffnbench check --help-all` says what each argument means.
+
     >>> found = ffnbench.check("baseline.json", tolerance={"latency": "5%"})
     >>> assert found.ok, str(found)
     """
@@ -88,6 +90,8 @@ def ab(
 
     Base and head are git revisions, folders, interpreters or environments; head is the working tree unless it is said
     otherwise.
+
+    `ffnbench ab --help-all` says what each argument means.
 
     >>> found = ffnbench.ab("mypkg.mlp:SwiGLU", base_rev="origin/main", d_model=1024)
     """

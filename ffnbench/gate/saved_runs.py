@@ -22,15 +22,15 @@ from ffnbench.stats.cells import of_shards
 
 def runs_view(paths: Sequence[str]) -> View:
     """Saved runs beside the first of them, row by row: old, new and the change with its interval; nothing is judged.
+
     The shards of a sweep are one run.
     """
-    found = [recompute(load(path)) for path in paths]
-    for path, one in zip(paths, found, strict=True):
-        _refuse_added(path, one)
-    if all(one.plan.shard for one in found):
-        whole = recompute(of_shards(found))
-        return report_view(whole).ending(0)
-    return side_by_side_view(paths, found)
+    runs = [recompute(load(path)) for path in paths]
+    for path, run in zip(paths, runs, strict=True):
+        _refuse_added(path, run)
+    if all(run.plan.shard for run in runs):
+        return report_view(recompute(of_shards(runs))).ending(0)
+    return side_by_side_view(paths, runs)
 
 
 def side_by_side_view(paths: Sequence[str], runs: Sequence[Report], how: Arrangement = AS_IT_COMES) -> View:
@@ -41,8 +41,8 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report], how: Arrange
         raise FfnbenchError(f"these are runs of different commands: {commands}", "give runs of one command")
     compared = compare_runs(runs)
     if not compared.common:
-        has = ", ".join(f"{run.plan.shown[0].label} ({name})" for name, run in zip(names, runs, strict=True))
-        raise FfnbenchError(f"these runs have no row in common: {has}", f"one alone: `ffnbench report {paths[0]}`")
+        rows = ", ".join(f"{run.plan.shown[0].label} ({name})" for name, run in zip(names, runs, strict=True))
+        raise FfnbenchError(f"these runs have no row in common: {rows}", f"one alone: `ffnbench report {paths[0]}`")
     frame = side_by_side_frame(names, runs, compared)
     if how:
         frame = arranged(frame, how)
@@ -52,6 +52,7 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report], how: Arrange
 
 def _refuse_added(path: str, report: Report) -> None:
     """Raise FfnbenchError for a run of a kind that has a table and a picture of its own alone."""
-    if added := added_kind(report.plan.kind):
+    added = added_kind(report.plan.kind)
+    if added:
         hint = f"ffnbench report {shlex.quote(path)} -o {report.plan.kind}.png"
         raise FfnbenchError(f"{path!r} says {added.says}, and here times are shown", hint)

@@ -39,7 +39,7 @@ class ShownCheck(Shows, Checked):
     def status(self) -> str:
         """The gravest status of all rows: REGRESSED, MISSING, UNCLEAR, INCOMPARABLE, IMPROVED or OK."""
         found = {finding.status for finding in self.findings}
-        return next((one.value for one in GRAVEST if one in found), Status.OK.value)
+        return next((one for one in GRAVEST if one in found), Status.OK)
 
     def view(self) -> View:
         """The findings with all that writes them."""

@@ -25,8 +25,10 @@ COMPARED = (LATENCY, RATIO, PARAMS, FLOPS, PEAK)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunChange:
-    """One metric of one row in the first run and in another: None where a run does not know it. `change` is new over
-    old, with an interval where it is timed; of what is `busy` in one of the two there is none, nor a ratio there.
+    """One metric of one row in the first run and in another: None where a run does not know it.
+
+    `change` is new over old, with an interval where it is timed; what is `busy` in one of the two has no change, nor a
+    ratio there.
     """
 
     label: str
@@ -48,8 +50,10 @@ class RunChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsCompared:
-    """The labels that all runs have; for each later run what has changed since the first, and what is not the same
-    about a row: (name, then, now); the geometric means of each metric over rows that are the same everywhere.
+    """The labels that all runs have, and what each later run has changed since the first.
+
+    `differing` is for each later run what is not the same about a row: (name, then, now). `means` are the geometric
+    means of each metric over rows that are the same everywhere.
     """
 
     common: Sequence[str]
@@ -67,12 +71,14 @@ def compare_runs(runs: Sequence[Report]) -> RunsCompared:
     first, *others = runs
     common = common_rows(runs)
     changes = [changes_between(first, run, common) for run in others]
-    differing = [{label: apart(first.plan.case(label), run.plan.case(label)) for label in common} for run in others]
-    same = {label for label in common if not any(of_run[label] for of_run in differing)}
-    means = {
-        metric: mean_changes([[c for c in of_run if c.metric == metric and c.label in same] for of_run in changes])
-        for metric in COMPARED
-    }
+    differing = [
+        {label: case_differences(first.plan.case(label), run.plan.case(label)) for label in common} for run in others
+    ]
+    alike = {label for label in common if not any(of_run[label] for of_run in differing)}
+    means = {}
+    for metric in COMPARED:
+        of_metric = [[c for c in of_run if c.metric == metric and c.label in alike] for of_run in changes]
+        means[metric] = mean_changes(of_metric)
     return RunsCompared(common=common, changes=changes, differing=differing, means=means)
 
 
@@ -82,28 +88,32 @@ def common_rows(runs: Sequence[Report]) -> list[str]:
     return [case.label for case in runs[0].plan.shown if all(case.label in labels for labels in others)]
 
 
-def changes_between(old: Report, new: Report, labels: Iterable[str]) -> list[RunChange]:
+def changes_between(old: Report, new: Report, labels: Sequence[str]) -> list[RunChange]:
     """Every metric of every row, metric by metric."""
-    found = list(labels)
-    return [_change(old, new, label, metric) for metric in COMPARED for label in found]
+    return [_change(old, new, label, metric) for metric in COMPARED for label in labels]
 
 
 def _change(old: Report, new: Report, label: str, metric: str) -> RunChange:
-    was, now = value_in(old, label, metric), value_in(new, label, metric)
-    change, busy = None, metric in TIMED and any(is_busy(run, label) for run in (old, new))
+    before, after = value_in(old, label, metric), value_in(new, label, metric)
+    if metric not in TIMED:
+        change = None
+        if before is not None and after is not None and before.value:
+            change = Estimate(value=after.value / before.value)
+        return RunChange(label=label, metric=metric, old=before, new=after, change=change)
+    is_busy_in_one = is_busy(old, label) or is_busy(new, label)
+    change = None
     to_another = metric == RATIO and old.plan.reference_of(label) != new.plan.reference_of(label)
-    if metric in TIMED and not busy and not to_another:
-        before, after = mean_in(old, label, metric), mean_in(new, label, metric)
-        change = change_between(before, after).estimate() if before and after else None
-    elif metric not in TIMED and was is not None and now is not None and was.value:
-        change = Estimate(value=now.value / was.value)
-    return RunChange(label=label, metric=metric, old=was, new=now, change=change, busy=busy)
+    if not is_busy_in_one and not to_another:
+        mean_before, mean_after = mean_in(old, label, metric), mean_in(new, label, metric)
+        if mean_before and mean_after:
+            change = change_between(mean_before, mean_after).estimate()
+    return RunChange(label=label, metric=metric, old=before, new=after, change=change, busy=is_busy_in_one)
 
 
 def is_busy(report: Report, label: str) -> bool:
     """Whether a row's rounds were disturbed, so that it has no figure to compare."""
-    found, seconds = report.comparison(label), report.estimate(label, LATENCY)
-    return bool((found and found.verdict is Verdict.BUSY) or (seconds and seconds.disturbed))
+    comparison = report.comparison(label)
+    return comparison is not None and comparison.verdict is Verdict.BUSY
 
 
 def value_in(report: Report, label: str, metric: str) -> Estimate | None:
@@ -111,40 +121,45 @@ def value_in(report: Report, label: str, metric: str) -> Estimate | None:
     if metric == LATENCY:
         return report.estimate(label, LATENCY)
     if metric == RATIO:
-        found = report.comparison(label)
-        return None if found is None or report.plan.is_reference(label) or is_busy(report, label) else found.ratio
+        comparison = report.comparison(label)
+        if comparison is None or report.plan.is_reference(label) or is_busy(report, label):
+            return None
+        return comparison.ratio
+    value: float | None
     if metric == FLOPS:
         case = report.plan.case(label)
-        exact = needed_by(case, report.cost(label)).flops
-        exact = None if exact is None else exact // case.workload.tokens
+        flops = needed_by(case, report.cost(label)).flops
+        value = None if flops is None else flops // case.workload.tokens
+    elif metric == PARAMS:
+        value = report.cost(label).params
     else:
-        exact = report.cost(label).params if metric == PARAMS else report.value(label, metric)  # type: ignore[assignment]
-    return None if exact is None else Estimate(value=exact)
+        value = report.value(label, metric)
+    return None if value is None else Estimate(value=value)
 
 
 def mean_in(report: Report, label: str, metric: str) -> Mean | None:
     """The log over all runs of a file; None for what was not measured, and for the reference's ratio to itself."""
-    if metric == RATIO and report.plan.is_reference(label):
+    if report.estimate(label, LATENCY) is None or (metric == RATIO and report.plan.is_reference(label)):
         return None
-    shown = report.estimate(label, LATENCY)
-    if shown is None:
+    means = []
+    for run in report.runs:
+        mean = table_of(run).seconds(label).mean() if metric == LATENCY else row_of(run, label, LATENCY)
+        if mean:
+            means.append(mean)
+    if not means:
         return None
-    means = [
-        table_of(run).seconds(label).mean(every=shown.disturbed) if metric == LATENCY else row_of(run, label, LATENCY)
-        for run in report.runs
-    ]
-    known = [mean for mean in means if mean]
-    if len(known) > 1 and all(mean.freedom > 0 for mean in known):
-        return history_of(known).over_runs
-    return known[0] if known else None
+    if len(means) > 1 and all(mean.freedom > 0 for mean in means):
+        return history_of(means).over_runs
+    return means[0]
 
 
 def mean_changes(changes: Sequence[Sequence[RunChange]]) -> list[RunChange]:
-    """The geometric means over the rows that all runs know, one a later run; none of a single row. `changes` are those
-    of one metric, a list of the same rows for each later run.
+    """The geometric means over the rows that all runs know, one a later run; none of a single row.
+
+    `changes` are those of one metric, a list of the same rows for each later run.
     """
-    everywhere = [rows for rows in zip(*changes, strict=True) if all(c.change and c.old and c.new for c in rows)]
-    if len(everywhere) < 2:
+    known_everywhere = [rows for rows in zip(*changes, strict=True) if all(c.change and c.old and c.new for c in rows)]
+    if len(known_everywhere) < 2:
         return []
     return [
         RunChange(
@@ -154,22 +169,24 @@ def mean_changes(changes: Sequence[Sequence[RunChange]]) -> list[RunChange]:
             new=_geometric_mean(row.new for row in rows),
             change=_geometric_mean(row.change for row in rows),
         )
-        for rows in zip(*everywhere, strict=True)
+        for rows in zip(*known_everywhere, strict=True)
     ]
 
 
 def _geometric_mean(estimates: Iterable[Estimate | None]) -> Estimate | None:
     """None where a value is not above zero."""
     values = [estimate.value for estimate in estimates if estimate]
-    return Estimate(value=math.exp(fmean(map(math.log, values)))) if min(values) > 0 else None
+    if min(values) <= 0:
+        return None
+    return Estimate(value=math.exp(fmean(map(math.log, values))))
 
 
-def apart(old: Case, new: Case) -> list[tuple[str, str, str]]:
-    """What is not the same about two cases of one label: its name, then, now; the network, and what it is fed."""
-    found = []
+def case_differences(old: Case, new: Case) -> list[tuple[str, str, str]]:
+    """What is not the same about two cases of one label, of the network and its workload: its name, then, now."""
+    of_networks = [("network", old.variant, new.variant)]
     if type(old.ffn) is type(new.ffn):
-        found += [(one.name, getattr(old.ffn, one.name), getattr(new.ffn, one.name)) for one in fields(old.ffn)]
-    else:
-        found.append(("network", old.variant, new.variant))
-    found += [(f.name, getattr(old.workload, f.name), getattr(new.workload, f.name)) for f in fields(old.workload)]
-    return [(name, str(was), str(now)) for name, was, now in found if was != now]
+        of_networks = [(f.name, getattr(old.ffn, f.name), getattr(new.ffn, f.name)) for f in fields(old.ffn)]
+    of_workloads = [
+        (f.name, getattr(old.workload, f.name), getattr(new.workload, f.name)) for f in fields(old.workload)
+    ]
+    return [(name, str(then), str(now)) for name, then, now in of_networks + of_workloads if then != now]

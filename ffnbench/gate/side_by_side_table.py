@@ -145,7 +145,7 @@ class SideBySide:
                 lacking.setdefault(names, []).append(label)
         yield from (f"only in {has}: {', '.join(labels)}" for has, labels in lacking.items())
         for name, run in zip(self.names, self.runs, strict=True):
-            if failed := [f"{c.label}: {f.kind.value}" for c in run.plan.shown if (f := run.failure(c.label))]:
+            if failed := [f"{c.label}: {f.kind}" for c in run.plan.shown if (f := run.failure(c.label))]:
                 yield f"failed in {name}: {', '.join(failed)}"
         if differs := side_lines(self._sides()):
             yield f"not the same: {'; '.join(differs)}"

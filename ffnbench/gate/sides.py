@@ -5,13 +5,13 @@ Base and head are two cases of one plan, each in a process of its own, so that t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.ffn.width_rules import Match
 from ffnbench.plan import CONTROL, OWN, Arm, Kind, Plan, Probe, Protocol
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_seed, check_timeout
-from ffnbench.planning.fields import refuse_lists
 from ffnbench.planning.variant_text import Variant, parse_variants
 from ffnbench.request import SidesRequest
 
@@ -27,28 +27,37 @@ class SideFlags:
     python: str | None
     env: tuple[str, ...]
 
+    @property
+    def of_code(self) -> bool:
+        """Whether it says where the code is."""
+        return self.rev is not None or self.source is not None
+
 
 def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]:
-    """What was asked of base and of head; raises FfnbenchError where they are the same, or one is told wrongly."""
-    flags = [one.name for one in fields(SideFlags)]
-    asked = {side: SideFlags(**{flag: getattr(request, f"{side}_{flag}") for flag in flags}) for side in (BASE, HEAD)}
+    """What was asked of base and of head; raises FfnbenchError where they are the same, or contradict themselves."""
+    asked = {
+        BASE: SideFlags(
+            rev=request.base_rev, source=request.base_source, python=request.base_python, env=request.base_env
+        ),
+        HEAD: SideFlags(
+            rev=request.head_rev, source=request.head_source, python=request.head_python, env=request.head_env
+        ),
+    }
     if asked[BASE] == asked[HEAD]:
         raise FfnbenchError("base and head are the same", "say what base is: --base-rev REV, --base-python PATH, ...")
     for name, side in asked.items():
         if side.rev is not None and side.source is not None:
             raise FfnbenchError(f"--{name}-rev and --{name}-source both say where the code is", "give one of the two")
-    of_code = [name for name, side in asked.items() if side.rev is not None or side.source is not None]
-    if of_code and not variant.target:
-        raise FfnbenchError(
-            f"{variant.text!r} is ffnbench's own and in no revision of yours",
-            "name your code: package.module:Attr or path/to/file.py:Attr",
-        )
+        if side.of_code and not variant.target:
+            raise FfnbenchError(
+                f"{variant.text!r} is ffnbench's own and in no revision of yours",
+                "name your code: package.module:Attr or path/to/file.py:Attr",
+            )
     return asked
 
 
 def variant_of_sides(request: SidesRequest) -> Variant:
     """The one variant that both sides are of."""
-    refuse_lists(request, "d_model", "dtype", "mode", "threads", "batch", "seq_len")
     variants = parse_variants(request.variant)
     if len(variants) > 1:
         raise FfnbenchError(f"ab measures one variant, not {len(variants)}", "`ffnbench compare` measures several")
@@ -68,12 +77,11 @@ def plan_sides(request: SidesRequest, arms: tuple[Arm, Arm], probes: tuple[Probe
     variant = variant_of_sides(request)
     metrics = "memory" if request.exact_only else "latency,memory"
     asked = as_compare(request, variants=variant.text, metrics=metrics, budget=None)
-    first = plan_compare(asked, probes[0]).cases[0]
-    base = replace(first, label=BASE, arm=arms[0])
-    there = plan_compare(replace(asked, d_ff=base.ffn.d_ff, match="none"), probes[1]).cases[0]
-    head = replace(base, label=variant.label, ffn=there.ffn, arm=arms[1])
+    base = replace(plan_compare(asked, probes[0]).cases[0], label=BASE, arm=arms[0])
+    of_head = replace(asked, d_ff=base.ffn.d_ff, match=Match.NONE)
+    head = replace(base, label=variant.label, ffn=plan_compare(of_head, probes[1]).cases[0].ffn, arm=arms[1])
     return Plan(
-        kind=Kind.SIDES.value,
+        kind=Kind.SIDES,
         cases=(base, head),
         reference=BASE,
         protocol=Protocol(seed=request.seed, timeout_s=request.timeout),

@@ -55,7 +55,7 @@ def junit(findings: Sequence[Finding]) -> str:
     for finding in findings:
         case = xml.SubElement(suite, "testcase", classname=visible(f"ffnbench.{finding.case}"), name=finding.metric)
         if finding.status in FAILS:
-            xml.SubElement(case, "failure", type=finding.status.value, message=described(finding))
+            xml.SubElement(case, "failure", type=finding.status, message=described(finding))
         elif finding.status in WARNS:
             xml.SubElement(case, "skipped", message=described(finding))
         else:
@@ -80,7 +80,7 @@ def finding_records(findings: tuple[Finding, ...]) -> list[Row]:
     """One flat record a row, numbers in full precision."""
     return [
         {
-            "case": f.case, "metric": f.metric, "status": f.status.value, "tolerance": f.tolerance,
+            "case": f.case, "metric": f.metric, "status": f.status, "tolerance": f.tolerance,
             "before": f.before, "now": f.now, "change": f.ratio,
             "change_low": f.change and f.change.low, "change_high": f.change and f.change.high, "reason": f.reason,
         }
@@ -92,7 +92,7 @@ def findings_frame(checked: Checked) -> Frame:
     """Every row that is not an equal exact metric; those are counted below."""
     now, rows = checked.now, finding_records(checked.findings)
     quiet = [row for row in rows if is_quiet(row)]
-    order = [status.value for status in Status]
+    order = [*Status]
     shown = sorted((row for row in rows if not is_quiet(row)), key=lambda row: order.index(row["status"]))
     reasons = {row["reason"] for row in rows}
     has_intervals = any(row["change_low"] is not None for row in rows)
@@ -112,7 +112,7 @@ def findings_frame(checked: Checked) -> Frame:
 
 def is_quiet(row: Row) -> bool:
     """Whether it is an exact metric that is equal."""
-    return row["status"] == Status.OK.value and row["metric"] not in (*TIMED, OUTPUT) and row["change_low"] is None
+    return row["status"] == Status.OK and row["metric"] not in (*TIMED, OUTPUT) and row["change_low"] is None
 
 
 def _change(row: Row) -> str:

@@ -17,8 +17,10 @@ def refuse_untrusted(plan: Plan, path: str, trusted: tuple[str, ...]) -> None:
     """Raise FfnbenchError, with the flags to type, for code that a file's plan names and `trusted` does not."""
     unknown = [name for name in code_of(plan) if name not in trusted]
     if unknown:
-        told = f"{path!r} names code that would run: {', '.join(unknown)}"
-        raise FfnbenchError(told, f"if you trust it, add {trust_flags(unknown)}")
+        raise FfnbenchError(
+            f"{path!r} names code that would run: {', '.join(unknown)}",
+            f"if you trust it, add {trust_flags(unknown)}",
+        )
 
 
 def trust_flags(names: Iterable[str]) -> str:

@@ -275,7 +275,7 @@ def _of_experts(moe: MoESpec) -> dict[str, Scalar]:
     if moe.shared_d_ff:
         keys["shared"] = moe.shared_d_ff
     if moe.scores is not default.scores:
-        keys["scores"] = moe.scores.value
+        keys["scores"] = moe.scores
     if moe.groups > 1:
         keys["groups"] = f"{moe.groups}x{moe.top_groups}"
     for name in ("shared_gate", "router_bias", "normalised", "routed_scale"):

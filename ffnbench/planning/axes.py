@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from enum import Enum
+from enum import StrEnum
 from functools import partial
 from itertools import product
 from math import prod
@@ -18,10 +18,10 @@ from ffnbench.common.units import read_number
 from ffnbench.ffn.spec import DTYPES, Dispatch, Gate, Init, Routing, Scores, read_positive
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.plan import SWEPT, Cache, CompileMode, MatmulPrecision, Point, Time, Value
-from ffnbench.planning.fields import MOST_CELLS, cut, is_range, several, too_many, written_out
+from ffnbench.planning.fields import MOST_CELLS, cut, is_range, mode_of, several, too_many, written_out
 from ffnbench.planning.keys import KEYS, Of, keys_of, parse_scalar
 from ffnbench.planning.variant_text import Variant, is_variant, parse_variant
-from ffnbench.planning.workload import device_of, mode_of
+from ffnbench.planning.workload import device_of
 from ffnbench.request import DEFAULT_VARIANTS, EXAMPLES, AnyRequest, spelling
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ R = TypeVar("R", bound=AnyRequest)
 
 COUNTS = ("d_model", "d_ff", "threads", "batch", "seq_len", "elements")
 NUMBERS = ("ratio", "dropout")
-CHOICES: Mapping[str, type[Enum]] = {
+CHOICES: Mapping[str, type[StrEnum]] = {
     "time": Time,
     "cache": Cache,
     "init": Init,
@@ -56,11 +56,11 @@ def read_value(name: str, value: Any) -> Value:
     if name in NUMBERS:
         return read_number(value)
     if name in CHOICES:
-        return str(choose(CHOICES[name], name, value).value)
+        return str(choose(CHOICES[name], name, value))
     if name == "dtype":
         return DTYPES.canonical(str(value))
     if name == "mode":
-        return mode_of(value).value
+        return str(mode_of(value))
     if name == "device":
         return device_of(str(value))
     if name == "rule":

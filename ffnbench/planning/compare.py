@@ -54,7 +54,7 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: i
         parsed = [parse_variant(part, models) for part in cut("", text, DEFAULT_VARIANTS)]
     variants = [identify(variant, probe) for variant in parsed]
     backends = parse_backends(request.backend)
-    request = replace(_completed(request, models, variants, d_model), backend=backends[0].value)
+    request = replace(_completed(request, models, variants, d_model), backend=backends[0])
     rows = _rows(variants, backends)
     references = _references(request.reference, rows)
 
@@ -82,7 +82,7 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: i
         reference=reference,
         protocol=protocol_of(len(cases) - len(refused), request),
         metrics=metrics,
-        match=groups[0].sizer.match.value,
+        match=groups[0].sizer.match,
         multiple_of=groups[0].sizer.multiple_of,
         notes=(*(note for group in groups for note in group.notes), *refused),
     )
@@ -151,7 +151,7 @@ def _group(request: CompareRequest, point: Point, rows: list[_Row], references: 
     for row in rows:
         variant, work = row.variant, workload_of(request, row.variant)
         if row.backend is not None:
-            work = replace(work, backend=row.backend.value)
+            work = replace(work, backend=row.backend)
         if variant.label not in sized:
             sized[variant.label] = sizer.case(variant, work)
         case = replace(sized[variant.label], label=row.label, workload=work)

@@ -6,21 +6,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.names import choose, hint_for, normalise
 from ffnbench.common.units import COUNTS, read_count, read_number, read_percent, read_seconds
-from ffnbench.request import EXAMPLES, TAKE_LISTS, Percent, Request, Seconds, Texts, spelling
+from ffnbench.plan import MODE_ALIASES, Mode
+from ffnbench.request import EXAMPLES, TAKE_LISTS, Percent, Seconds, Texts, spelling
 
-READERS: Mapping[Any, Callable[[str], Any]] = {
+NUMBERS: Mapping[Any, Callable[[str], Any]] = {
     int: read_count,
     float: read_number,
     Seconds: read_seconds,
     Percent: read_percent,
 }
+MODES: Mapping[str, Mode] = {**{str(mode): mode for mode in Mode}, **MODE_ALIASES}
 
 
 _hints = cache(get_type_hints)
@@ -29,14 +33,14 @@ _hints = cache(get_type_hints)
 def types_of(request: Any, name: str) -> tuple[Any, ...]:
     """The types that the value of a field may have, None left out: `(int, str, tuple[int, ...])`."""
     hint = _hints(request, include_extras=True)[name]
-    if hint in READERS or hint == Texts or get_origin(hint) is tuple:
+    if hint in NUMBERS or hint == Texts or get_origin(hint) is tuple:
         return (hint,)
-    return tuple(one for one in get_args(hint) if one is not NoneType) or (hint,)
+    return tuple(member for member in get_args(hint) if member is not NoneType) or (hint,)
 
 
 def takes_several(types: Sequence[Any]) -> bool:
     """Whether a field of these types may have several values."""
-    return Texts in types or any(get_origin(one) is tuple for one in types)
+    return Texts in types or any(get_origin(member) is tuple for member in types)
 
 
 def read(request: type[Any], name: str, typed: bool | Sequence[str]) -> Any:
@@ -45,28 +49,46 @@ def read(request: type[Any], name: str, typed: bool | Sequence[str]) -> Any:
     """
     types, flag = types_of(request, name), spelling(name)
     kind = types[0]
-    if isinstance(typed, bool) and kind is bool:
+    if isinstance(typed, bool):
+        if kind is not bool:
+            raise FfnbenchError(f"{flag} can't be {str(typed).lower()!r}", "give it a value")
         return typed
-    if isinstance(typed, bool) or kind is bool:
-        shown = str(typed).lower() if isinstance(typed, bool) else ",".join(typed)
-        hint = "it is true or false" if kind is bool else "give it a value"
-        raise FfnbenchError(f"{flag} can't be {shown!r}", hint)
+    if kind is bool:
+        raise FfnbenchError(f"{flag} can't be {','.join(typed)!r}", "it is true or false")
     refuse_empty(name.upper() if name in getattr(request, "PLACED", ()) else flag, typed)
     if get_origin(kind) is tuple:
         return tuple(typed)
     # words of a shell have commas at their ends, as in `relu, gelu ,silu`; in `relu,,gelu` a name is empty
     text = re.sub(",*\n[\n,]*", ",", "\n".join(typed))
-    if kind not in READERS:
-        return text
     if takes_several(types):
-        return _numbers(name, text, READERS[kind])
-    if "," in text:
+        return _numbers(name, text, NUMBERS[kind]) if kind in NUMBERS else text
+    if "," in text and (kind is not str or name in EXAMPLES):
         hint = TAKE_LISTS if name in EXAMPLES else "give one"
         raise FfnbenchError(f"{flag} takes one value here, not {text!r}", hint)
+    if kind not in NUMBERS:
+        return reader_of(kind, name)(text)
     try:
-        return READERS[kind](text)
+        return NUMBERS[kind](text)
     except FfnbenchError as problem:
         raise FfnbenchError(f"{flag}: {problem.message}", problem.hint) from None
+
+
+def reader_of(kind: type, name: str) -> Callable[[object], Any]:
+    """What makes a value of a word: a member of an enum, or the word itself."""
+    if kind is Mode:
+        return mode_of
+    if issubclass(kind, Enum):
+        return partial(choose, kind, name)
+    return str
+
+
+def mode_of(asked: object) -> Mode:
+    """A mode by its name or by what trainers call it; raises FfnbenchError for what is none."""
+    text = normalise(str(asked))
+    if text not in MODES:
+        every = "modes: forward (inference), train (training), backward"
+        raise FfnbenchError(f"unknown mode {asked!r}", hint_for(text, MODES, every))
+    return MODES[text]
 
 
 def refuse_empty(name: str, texts: Sequence[str]) -> None:
@@ -187,12 +209,3 @@ def has_list(value: Any) -> bool:
     if isinstance(value, str):
         return "," in value or is_range(value)
     return isinstance(value, tuple | list)
-
-
-def refuse_lists(request: Request, *names: str) -> None:
-    """Raise FfnbenchError for a list in one of these fields of a request."""
-    for name in names:
-        value = getattr(request, name)
-        if has_list(value):
-            text = value if isinstance(value, str) else ",".join(map(str, value))
-            raise FfnbenchError(f"{spelling(name)} takes one value here, not {text!r}", TAKE_LISTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
@@ -17,7 +17,7 @@ _VARIABLE = re.compile(r"(?P<name>[A-Za-z_]\w*):(?P<value>.*)", re.DOTALL)
 _WORDS: dict[str, Scalar] = {"true": True, "yes": True, "false": False, "no": False, "none": None, "null": None}
 
 
-class Of(Enum):
+class Of(StrEnum):
     """What a key is about; how `ffnbench list keys` calls it."""
 
     FORM = "form"

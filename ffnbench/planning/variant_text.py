@@ -15,7 +15,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose, hint_for, near, normalise
 from ffnbench.ffn.activations import ACTIVATIONS, OwnActivation
 from ffnbench.ffn.spec import GATED, LARGEST, LIKE, Dispatch, FFNSpec, Gate, ImportedSpec, MoESpec, Scalar, Scores
-from ffnbench.plan import OWN, Arm, Backend, Note, NoteKind, values_of
+from ffnbench.plan import OWN, Arm, Backend, Note, NoteKind
 from ffnbench.planning.fields import cut
 from ffnbench.request import DEFAULT_VARIANTS
 
@@ -262,7 +262,7 @@ def _unknown(name: str) -> FfnbenchError:
         return FfnbenchError(f"unknown variant {name!r}", KEY_HINT)
     if "/" in name or is_config:
         return FfnbenchError(f"unknown variant {name!r}", f"a model's config.json, or ORG/NAME: --preset {name}")
-    if name in values_of(Backend):
+    if name in [*Backend]:
         return FfnbenchError(f"{name!r} is a backend and no variant", "a key names one; --backend takes a list")
     known = ACTIVATIONS.spellings() + GATED.spellings() + [f"{a}_glu" for a in ACTIVATIONS.names()] + PRESETS.names()
     where = "`ffnbench list variants` shows all; your own code is package.module:Attr or path/to/file.py:Attr"
@@ -334,10 +334,10 @@ def moe_of(keys: Keys, text: str) -> MoESpec | None:
         shared_d_ff=shared,
         shared_gate=flag(keys, "shared_gate", False),
         router_bias=flag(keys, "router_bias", False),
-        scores=choose(Scores, "scores", keys.get("scores", Scores.SOFTMAX.value)),
+        scores=choose(Scores, "scores", keys.get("scores", Scores.SOFTMAX)),
         normalised=flag(keys, "normalised", True),
         routed_scale=number(keys, "routed_scale", 1.0, "DeepSeek-V3 has @routed_scale=2.5"),
         groups=int(groups["experts"]),
         top_groups=int(groups["top_k"]),
-        dispatch=choose(Dispatch, "experts", keys.get("experts", Dispatch.EAGER.value)),
+        dispatch=choose(Dispatch, "experts", keys.get("experts", Dispatch.EAGER)),
     )

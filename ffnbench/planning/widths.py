@@ -33,7 +33,7 @@ class Sizer:
 
     def __init__(self, request: CompareRequest, reference: Variant, probe: Probe) -> None:
         self.request, self.reference, self.probe = request, reference, probe
-        self.match = choose(Match, "match", request.match)
+        self.match = request.match
         multiple = DEFAULT_MULTIPLE if request.multiple_of is None else request.multiple_of
         self.multiple_of = read_positive("multiple_of", multiple)
         self.d_model = read_positive("d_model", request.d_model)
@@ -53,7 +53,7 @@ class Sizer:
         if request.ffn_dim_multiplier is not None and request.rule is None:
             raise FfnbenchError("--ffn-dim-multiplier needs a width rule that reads it", "for example --rule llama")
         sized = {"d_ff", "rule", "ratio"} & self.reference.spec_keys.keys()
-        if request.d_ff is not None and sized and self.match is not Match.NONE:
+        if request.d_ff is not None and sized and self.match != Match.NONE:
             raise FfnbenchError(
                 f"--d-ff sets the width of the reference, and {self.reference.text!r} has its own",
                 "give one of the two, or another --reference",
@@ -64,7 +64,7 @@ class Sizer:
         width, sizing = self._width(variant, workload)
         spec = self._spec(variant, width)
         residual = None
-        if self.match is not Match.NONE and variant.label != self.reference.label:
+        if self.match != Match.NONE and variant.label != self.reference.label:
             target = self._of_reference[1]
             with suppress(Unsupported):  # it can't be counted: its row will say so
                 residual = self._matched_cost(spec, workload, variant.arm) / target - 1
@@ -92,12 +92,12 @@ class Sizer:
             return self._by_rule(str(keys.get("rule", "classic")), variant)
 
         is_reference = variant.label == self.reference.label
-        if request.d_ff is not None and (is_reference or self.match is Match.NONE):
+        if request.d_ff is not None and (is_reference or self.match == Match.NONE):
             return read_positive("d_ff", request.d_ff), GIVEN
         gated = variant.gate is not Gate.NONE
         if request.rule is not None and (gated or request.rule in ("classic", "palm")):
             return self._by_rule(request.rule, variant)
-        if self.match is Match.NONE:
+        if self.match == Match.NONE:
             return self._by_rule("classic", variant)
 
         experts = variant.spec_keys.get("moe") is not None
@@ -110,8 +110,8 @@ class Sizer:
         multiple = read_positive("multiple_of", keys.get("multiple_of", self.multiple_of))
         if variant.target:
             return self._imported_width(variant, workload, target, multiple)
-        what = self.match.value
-        if self.match is Match.PARAMS and (experts or self.reference.spec_keys.get("moe") is not None):
+        what: str = self.match
+        if self.match == Match.PARAMS and (experts or self.reference.spec_keys.get("moe") is not None):
             what = ACTIVE_PARAMS
         return self._own_width(variant, workload, target, multiple), Sizing(how="matched", what=what)
 
@@ -161,7 +161,7 @@ class Sizer:
         if low == high:
             return wide, Sizing(how="unread")
         width = round_nearest(half + (target - low) * (wide - half) / (high - low), multiple)
-        return width, Sizing(how="matched", what=self.match.value)
+        return width, Sizing(how="matched", what=self.match)
 
     @cached_property
     def _of_reference(self) -> tuple[int, int]:
@@ -183,12 +183,12 @@ class Sizer:
         """What is matched of a network: the parameters that a token meets, or the FLOPs of a forward."""
         if isinstance(spec, ImportedSpec):
             name, counted = spec.target, self.probe.within(arm).count(spec, workload)
-            value = counted.params_active if self.match is Match.PARAMS else counted.flops_forward
+            value = counted.params_active if self.match == Match.PARAMS else counted.flops_forward
         else:
             name = spec.name
-            value = params_active(spec) if self.match is Match.PARAMS else flops_forward(spec)
+            value = params_active(spec) if self.match == Match.PARAMS else flops_forward(spec)
         if not value:
-            raise FfnbenchError(f"{name} has no {self.match.value} that can be counted to match", "use --match none")
+            raise FfnbenchError(f"{name} has no {self.match} that can be counted to match", "use --match none")
         return value
 
     def _spec(self, variant: Variant, width: int) -> NetworkSpec:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.names import choose, hint_for, normalise
+from ffnbench.common.names import choose, hint_for
 from ffnbench.ffn.spec import (
     DTYPES,
     ActivationSpec,
@@ -20,7 +21,6 @@ from ffnbench.ffn.spec import (
     read_positive,
 )
 from ffnbench.plan import (
-    MODE_ALIASES,
     AnySpec,
     Backend,
     Cache,
@@ -30,82 +30,60 @@ from ffnbench.plan import (
     Time,
     Workload,
 )
-from ffnbench.planning.fields import cut
+from ffnbench.planning.fields import cut, mode_of
 from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant, flag, number
 from ffnbench.request import CompareRequest
 
 DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda
-MODES = {mode.value: mode for mode in Mode} | MODE_ALIASES
-ALL = "all"  # in place of a list of backends: every one
-ONEDNN_DTYPES = ("float32", "bfloat16")
+FLAGS = ("batch", "seq_len", "dtype", "device", "mode", "backend", "routing", "time", "cache", "matmul_precision",
+         "reduced_reductions")  # fmt: skip
 _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
-# fields of a request that are also keys of a variant
-SHARED = (
-    "batch", "seq_len", "dtype", "device", "mode", "backend", "routing", "time", "cache", "matmul_precision",
-    "reduced_reductions",
-)  # fmt: skip
 
 
 def workload_of(request: CompareRequest, variant: Variant) -> Workload:
     """The workload of a variant: its own keys win over the flags. Raises FfnbenchError for what can't be."""
-    flags = {name: getattr(request, name) for name in SHARED}
+    flags = {name: getattr(request, name) for name in FLAGS}
     threads = 1 if request.threads is None else request.threads
     given: dict[str, Any] = {**flags, "threads": threads, **variant.workload_keys}
     slowdown = number(given, "slowdown", 0.0, "e.g. 0.05 is 5%")
     if not 0 <= slowdown <= 10:
         raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
     dtype = DTYPES.canonical(str(given["dtype"]))
-    device = device_of(str(given["device"]))
-    cache = choose(Cache, "cache", given["cache"])
-    # what nothing depends on is at its default, so that the row is no other one
+    device, cache = device_of(str(given["device"])), choose(Cache, "cache", given["cache"])
     precision = choose(MatmulPrecision, "matmul_precision", given["matmul_precision"])
-    if dtype != "float32":
-        precision = MatmulPrecision.HIGHEST
     reduced = flag(given, "reduced_reductions", True)
-    if item_bytes(dtype) != 2 or device == "cpu":
-        reduced = True
     return Workload(
         batch=read_positive("batch", given["batch"]),
         seq_len=read_positive("seq_len", given["seq_len"]),
         dtype=dtype,
         device=device,
-        mode=mode_of(given["mode"]).value,
+        mode=mode_of(given["mode"]),
         threads=read_positive("threads", given["threads"]),
-        backend=_backend(str(given["backend"]), variant).value,
+        backend=_backend(str(given["backend"]), variant),
         slowdown=slowdown,
         routing=_routing(given["routing"], variant),
-        compile=choose(CompileMode, "compile", given.get("compile", CompileMode.DEFAULT.value)).value,
+        compile=choose(CompileMode, "compile", given.get("compile", CompileMode.DEFAULT)),
         freeze=flag(given, "freeze", False),
-        time=_time(given["time"], device, cache).value,
-        cache=cache.value,
-        matmul_precision=precision.value,
-        reduced_reductions=reduced,
+        time=_time(given["time"], device, cache),
+        cache=cache,
+        # what nothing depends on is at its default, so that the row is no other one
+        matmul_precision=precision if dtype == "float32" else MatmulPrecision.HIGHEST,
+        reduced_reductions=reduced or item_bytes(dtype) != 2 or device == "cpu",
     )
 
 
 def _time(asked: Scalar, device: str, cache: Cache) -> Time:
     """Which time is the latency. What a CPU works and what a caller waits for are one; see also Workload.on."""
     time = None if asked is None else choose(Time, "time", asked)
-    if device == "cpu":
-        return Time.WALL
-    if time is Time.WALL and cache is Cache.COLD:
+    if time is Time.WALL and cache is Cache.COLD and device != "cpu":
         raise FfnbenchError(
             "calls of a cold cache are timed one by one, so on a GPU their time is the device's, not what a caller "
             "waits for",
             "leave time=wall out, or cache=cold",
         )
-    if time is None:
-        return Time.DEVICE if device != "auto" and cache is Cache.COLD else Time.WALL
-    return time
-
-
-def mode_of(asked: Scalar) -> Mode:
-    """A mode by its name or by what trainers call it; raises FfnbenchError for what is none."""
-    text = normalise(str(asked))
-    if text not in MODES:
-        every = "modes: forward (inference), train (training), backward"
-        raise FfnbenchError(f"unknown mode {asked!r}", hint_for(text, MODES, every))
-    return MODES[text]
+    if device == "cpu":
+        return Time.WALL
+    return time or (Time.DEVICE if device != "auto" and cache is Cache.COLD else Time.WALL)
 
 
 def _backend(asked: str, variant: Variant) -> Backend:
@@ -116,17 +94,17 @@ def _backend(asked: str, variant: Variant) -> Backend:
     backend = choose(Backend, "backend", asked)
     if about and backend is not Backend.COMPILE:
         raise FfnbenchError(
-            f"{about[0]!r} is about backend compile, and {variant.text!r} names {backend.value}",
-            f"leave one of the two out, or write @backend={Backend.COMPILE.value}",
+            f"{about[0]!r} is about backend compile, and {variant.text!r} names {backend}",
+            f"leave one of the two out, or write @backend={Backend.COMPILE}",
         )
     return backend
 
 
-def _routing(asked: Scalar, variant: Variant) -> str | None:
+def _routing(asked: Scalar, variant: Variant) -> Routing | None:
     """How tokens are spread over experts; None without any."""
-    routing = Routing.UNIFORM if asked is None else choose(Routing, "routing", asked)
+    chosen = choose(Routing, "routing", Routing.UNIFORM if asked is None else asked)
     if variant.spec_keys.get("moe") is not None:
-        return routing.value
+        return chosen
     if "routing" in variant.workload_keys:
         raise FfnbenchError(f"'routing' belongs to experts, in {variant.text!r}", "add @moe=8x2: 8 experts, 2 a token")
     return None
@@ -142,28 +120,10 @@ def device_of(text: str) -> str:
     return text
 
 
-def parse_backends(text: str) -> tuple[Backend, ...]:
-    """One backend, `eager,onednn`, or `all`, each once; raises FfnbenchError for an empty name, and an unknown one."""
-    names = cut("--backend ", text, "eager,packed")
-    if ALL in names:
-        return tuple(Backend)
-    return tuple(dict.fromkeys(choose(Backend, "backend", name) for name in names))
+# Backends: which were asked for, and why one can't run a case, as far as that is known without a machine
 
-
-def labels_of(variant: Variant, backends: tuple[Backend, ...]) -> dict[str, Backend | None]:
-    """The rows of a variant by label, with the backend of each; None where the variant says itself how it is run."""
-    if BACKEND_KEYS & variant.workload_keys.keys():
-        return {variant.label: None}
-    if len(backends) == 1:
-        return {variant.label: backends[0]}
-    labels: dict[str, Backend | None] = {}
-    for backend in backends:
-        suffix = "" if backend is Backend.EAGER else f"@backend={backend.value}"
-        labels[variant.label + suffix] = backend
-    return labels
-
-
-# What a backend can't run, as far as that is known without a machine
+ALL = "all"  # in place of a list of backends: every one
+ONEDNN_DTYPES = ("float32", "bfloat16")
 
 
 def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
@@ -171,41 +131,31 @@ def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
 
     Device `auto` says nothing yet: ask again once it is known.
     """
-    backend = Backend(work.backend)
+    if work.eager:
+        return "", ""
+    backend, forward = work.backend, work.mode == Mode.FORWARD
+    form = ffn.like if isinstance(ffn, ImportedSpec) else ffn if isinstance(ffn, FFNSpec) else None
     if backend is Backend.ONEDNN:
-        return _lack_of_onednn(ffn, work)
+        if work.accelerated:
+            return "oneDNN runs on the CPU", "use --device cpu"
+        if work.dtype not in ONEDNN_DTYPES:
+            return f"onednn computes in {' and '.join(ONEDNN_DTYPES)} alone", f"use --dtype {ONEDNN_DTYPES[0]}"
+        if not forward:
+            return "onednn is for inference: its packed weights have no gradient", "use --mode forward"
+        if isinstance(ffn, ActivationSpec):
+            return "an activation alone has no linear layers", ""
+        if isinstance(ffn, FFNSpec) and ffn.moe is not None:
+            return "onednn packs no experts", ""
     if backend in (Backend.PACKED, Backend.PACKED_UP_GATE):
-        return _lack_of_packed(ffn)
-    if backend is Backend.COMPILE and work.freeze and work.train:
+        if isinstance(ffn, AttentionSpec | ActivationSpec):
+            return "it has no gate to pack with up", "`ffnbench compare` measures an FFN alone"
+        if isinstance(ffn, ImportedSpec) and form is None:
+            return "ffnbench can't tell its gate from its up", "@like=swiglu says that it is one"
+        if form is None or form.gate is not Gate.INNER:
+            return "only an inner gate can be packed with up, and it has none", "swiglu has one"
+    if backend is Backend.COMPILE and work.freeze and not forward:
         return "freeze is for inference: constants have no gradient", "use --mode forward"
     return "", ""
-
-
-def _lack_of_onednn(ffn: AnySpec, work: Workload) -> tuple[str, str]:
-    if work.accelerated:
-        return "oneDNN runs on the CPU", "use --device cpu"
-    if work.dtype not in ONEDNN_DTYPES:
-        return f"onednn computes in {' and '.join(ONEDNN_DTYPES)} alone", f"use --dtype {ONEDNN_DTYPES[0]}"
-    if work.train:
-        return "onednn is for inference: its packed weights have no gradient", "use --mode forward"
-    if isinstance(ffn, ActivationSpec):
-        return "an activation alone has no linear layers", ""
-    if isinstance(ffn, FFNSpec) and ffn.moe is not None:
-        return "onednn packs no experts", ""
-    return "", ""
-
-
-def _lack_of_packed(ffn: AnySpec) -> tuple[str, str]:
-    if isinstance(ffn, AttentionSpec | ActivationSpec):
-        return "it has no gate to pack with up", "`ffnbench compare` measures an FFN alone"
-    form: AnySpec | None = ffn
-    if isinstance(ffn, ImportedSpec):
-        form = ffn.like
-        if form is None:
-            return "ffnbench can't tell its gate from its up", "@like=swiglu says that it is one"
-    if isinstance(form, FFNSpec) and form.gate is Gate.INNER:
-        return "", ""
-    return "only an inner gate can be packed with up, and it has none", "swiglu has one"
 
 
 def refuse_lacking(label: str, ffn: AnySpec, work: Workload) -> None:
@@ -218,3 +168,22 @@ def refuse_lacking(label: str, ffn: AnySpec, work: Workload) -> None:
 def lacks(ffn: AnySpec, work: Workload) -> str:
     """As `lack_of`, in one line."""
     return "; ".join(filter(None, lack_of(ffn, work)))
+
+
+def parse_backends(text: str) -> tuple[Backend, ...]:
+    """One backend, `eager,onednn`, or `all`, each once; raises FfnbenchError for an empty name, and an unknown one."""
+    parts = cut("--backend ", text, "eager,packed")
+    return tuple(Backend) if ALL in parts else tuple(dict.fromkeys(choose(Backend, "backend", part) for part in parts))
+
+
+def labels_of(variant: Variant, backends: Iterable[Backend]) -> dict[str, Backend | None]:
+    """The rows of a variant by label, with the backend of each; None where the variant says itself how it is run."""
+    several = tuple(backends)
+    if BACKEND_KEYS & variant.workload_keys.keys():
+        return {variant.label: None}
+    if len(several) == 1:
+        return {variant.label: several[0]}
+    return {
+        variant.label if backend is Backend.EAGER else f"{variant.label}@backend={backend}": backend
+        for backend in several
+    }

@@ -133,7 +133,7 @@ def _waited(case: CaseFacts) -> float | None:
 
 def _failure(case: CaseFacts) -> str | None:
     failure = case.report.failure(case.label)
-    return f"{failure.kind.value}: {failure.message}" if failure else None
+    return f"{failure.kind}: {failure.message}" if failure else None
 
 
 def _bound_by(case: CaseFacts) -> str | None:
@@ -141,7 +141,7 @@ def _bound_by(case: CaseFacts) -> str | None:
     roof = case.roof
     if roof.bound is Bound.BYTES and roof.level:
         return str(roof.level)
-    return roof.bound and str(roof.bound.value)
+    return roof.bound and str(roof.bound)
 
 
 def latency_text(row: Row) -> str | None:
@@ -151,7 +151,7 @@ def latency_text(row: Row) -> str | None:
 
 def ratio_text(row: Row) -> str | None:
     """What stands in the place of a ratio: of a reference 1."""
-    return "1" if row["verdict"] == Verdict.REFERENCE.value and row["ratio"] is not None else None
+    return "1" if row["verdict"] == Verdict.REFERENCE and row["ratio"] is not None else None
 
 
 def _spread(row: Row) -> str | None:

@@ -8,7 +8,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.features import Feature, suffixes
+from ffnbench.features import Feature, of_features
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.frame import Frame, Row
 from ffnbench.report.writers import csv_text, json_text, latex, markdown
@@ -108,7 +108,7 @@ def view_of(
     files: dict[str, Write] = {SUFFIX_OF[name]: write for name, write in texts.items()}
     for begin, draw in (pictures or {}).items():
         files |= {begin + suffix: partial(draw, suffix) for suffix in PICTURES}
-    for suffix, feature in suffixes().items():
+    for suffix, feature in of_features("suffixes").items():
         files[suffix] = partial(_by_feature, feature, suffix, made, pictures or {}, reports, title)
     return View(frame=made, stdout=texts, files=files, rescue=rescue)
 

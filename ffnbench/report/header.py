@@ -46,10 +46,10 @@ def _reductions(work: Workload) -> bool | None:
 
 
 CONDITIONS = (
-    Condition("latency_time", "time", Time.WALL.value, lambda work: work.time, "{} time"),
-    Condition("cache", "cache", Cache.HOT.value, lambda work: work.cache, "{} cache"),
+    Condition("latency_time", "time", Time.WALL, lambda work: work.time, "{} time"),
+    Condition("cache", "cache", Cache.HOT, lambda work: work.cache, "{} cache"),
     Condition(
-        "matmul_precision", "matmul", MatmulPrecision.HIGHEST.value,
+        "matmul_precision", "matmul", MatmulPrecision.HIGHEST,
         lambda work: work.matmul_precision if work.dtype == "float32" else None, "{} matmul precision",
     ),
     Condition("reduced_reductions", "reductions", True, _reductions, "no reduced reductions"),
@@ -168,7 +168,7 @@ def workload_line(plan: Plan, keys: tuple[str, ...] = ("dtype", "device", "mode"
     """What all rows have in common of the workload."""
     parts = workload_words(plan, keys)
     if backends and len(found := {backend_text(case.workload) for case in plan.shown}) == 1:
-        parts += found - {Backend.EAGER.value}
+        parts += found - {Backend.EAGER}
     return ", ".join([*parts, *(in_title(plan) if "device" in keys else [])])
 
 

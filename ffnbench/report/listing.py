@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
-from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import IEC, TIME, counted, digits, quantity
-from ffnbench.features import listings
+from ffnbench.features import of_features
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import FORMULA, params
 from ffnbench.ffn.spec import CLAMPED, DTYPES, GATED, GATED_BY_ACTIVATION, Gate, GatedName
 from ffnbench.ffn.width_rules import RULES
+from ffnbench.messages import DeviceFacts
 from ffnbench.models.presets import PRESETS
-from ffnbench.plan import Backend, CompileMode, values_of
+from ffnbench.plan import Backend, CompileMode
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View, view_of
 from ffnbench.report.frame import Row, frame_of
 from ffnbench.report.words import FLOPS_OF_ONE
-from ffnbench.result import Bound, Ceiling, Environment
+from ffnbench.result import Bound, Ceiling, Environment, Timer
 
 GIGA = 1e9
 DISTURBED = "disturbed"
@@ -114,7 +114,7 @@ def presets() -> list[Row]:
 def keys() -> list[Row]:
     """Every key of a variant."""
     return [
-        {"name": key.name, "default": key.default, "what it sets": key.meaning, "example": key.pair, "of": key.of.value}
+        {"name": key.name, "default": key.default, "what it sets": key.meaning, "example": key.pair, "of": key.of}
         for key in KEYS
     ]
 
@@ -144,10 +144,10 @@ def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]
     """Every backend; `found` says why one can't run here, on that device, "" where it can; `half` that of bfloat16."""
     records = [
         {
-            "name": backend.value,
+            "name": backend,
             "what it does": WHAT_IT_DOES[backend],
-            "runs": "no" if found[backend.value] else "partly" if half.get(backend.value) else "yes",
-            "why not": found[backend.value] or half.get(backend.value, ""),
+            "runs": "no" if found[backend] else "partly" if half.get(backend) else "yes",
+            "why not": found[backend] or half.get(backend, ""),
             "keys": BACKEND_KEYS.get(backend, ""),
         }
         for backend in Backend
@@ -157,7 +157,7 @@ def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]
         (
             f"on {device}; `compare` says which forms, dtypes and modes a backend can't run",
             "for example --backend eager,onednn, --backend all, or swiglu,swiglu@backend=onednn",
-            f"MODE: {', '.join(values_of(CompileMode))}; @compile and @freeze imply @backend=compile",
+            f"MODE: {', '.join(CompileMode)}; @compile and @freeze imply @backend=compile",
         ),
     )
 
@@ -177,14 +177,14 @@ def _fact(name: str, value: object) -> Row:
     return {"fact": name.replace("_", " "), "value": str(value)}
 
 
-def device_records(devices: str, of_device: Mapping[str, Any]) -> list[Row]:
+def device_records(devices: str, gpu: DeviceFacts) -> list[Row]:
     """What is true of the GPU now, beside what it is: the room on it, who else is there, what can't be seen."""
-    free = of_device.get("gpu_free_bytes")
+    free = gpu.gpu_free_bytes
     shown = {
         "devices": devices,
         "gpu memory free": quantity(free, IEC) if free else None,
-        "gpu processes of others": of_device.get("gpu_others"),
-        "NVML": of_device.get("nvml_missing"),
+        "gpu processes of others": gpu.gpu_others,
+        "NVML": gpu.nvml_missing,
     }
     return [{"fact": name, "value": str(value)} for name, value in shown.items() if value not in ("", None)]
 
@@ -194,12 +194,10 @@ def workers_record(forks: bool) -> Row:
     return {"fact": "workers", "value": "forked" if forks else "one interpreter each: torch can't be forked here"}
 
 
-def timer_records(found: dict[str, float]) -> list[Row]:
+def timer_records(timer: Timer) -> list[Row]:
     """What the harness itself costs, and the shortest call that it leaves in peace."""
-    empty, least, tick = (
-        quantity(seconds, TIME)
-        for seconds in (found["empty_call_s"], 100 * found["empty_call_s"], found["resolution_s"])
-    )
+    seconds = (timer.empty_call_s, 100 * timer.empty_call_s, timer.resolution_s)
+    empty, least, tick = (quantity(value, TIME) for value in seconds)
     return [
         {"fact": "empty call", "value": f"{empty} (an empty module, timed as every call is)"},
         {"fact": "shortest call", "value": f"{least} (100 empty calls; -v tells of shorter ones)"},
@@ -207,12 +205,16 @@ def timer_records(found: dict[str, float]) -> list[Row]:
     ]
 
 
+def topics() -> list[str]:
+    """What `ffnbench list` shows."""
+    return [*LISTINGS, BACKENDS, *of_features("listings")]
+
+
 def listing_view(what: str) -> View:
     """The answer of `list`; raises FfnbenchError for what nothing is called."""
     what = {"models": "presets", "forms": "variants"}.get(what, what)
     if what not in LISTINGS:
-        known = (*LISTINGS, BACKENDS, *listings())
-        raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, known, "lists: " + ", ".join(known)))
+        raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, topics(), "lists: " + ", ".join(topics())))
     return records_view(LISTINGS[what](), BELOW.get(what, ()))
 
 

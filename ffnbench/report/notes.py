@@ -3,52 +3,93 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, TIME, counted, digits, percent, quantity
-from ffnbench.ffn.spec import FFNSpec, ImportedSpec, Routing
-from ffnbench.metrics import CEILINGS, DEVICE_TIME, ERROR, HIT, HOST_TIME, LATENCY, LOAD
-from ffnbench.plan import MatmulPrecision, Mode, NoteKind, Plan, Time
+from ffnbench.ffn.spec import FFNSpec, ImportedSpec
+from ffnbench.metrics import DEVICE_TIME, ERROR, HIT, LATENCY, LOAD
+from ffnbench.plan import MatmulPrecision, Mode, NoteKind, Time
 from ffnbench.report.words import INTERVALS, labelled, side_lines
-from ffnbench.result import Bound, Ceiling, Report, Roof, Run, Verdict
-from ffnbench.stats.verdict import NOISES
+from ffnbench.result import Bound, Ceiling, Report, Run, Verdict
+from ffnbench.stats.noise import NOISES
 
 TOLD_APART = 5  # the first method that tells wall, device and host time apart
 TIMES = {
-    Time.WALL.value: "wall time (what a caller waits for)",
-    Time.DEVICE.value: "device time (how long the device works)",
+    Time.WALL: "wall time (what a caller waits for)",
+    Time.DEVICE: "device time (how long the device works)",
 }
-
-
+DEVICE_AND_HOST = "device: how long the device works; host: how long the CPU takes to launch it"
+UNCHECKED = "function not checked: @like=NAME (such as @like=swiglu) compares its output with that form"
+UNTESTED = "untested: nobody has run ffnbench on AMD's GPUs (ROCm) yet; tell us what you see"
 GIGA = 1e9
 MOST_CEILINGS = 3  # ceilings of one bound that are told
 
 
-def effort(report: Report | Run) -> str:
-    """`5 fresh processes x 15-22 shuffled rounds`: what was really run."""
-    rounds = Counter(s.worker for s in {(s.worker, s.round): s for s in report.samples if s.metric == LATENCY}.values())
-    workers = len(rounds) or report.plan.protocol.workers
-    fewest, most = min(rounds.values(), default=0), max(rounds.values(), default=report.plan.protocol.rounds)
-    span = f"{most}" if fewest == most else f"{fewest}-{most}"
-    each = " of each side" if len(report.plan.arms) > 1 else ""
-    return f"{counted(workers, 'fresh process')}{each} x {span} shuffled round{'s' * (most > 1)}"
+# Of the run
 
 
 def details(report: Report) -> list[str]:
     """All that -v shows below a table of what was measured: how, how far to trust it, what there is to say of rows."""
-    timed = LATENCY in report.plan.metrics
-    how = f"{effort(report)}; {INTERVALS}" if timed else "exact metrics only: measured once, in one process"
+    lines = ["exact metrics only: measured once, in one process"]
+    if LATENCY in report.plan.metrics:
+        lines = [f"{effort(report)}; {INTERVALS}"]
+    if report.plan.multiple_of > 1:
+        lines.append(f"d_ff in multiples of {report.plan.multiple_of}; 1 MAC = 2 FLOPs")
     return [
-        how,
-        *([f"d_ff in multiples of {report.plan.multiple_of}; 1 MAC = 2 FLOPs"] if report.plan.multiple_of > 1 else []),
-        *latency_line(report),
+        *lines,
+        *_which_time(report),
         *_limit(report),
-        *ceiling_lines(report),
+        *_ceilings(report),
         *side_lines(report.sides),
         *notes_of_run(report),
         *row_notes(report),
     ]
+
+
+def effort(report: Report | Run) -> str:
+    """`5 fresh processes x 15-22 shuffled rounds`: what was really run."""
+    protocol = report.plan.protocol
+    timed = {(sample.worker, sample.round) for sample in report.samples if sample.metric == LATENCY}
+    rounds = Counter(worker for worker, _ in timed)
+    workers = len(rounds) or protocol.workers
+    fewest, most = min(rounds.values(), default=protocol.rounds), max(rounds.values(), default=protocol.rounds)
+    each = " of each side" if len(report.plan.arms) > 1 else ""
+    how_many = counted(most, "shuffled round")
+    if fewest < most:
+        how_many = f"{fewest}-{how_many}"
+    return f"{counted(workers, 'fresh process')}{each} x {how_many}"
+
+
+def _which_time(report: Report) -> list[str]:
+    """Which time the latencies are; nothing where no row is on an accelerator, for a CPU has one, and nothing of older
+    methods, whose time was neither.
+    """
+    times = {case.workload.time for case in report.plan.shown if case.workload.accelerated}
+    if not times or LATENCY not in report.plan.metrics or report.plan.protocol.method < TOLD_APART:
+        return []
+    lines = ["latency: " + " or ".join(text for time, text in TIMES.items() if time in times)]
+    if any(measured.metric == DEVICE_TIME for measured in report.measured):
+        lines.append(DEVICE_AND_HOST)
+    return ["; ".join(lines)]
+
+
+def _limit(report: Report) -> list[str]:
+    """What ended the run, and how small a difference it could have shown."""
+    protocol = report.plan.protocol
+    reasons = {
+        "precision": f"when every ratio was known to ±{percent(protocol.precision or 0)}",
+        "budget": f"at the budget of {protocol.budget_s or 0:g} s",
+        "workers": f"after {counted(len({sample.worker for sample in report.samples}), 'process')}",
+    }
+    parts = []
+    if report.wall_s:
+        parts.append(f"measured in {report.wall_s:.0f} s")
+    if report.limit in reasons:
+        parts.append(f"stopped {reasons[report.limit]}")
+    if report.resolution:
+        parts.append(f"differences below {percent(report.resolution)} may go unnoticed")
+    return ["; ".join(parts)] if parts else []
 
 
 def notes_of_run(report: Report) -> list[str]:
@@ -56,45 +97,54 @@ def notes_of_run(report: Report) -> list[str]:
     return [note.text for note in report.notes("") if note.kind in NOISES - {NoteKind.BUSY}]
 
 
-def _limit(report: Report) -> list[str]:
-    """What ended the run, and how small a difference it could have shown."""
-    protocol = report.plan.protocol
-    told = {
-        "precision": f"when every ratio was known to ±{percent(protocol.precision or 0)}",
-        "budget": f"at the budget of {protocol.budget_s or 0:g} s",
-        "workers": f"after {counted(len({s.worker for s in report.samples}), 'process')}",
-    }.get(report.limit or "")
-    wall = f"measured in {report.wall_s:.0f} s" if report.wall_s else ""
-    ended = ", ".join(filter(None, (wall, f"stopped {told}" if told else "")))
-    seen = f"differences below {percent(report.resolution)} may go unnoticed" if report.resolution else ""
-    return [text] if (text := "; ".join(filter(None, (ended, seen)))) else []
-
-
-def latency_line(report: Report) -> tuple[str, ...]:
-    """Which time the latencies are; nothing where no row is on an accelerator, for a CPU has one, and nothing of older
-    methods, whose time was neither.
-    """
-    works = [case.workload for case in report.plan.shown if case.workload.accelerated]
-    if not works or "latency" not in report.plan.metrics or report.plan.protocol.method < TOLD_APART:
-        return ()
-    told = [text for time, text in TIMES.items() if any(work.time == time for work in works)]
-    line = f"latency: {' or '.join(told)}" + ", as its row says" * (len(told) > 1)
-    metrics = {found.metric for found in report.measured}
-    if DEVICE_TIME in metrics and TIMES[Time.WALL.value] in told:
-        line += "; device: how long the device works"
-    return (line + "; host: how long the CPU takes to launch it" * (HOST_TIME in metrics),)
-
-
-def untested_note(report: Report) -> tuple[str, ...]:
+def untested_note(report: Report) -> list[str]:
     """That nobody has run ffnbench on AMD's GPUs yet, which torch calls cuda too."""
     of_amd = report.environment is not None and report.environment.hip is not None
-    if not of_amd or all(case.workload.device == "cpu" for case in report.plan.shown):
-        return ()
-    return ("untested: nobody has run ffnbench on AMD's GPUs (ROCm) yet; tell us what you see",)
+    on_gpu = any(case.workload.device != "cpu" for case in report.plan.shown)
+    return [UNTESTED] if of_amd and on_gpu else []
 
 
-MATTERS = 0.05  # of the bytes that a call reads and writes: below, it is all one from where an input is read
-UNCHECKED = "function not checked: @like=NAME (such as @like=swiglu) compares its output with that form"
+# Of the ceilings
+
+
+def no_ceilings() -> FfnbenchError:
+    """What to say of a run that is asked for its roofline, and has none."""
+    return FfnbenchError("this run has no ceilings", "measure with --metrics latency,ceilings")
+
+
+def _ceilings(report: Report) -> list[str]:
+    """What the ceilings of this run are: of each bound the fastest, those first that hold a row back."""
+    if not report.shares:
+        return []
+    of_rows = [ceiling for bounds in report.figures.ceilings.values() for ceiling in bounds.values()]
+    ceilings = list({ceiling.roof.name: ceiling for ceiling in of_rows}.values())
+    binding = {share.roof for share in report.shares}
+    texts: list[str] = []
+    for bound in Bound:
+        shown = [ceiling for ceiling in ceilings if ceiling.roof.bound is bound]
+        if bound is Bound.CALL:
+            shown = [ceiling for ceiling in shown if ceiling.roof.name in binding]
+        shown.sort(key=lambda ceiling: (ceiling.roof.name not in binding, -ceiling.rate))
+        texts += map(_ceiling_text, shown[:MOST_CEILINGS])
+    return [f"ceilings of this run: {', '.join(texts)}"]
+
+
+def _ceiling_text(ceiling: Ceiling) -> str:
+    """`148 GFLOP/s (float32 by oneDNN, 512 x 2048 x 768)`."""
+    roof = ceiling.roof
+    if roof.bound is Bound.CALL:
+        return f"{quantity(ceiling.seconds, TIME)} (a call of an empty module)"
+    rate = digits(ceiling.rate / GIGA)
+    if roof.bound is Bound.BYTES:
+        size = quantity(roof.read_bytes, IEC)
+        return f"{rate} GB/s ({size} read from {roof.level})" if roof.level else f"{rate} GB/s ({size} read)"
+    dtype = roof.dtype
+    if roof.matmul_precision != MatmulPrecision.HIGHEST:
+        dtype += f" in {roof.matmul_precision} precision"
+    return f"{rate} GFLOP/s ({dtype} by {roof.path}, {' x '.join(map(str, roof.shape))})"
+
+
+# Of rows
 
 
 def row_notes(report: Report) -> list[str]:
@@ -105,119 +155,49 @@ def row_notes(report: Report) -> list[str]:
 def case_notes(report: Report, label: str) -> list[str]:
     """Everything that a reader of this row should know: how it was asked, why it has no number, how far to trust it."""
     case, comparison = report.plan.case(label), report.comparison(label)
-    told = report.plan.notes_of(label)
-    notes = [note.text for note in told if note.kind is not NoteKind.GENERAL]
-    notes += [f"slowed down on purpose by {percent(case.workload.slowdown)}"] if case.workload.slowdown else []
-    notes += _counted(report, label)
-    if case.workload.mode == Mode.BACKWARD.value and "memory" in report.plan.metrics:
+    notes = [note.text for note in report.plan.notes_of(label) if note.kind is not NoteKind.GENERAL]
+    if case.workload.slowdown:
+        notes.append(f"slowed down on purpose by {percent(case.workload.slowdown)}")
+    notes += _counting(report, label)
+    if case.workload.mode == Mode.BACKWARD and "memory" in report.plan.metrics:
         notes.append("the peak is that of forward and backward together")
     notes += _routing(report, label)
-    notes += _unchecked(report, label)
-    notes += _inputs(report, label)
+    has_run = report.estimate(label, LATENCY) or report.estimate(label, ERROR)
+    if has_run and isinstance(case.ffn, ImportedSpec) and case.ffn.like is None:
+        notes.append(UNCHECKED)
     if comparison and comparison.verdict is Verdict.UNCLEAR and comparison.reason:
         notes.append(comparison.reason)
-    return notes + [note.text for note in report.notes(label) if note.kind is NoteKind.SHORT]
+    notes += [note.text for note in report.notes(label) if note.kind is NoteKind.SHORT]
+    return notes
 
 
-def _counted(report: Report, label: str) -> Iterator[str]:
+def _counting(report: Report, label: str) -> Sequence[str]:
     """What is not counted by a closed form, or not at all."""
-    cost = report.cost(label)
+    cost, notes = report.cost(label), []
     if cost.failed:
         if not report.failure(label):
-            yield f"not counted: {cost.failed}"
+            notes.append(f"not counted: {cost.failed}")
     elif cost.counted and cost.flops_forward is not None:
-        yield f"{cost.counted_how}, not by a closed form; element-wise FLOPs unknown"
+        notes.append(f"{cost.counted_how}, not by a closed form; element-wise FLOPs unknown")
     elif cost.counted and report.environment:  # else it stands below the table
-        yield cost.counted_how
+        notes.append(cost.counted_how)
     if cost.uncounted:
-        yield f"FLOPs leave out what torch can't count: {', '.join(cost.uncounted)}"
+        notes.append(f"FLOPs leave out what torch can't count: {', '.join(cost.uncounted)}")
     if cost.width_note:
-        yield cost.width_note
-
-
-def _unchecked(report: Report, label: str) -> list[str]:
-    """Of a module whose output was held against itself at most, how to have it held against a form."""
-    ffn = report.plan.case(label).ffn
-    ran = report.estimate(label, LATENCY) or report.estimate(label, ERROR)
-    return [UNCHECKED] if ran and isinstance(ffn, ImportedSpec) and ffn.like is None else []
-
-
-def _inputs(report: Report, label: str) -> list[str]:
-    """Where the inputs of a sample are read from, if a single one would stay in a nearer cache and is more than a small
-    part of what a call reads and writes; one text for all rows of which the caches are the same.
-    """
-    own = report.inputs_of(label)
-    if own is None or not own.level or not own.one_level or own.level == own.one_level:
-        return []
-    of_one = own.bytes / own.count
-    if of_one < MATTERS * (report.cost(label).weight_bytes + 2 * of_one):
-        return []
-    alike = [one for one in report.inputs if (one.level, one.one_level) == (own.level, own.one_level)]
-    counts = dict.fromkeys(f"{end(one.count for one in alike):,}" for end in (min, max))
-    sizes = dict.fromkeys(quantity(end(one.bytes for one in alike), IEC) for end in (min, max))
-    return [
-        f"each call has its own input: {' to '.join(counts)} inputs take {' to '.join(sizes)} and are read "
-        f"from {own.level} (one alone: from {own.one_level})"
-    ]
+        notes.append(cost.width_note)
+    return notes
 
 
 def _routing(report: Report, label: str) -> list[str]:
-    """How tokens were spread over experts; where nothing was measured, how many experts a call is expected to read."""
-    case, busiest, hit = report.plan.case(label), report.estimate(label, LOAD), report.estimate(label, HIT)
+    """How many experts a call is expected to read, and how tokens were really spread over them."""
+    case = report.plan.case(label)
     moe = case.ffn.moe if isinstance(case.ffn, FFNSpec) else None
     if moe is None:
         return []
+    expected = digits(moe.distinct(case.workload.tokens))
+    notes = [f"touched: {expected} of {moe.experts} experts, as with uniform routing"]
+    busiest, hit = report.estimate(label, LOAD), report.estimate(label, HIT)
     if busiest and hit:
-        asked = f"{hit.value:.0f} of {moe.experts} experts get tokens, the busiest {busiest.value:.2f}x the mean"
-        uniform = case.workload.routing == Routing.UNIFORM.value
-        touched = "" if uniform else " (touched assumes uniform routing)"
-        return [f"{case.workload.routing} routing, imposed: {asked}{touched}"]
-    expected = f"{digits(moe.distinct(case.workload.tokens))} of {moe.experts} experts"
-    return [f"touched: a call reads {expected} with uniform routing"]
-
-
-def no_ceilings() -> FfnbenchError:
-    """What to say of a run that is asked for its roofline, and has none."""
-    return FfnbenchError("this run has no ceilings", "measure with --metrics latency,ceilings")
-
-
-def has_ceilings(what: Plan | Report) -> bool:
-    """Whether a plan asks for ceilings; whether a run has some."""
-    return CEILINGS in what.metrics if isinstance(what, Plan) else bool(what.roofs)
-
-
-def ceiling_lines(report: Report) -> list[str]:
-    """What the ceilings of this run are: of each bound the fastest, those first that hold a row back."""
-    if not report.shares:
-        return []
-    bounds = report.figures.ceilings.values()
-    ceilings = {ceiling.roof.name: ceiling for found in bounds for ceiling in found.values()}.values()
-    binding = {share.roof for share in report.shares}
-    told: list[str] = []
-    for bound in Bound:
-        found = [c for c in ceilings if c.roof.bound is bound and (bound is not Bound.CALL or c.roof.name in binding)]
-        found.sort(key=lambda c: (c.roof.name not in binding, -c.rate))
-        several = len({_kind(c.roof) for c in found[:MOST_CEILINGS]}) > 1
-        told += [_ceiling_text(report, c, several=several) for c in found[:MOST_CEILINGS]]
-    return [f"ceilings of this run: {', '.join(told)}"]
-
-
-def _ceiling_text(report: Report, ceiling: Ceiling, *, several: bool) -> str:
-    """`148 GFLOP/s (oneDNN, 512 x 2048 x 768)`; where there are `several`, with what tells them apart."""
-    roof, kind = ceiling.roof, [_kind(ceiling.roof)] * several
-    if roof.bound is Bound.CALL:
-        return f"{quantity(ceiling.seconds, TIME)} (a call of an empty module)"
-    if roof.bound is Bound.PRODUCTS:
-        which = ": ".join([*kind, roof.path])
-        return f"{digits(ceiling.rate / GIGA)} GFLOP/s ({which}, {' x '.join(map(str, roof.shape))})"
-    train = any(case.workload.mode != Mode.FORWARD.value for case in report.plan.shown)
-    what = "weights + input + output" + " of the forward" * train
-    return f"{digits(ceiling.rate / GIGA)} GB/s ({', '.join(filter(None, (*kind, roof.level, what)))})"
-
-
-def _kind(roof: Roof) -> str:
-    """`float32`, with its precision where that is not the highest; of bytes how many are read."""
-    if roof.bound is Bound.BYTES:
-        return f"{quantity(roof.read_bytes, IEC)} read"
-    highest = roof.matmul_precision == MatmulPrecision.HIGHEST.value
-    return roof.dtype if highest else f"{roof.dtype}, {roof.matmul_precision} precision"
+        spread = f"{hit.value:.0f} of {moe.experts} experts get tokens, the busiest {busiest.value:.2f}x the mean"
+        notes.append(f"{case.workload.routing} routing, imposed: {spread}")
+    return notes

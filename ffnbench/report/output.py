@@ -13,6 +13,7 @@ from ffnbench.common.errors import EXIT_REGRESSED, FfnbenchError, Unfinished, co
 from ffnbench.common.names import hint_for
 from ffnbench.common.streams import hush, say
 from ffnbench.following import Following
+from ffnbench.metrics import CEILINGS
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.journal import Journal, NoSamples, journal_of, refuse_running
 from ffnbench.report.files.outputs import Outputs, append
@@ -98,10 +99,10 @@ class Destination:
         nothing of it need be measured yet.
         """
         if any(map(is_roofline, self._outputs.paths)):
-            from ffnbench.report.notes import has_ceilings, no_ceilings
+            from ffnbench.report.notes import no_ceilings
 
-            measured = report.environment is not None
-            if self._counts_only or not has_ceilings(report if measured else report.plan):
+            has_ceilings = CEILINGS in report.plan.metrics if report.environment is None else bool(report.roofs)
+            if self._counts_only or not has_ceilings:
                 raise no_ceilings()
         if self._how:
             refuse_unknown_columns(report, self._how)

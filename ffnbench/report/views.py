@@ -62,7 +62,7 @@ def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
     figure = figure_of(report, roofline=roofline)
     from ffnbench.report.pictures.canvas import render
 
-    return render(figure, suffix, texts=True)
+    return render(figure, suffix)
 
 
 def refuse_unknown_columns(report: Report, how: Arrangement) -> None:

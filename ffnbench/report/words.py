@@ -17,7 +17,7 @@ from ffnbench.stats.verdict import SAME_WITHIN
 WITHIN = f"{100 * SAME_WITHIN:g}%"
 CERTAIN = f"[{100 * CONFIDENCE:g}%]"  # the unit of a column with intervals
 INTERVALS = f"[ ] and ± are {100 * CONFIDENCE:g}% intervals over processes"
-VERDICTS = {verdict: verdict.value for verdict in Verdict} | {Verdict.UNCLEAR: "can't tell"}
+VERDICTS = {verdict: str(verdict) for verdict in Verdict} | {Verdict.UNCLEAR: "can't tell"}
 FAILED = {FailureKind.OOM: "out of memory", FailureKind.TIMEOUT: "timed out"}
 BUSY = VERDICTS[Verdict.BUSY]
 STYLES = {"slower": "red", "faster": "green", "unclear": "yellow", "busy": "yellow"}
@@ -31,7 +31,7 @@ def verdict_word(row: Mapping[str, Any]) -> str | None:
     """A row's verdict in a word; of a row without one why, in a word; None where there is neither."""
     if failure := row["failure"]:
         kind = FailureKind(failure.partition(":")[0])
-        return FAILED.get(kind, kind.value)
+        return FAILED.get(kind, kind)
     verdict = row["verdict"]
     return None if verdict is None else VERDICTS[Verdict(verdict)]
 
@@ -74,10 +74,10 @@ def share_text(share: Estimate) -> str:
 
 
 def change_text(change: Estimate) -> str:
-    """A change in percent; as a factor where its interval is too wide for that."""
+    """A change in percent; as a factor where that is large, or its interval wide."""
     if change.low is None or change.high is None:
         return signed_percent(change.value - 1)
-    if (change.half_width or 0) > WIDEST:
+    if change.high > TENFOLD or (change.half_width or 0) > WIDEST:
         return f"x {interval_text(change)}"
     value, low, high = (signed_percent(one - 1) for one in (change.value, change.low, change.high))
     return f"{value} [{low}, {high}]"
@@ -119,7 +119,7 @@ def sizing_text(sizing: Sizing) -> str:
 
 def backend_text(work: Workload) -> str:
     """`eager`; `compile (max-autotune, frozen)`: the backend, with what of its compiling is not the default."""
-    told = [work.compile] * (work.compile != CompileMode.DEFAULT.value) + ["frozen"] * work.freeze
+    told = [work.compile] * (work.compile != CompileMode.DEFAULT) + ["frozen"] * work.freeze
     return f"{work.backend} ({', '.join(told)})" if told else work.backend
 
 
@@ -151,22 +151,17 @@ def labelled(said: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def side_lines(sides: Sequence[Side]) -> list[str]:
-    """`torch: 2.12.0+cpu (base), 2.13.0+cpu (head)` for everything that is not the same on all sides."""
-    told = [(name, [dict(side.differing)[name] for side in sides]) for name, _ in (sides[0].differing if sides else ())]
+    """`torch: 2.12.0+cpu (base), 2.13.0+cpu (head)` for everything that is not the same on all sides; a value that is
+    too long for a line is told by its fact alone.
+    """
     lines = []
-    for name, values in told:
-        groups: dict[str, list[str]] = {}
-        for side, value in zip(sides, values, strict=True):
-            groups.setdefault(_cut(value, values), []).append(side.name)
-        lines.append(f"{name}: " + ", ".join(f"{value} ({', '.join(names)})" for value, names in groups.items()))
+    facts = [dict(side.differing) for side in sides]
+    for fact in facts[0] if facts else ():
+        names: dict[str, list[str]] = {}
+        for side, values in zip(sides, facts, strict=True):
+            names.setdefault(values[fact], []).append(side.name)
+        if max(map(len, names)) > LONGEST:
+            lines.append(f"{fact}: not the same")
+        else:
+            lines.append(f"{fact}: " + ", ".join(f"{value} ({', '.join(of)})" for value, of in names.items()))
     return lines
-
-
-def _cut(value: str, others: list[str]) -> str:
-    """A value; of a long one the part where it leaves the others."""
-    if max(map(len, others)) <= LONGEST:
-        return value
-    same = next(i for i in range(len(value) + 1) if len({other[: i + 1] for other in others}) > 1)
-    start = max(0, same - LONGEST // 4)
-    part = value[start : start + LONGEST]
-    return "…" * bool(start) + part + "…" * (start + LONGEST < len(value))

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from ffnbench.common import jsonable
 from ffnbench.device.ceilings import roofs_for
+from ffnbench.messages import A, ExploreRoofs, ReachedRoof, SampleRoof, WorkerRequest
 from ffnbench.metrics import CEILINGS, ROOF
-from ffnbench.result import CaseCost, Ceiling, Roof, Sample
-from ffnbench.run.log import Found
-from ffnbench.run.what_fits import room_for_ceilings
+from ffnbench.result import CaseCost, Ceiling, Sample
+from ffnbench.run.record import RunRecord
+from ffnbench.run.resources import room_for_ceilings
 from ffnbench.stats.ceilings import may_bind
-from ffnbench.worker.channel import Message
 
 SHARE = 0.05  # of a run's time, for all that is about ceilings
 EXPLORING = 0.02  # of the budget, and at most
@@ -26,14 +25,18 @@ MAY_BIND = 0.5  # of the least time that a row's ceilings allow: what is farther
 KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
 FEWEST_WORKERS = 3  # that sample those that may bind, whatever the time: one gives no interval
 
-Ask = Callable[[Message], Message]  # a worker of the reference; empty where it can't
+
+class Ask(Protocol):
+    """Asks the worker of the reference; None where it can't do it."""
+
+    def __call__(self, request: WorkerRequest[A]) -> A | None: ...
 
 
 @dataclass(slots=True)
 class RoofSamples:
     """All that a run knows of its ceilings. Without costs nothing is known of them."""
 
-    found: Found
+    record: RunRecord
     costs: tuple[CaseCost, ...]
     now: Callable[[], float]
     seconds: float = 0.0  # spent on ceilings
@@ -45,11 +48,11 @@ class RoofSamples:
     def begin(self, ask: Ask, room: int | None) -> None:
         """Find the fastest roofs, once in a run."""
         start = self.now()
-        if CEILINGS in self.found.plan.metrics and self.costs:
-            for roof, _, calls in self.reach(ask, self.exploring_s, room):
-                self._calls[roof.name] = calls
-                self.found.roof(roof)
-            self._may_bind = may_bind(self.found.left.shown, self.costs, self.reached, MAY_BIND)
+        if CEILINGS in self.record.plan.metrics and self.costs:
+            for reached in self.reach(ask, self.exploring_s, room):
+                self._calls[reached.roof.name] = reached.calls
+                self.record.roof(reached.roof)
+            self._may_bind = may_bind(self.record.left.shown, self.costs, self.reached, MAY_BIND)
             own = [c for c in self.reached if c.roof.name in self._may_bind]
             self._set_s = sum(c.seconds * self._calls[c.roof.name] for c in own)
         self.seconds += self.now() - start
@@ -70,11 +73,11 @@ class RoofSamples:
     def sample(self, ask: Ask, name: str, place: dict[str, Any]) -> None:
         """One sample of a roof; one that can't be had is dropped, and fails no case."""
         start = self.now()
-        roof, calls = next(roof for roof in self.found.roofs if roof.name == name), self._calls[name]
-        answer = ask({"do": "roof", "roof": jsonable.encode(roof), "calls": calls})
-        if answer.get("value", 0) > 0:
-            waited = answer.get("waited")
-            self.found.add(Sample(case=name, metric=ROOF, value=answer["value"], calls=calls, waited=waited, **place))
+        roof, calls = next(roof for roof in self.record.roofs if roof.name == name), self._calls[name]
+        sampled = ask(SampleRoof(roof=roof, calls=calls))
+        if sampled is not None and sampled.value > 0:
+            value, waited = sampled.value, sampled.waited
+            self.record.add(Sample(case=name, metric=ROOF, value=value, calls=calls, waited=waited, **place))
         else:
             self._calls.pop(name, None)
         self.seconds += self.now() - start
@@ -86,18 +89,18 @@ class RoofSamples:
     @property
     def exploring_s(self) -> float:
         """For how long they are looked for."""
-        protocol = self.found.plan.protocol
+        protocol = self.record.plan.protocol
         planned = EXPLORING_A_WORKER_S * protocol.workers
         return min(EXPLORING_S, planned if protocol.budget_s is None else EXPLORING * protocol.budget_s)
 
-    def reach(self, ask: Ask, seconds: float, room: int | None) -> list[tuple[Roof, float, int]]:
-        """Look for the fastest roofs: each with the seconds of a call and the calls of a sample."""
-        left = self.found.left
-        asked = roofs_for(left.shown, self.costs, self.found.caches, room_for_ceilings(left.cases, room))
+    def reach(self, ask: Ask, seconds: float, room: int | None) -> tuple[ReachedRoof, ...]:
+        """Look for the fastest roofs."""
+        left = self.record.left
+        asked = roofs_for(left.shown, self.costs, self.record.caches, room_for_ceilings(left.cases, room))
         if not asked:
-            return []
-        roofs = [jsonable.encode(roof) for roof in asked]
-        told = ask({"do": "explore", "roofs": roofs, "seconds": seconds, "keep": KEPT_ROOFS}).get("found", [])
-        found = [(jsonable.decode(Roof, one["roof"]), float(one["seconds"]), int(one["calls"])) for one in told]
-        self.reached += [Ceiling(roof=roof, seconds=took) for roof, took, _ in found]
-        return found
+            return ()
+        found = ask(ExploreRoofs(roofs=tuple(asked), seconds=seconds, keep=KEPT_ROOFS))
+        if found is None:
+            return ()
+        self.reached += [Ceiling(roof=reached.roof, seconds=reached.seconds) for reached in found.roofs]
+        return found.roofs

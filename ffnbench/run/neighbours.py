@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ffnbench.common.files import locked, own_folder
-from ffnbench.result import Around
+from ffnbench.result import BackgroundLoad
 
 POLL_S = 0.5
 BESIDE = "another run of ffnbench{who} measured on this machine when this one began: they disturb each other"
@@ -93,9 +93,9 @@ class Watch:
         self._stat = stat
         self._start = self._used()
 
-    def around(self) -> Around:
+    def around(self) -> BackgroundLoad:
         """What others did during the run; unknown is None."""
-        return Around(others_cpus=self.others(SHORTEST_S))
+        return BackgroundLoad(others_cpus=self.others(SHORTEST_S))
 
     def others(self, shortest_s: float = 0.0) -> float | None:
         """CPUs that others have used since the start; None where that is not known, or was less than so long ago."""

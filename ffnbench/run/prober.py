@@ -6,26 +6,34 @@ out here as one clear error. Facts and curves of activations come from here too:
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unfinished, Unsupported
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
+from ffnbench.messages import (
+    A,
+    Count,
+    Describe,
+    Failed,
+    HoldOutput,
+    KeepOutput,
+    Locate,
+    Trace,
+    WorkerRequest,
+)
 from ffnbench.plan import OWN, Arm, Backend, Cache, Case, CompileMode, MatmulPrecision, Probe, Time, Workload
-from ffnbench.result import Agreement, Curve
+from ffnbench.result import Agreement, Curve, FailureKind
 from ffnbench.run.session import Session, WorkerLost
-from ffnbench.worker.channel import Message
 
 EAGERLY: dict[str, Any] = {
-    "backend": Backend.EAGER.value, "compile": CompileMode.DEFAULT.value, "freeze": False, "time": Time.WALL.value,
-    "cache": Cache.HOT.value, "matmul_precision": MatmulPrecision.HIGHEST.value, "reduced_reductions": True,
+    "backend": Backend.EAGER, "compile": CompileMode.DEFAULT, "freeze": False, "time": Time.WALL,
+    "cache": Cache.HOT, "matmul_precision": MatmulPrecision.HIGHEST, "reduced_reductions": True,
 }  # fmt: skip
 BY_ITSELF = "does it import by itself, in a plain `python`?"
 
@@ -38,7 +46,7 @@ class Prober(Probe):
         self._arm = arm
         self._others: dict[Arm, Prober] = {}
         self._session: Session | None = None
-        self._told: dict[str, Message] = {}  # by what was asked
+        self._answers: dict[WorkerRequest[Any], Any] = {}
 
     def __enter__(self) -> Prober:
         return self
@@ -55,10 +63,10 @@ class Prober(Probe):
             return self
         return self._others.setdefault(arm, Prober(self._timeout_s, arm, self._launch))
 
-    def torch_or_error(self) -> Message:
-        """What the worker says of its torch; raises FfnbenchError where it can't start."""
+    def refuse_without_torch(self) -> None:
+        """Raise FfnbenchError where the worker can't start."""
         try:
-            return self.start().greeting()
+            self.start().greeting()
         except Unfinished as problem:
             if self._arm == OWN:
                 raise
@@ -68,57 +76,60 @@ class Prober(Probe):
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         """Parameters and FLOPs of a user's module; raises FfnbenchError where it can't serve as an FFN."""
         # what a module has and does is the same however it is run; the device stays, for some kernels run on one alone
-        eagerly = jsonable.encode(replace(workload, **EAGERLY))
-        asked = {"do": "count", "spec": jsonable.encode(spec), "workload": eagerly}
-        return jsonable.decode(Cost, self._ask(spec.target, asked))
+        eagerly = replace(workload, **EAGERLY)
+        return self._ask(spec.target, Count(spec=spec, workload=eagerly))
 
     def describe(self, target: str) -> OwnActivation | None:
         """What a function declares as an activation; None for a module's class or factory."""
-        own = self._ask(target, {"do": "describe", "target": target})["own"]
-        return None if own is None else jsonable.decode(OwnActivation, own)
+        return self._ask(target, Describe(target=target)).activation
 
     def curve(self, spec: ActivationSpec, low: float, high: float, points: int) -> Curve:
         """f and f' at `points` equidistant x of [low, high]; raises FfnbenchError where f is not finite."""
-        asked = {"do": "curve", "spec": jsonable.encode(spec), "low": low, "high": high, "points": points}
-        answer = {**self._ask(spec.activation, asked)}
-        if not answer.pop("finite"):
+        traced = self._ask(spec.activation, Trace(spec=spec, low=low, high=high, points=points))
+        if not traced.finite:
             raise FfnbenchError(f"{spec.activation} is not finite on [{low:g}, {high:g}]", "choose a smaller --range")
-        answer["slope"] = [math.nan if slope is None else slope for slope in answer["slope"]]
-        return jsonable.decode(Curve, answer)
+        slope = tuple(math.nan if value is None else value for value in traced.slope)
+        return Curve(x=traced.x, y=traced.y, slope=slope)
 
     def origin(self, target: str) -> Path:
         """The file that a target's module is read from there."""
-        return Path(self._ask(target, {"do": "origin", "target": target})["file"])
+        return Path(self._ask(target, Locate(target=target)).file)
 
     def keep(self, case: Case, seed: int, folder: str) -> None:
         """Have the base write its weights, an input and its output into a folder."""
-        self._ask(case.variant, {"do": "keep", "case": jsonable.encode(case), "seed": seed, "folder": folder})
+        self._ask(case.variant, KeepOutput(case=case, seed=seed, folder=folder))
 
     def hold(self, case: Case, seed: int, folder: str) -> Agreement:
         """Have the head held against what the base wrote there."""
-        asked = {"do": "hold", "case": jsonable.encode(case), "seed": seed, "folder": folder}
-        return jsonable.decode(Agreement, self._ask(case.variant, asked))
+        return self._ask(case.variant, HoldOutput(case=case, seed=seed, folder=folder))
 
-    def _ask(self, target: str, request: Message) -> Message:
-        if (told := self._told.get(question := json.dumps(request))) is not None:
-            return told
-        self.torch_or_error()
+    def _ask(self, target: str, request: WorkerRequest[A]) -> A:
+        if request in self._answers:
+            known: A = self._answers[request]
+            return known
+        self.refuse_without_torch()
         try:
             answer = self.start().ask(request, self._timeout_s)
         except WorkerLost as lost:
             self.start().close()
             self._session = None  # another one answers what is asked next
-            late = lost.kind == "timeout"
+            late = lost.kind is FailureKind.TIMEOUT
             hint = "give it longer with --timeout" if late else BY_ITSELF
             raise Unsupported(self._said(f"{target}: {lost}"), hint) from lost
-        if "failure" in answer:
-            message, hint = answer["message"], answer.get("hint") or BY_ITSELF
-            named = target.partition(":")[0] in message or target.rpartition(":")[2] in message
-            # what has no hint was raised by the code itself, and is no mistake in what was typed
-            kind = FfnbenchError if "hint" in answer and answer["failure"] != "unsupported" else Unsupported
-            raise kind(self._said(message if named else f"{target}: {message}"), hint)
-        self._told[question] = answer
+        if isinstance(answer, Failed):
+            raise self._error_of(answer, target)
+        self._answers[request] = answer
         return answer
+
+    def _error_of(self, failed: Failed, target: str) -> FfnbenchError:
+        """What to raise for a target that could not be looked at."""
+        message = failed.message
+        if target.partition(":")[0] not in message and target.rpartition(":")[2] not in message:
+            message = f"{target}: {message}"
+        # what has no hint was raised by the code itself, and is no mistake in what was typed
+        mistyped = failed.hint is not None and failed.kind is not FailureKind.UNSUPPORTED
+        kind = FfnbenchError if mistyped else Unsupported
+        return kind(self._said(message), failed.hint or BY_ITSELF)
 
     def start(self) -> Session:
         """The worker, started if it is not there yet; it is not waited for."""

@@ -9,35 +9,53 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ffnbench.common import jsonable
 from ffnbench.common.errors import Unfinished, termination_as_interruption
-from ffnbench.device.environment import CacheLevel
-from ffnbench.metrics import LATENCY, METRICS
+from ffnbench.messages import (
+    A,
+    Begin,
+    Check,
+    DeviceFacts,
+    Failed,
+    Greeting,
+    MeasureMemory,
+    MeasureRouting,
+    MeasureSparsity,
+    MeasureTimer,
+    OfCase,
+    Open,
+    TakeSample,
+    Values,
+    WorkerRequest,
+)
+from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.plan import Backend, Plan
 from ffnbench.result import CaseCost, Environment, FailureKind, Progress, Run, Sample, Side, Timer
 from ffnbench.run.ceiling_samples import RoofSamples
-from ffnbench.run.log import Finder, Found
 from ffnbench.run.neighbours import Watch
+from ffnbench.run.record import RunRecord
+from ffnbench.run.resources import Devices
 from ffnbench.run.schedule import Schedule, Tally
 from ffnbench.run.session import WorkerLost
-from ffnbench.run.what_fits import Devices
 from ffnbench.run.worker_pool import RESTARTS, Worker, WorkerPool
 from ffnbench.run.world import World
-from ffnbench.stats.rounds import Table, is_clean
+from ffnbench.stats.rounds import RoundTable, is_clean
 from ffnbench.stats.stopping import StopRule, stop_rule
-from ffnbench.worker.channel import Message
 
 ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now and then
 OPENED = [metric for metric in METRICS if metric.job == "open"]  # what opening a case tells
 CHECKED = [metric for metric in METRICS if metric.job == "check"]  # what checking it tells
-OTHERS = ("", "open", "check")  # where an exact metric comes from that no job of its own measures
-EXACT_JOBS = list(dict.fromkeys(metric.job for metric in METRICS if metric.exact and metric.job not in OTHERS))
-DOING = {Backend.COMPILE.value: "compiling", Backend.ONEDNN.value: "packing"}  # what opening a case is, by backend
+# what a worker is asked for exact metrics, by their job
+EXACT_JOBS: dict[str, type[OfCase[Values]]] = {
+    "memory": MeasureMemory,
+    "sparsity": MeasureSparsity,
+    "route": MeasureRouting,
+}
+DOING = {Backend.COMPILE: "compiling", Backend.ONEDNN: "packing"}  # what opening a case is, by backend
 
 
 def run(
@@ -45,7 +63,7 @@ def run(
     world: World,
     *,
     progress: Callable[[Progress], None] = lambda _: None,
-    journal: Finder = lambda _: None,
+    journal: Callable[[object], None] = lambda _: None,
     stop: StopRule | None = None,
     weights: str = "",
     costs: tuple[CaseCost, ...] = (),
@@ -62,14 +80,14 @@ def run(
     share it and end it. `spent_s` of the budget are over. The protocol's fewest workers are made whatever they take,
     but nothing goes beyond `bound_s` of it.
     """
-    source, found = pool or WorkerPool(plan, world.launch, world.now), Found(plan, journal)
+    source, record = pool or WorkerPool(plan, world.launch, world.now), RunRecord(plan, journal)
     schedule = Schedule(world.now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
     source.plan, source.wait_s = plan, schedule.wait_s
     runner = _Runner(
-        found,
+        record,
         source,
         schedule,
-        RoofSamples(found, costs, world.now),
+        RoofSamples(record, costs, world.now),
         progress=progress,
         describe=world.describe,
         stop=stop or stop_rule(plan.protocol),
@@ -86,7 +104,7 @@ def run(
     except Unfinished as problem:
         if schedule.over:
             runner.limit = "budget"
-        elif not found.samples:
+        elif not record.samples:
             raise
         else:
             stopped = problem.message  # what was measured by then is an answer of its own
@@ -110,13 +128,17 @@ class _Place:
 
 
 class _CaseFailed(Exception):
-    """An answer that says that a case failed: kind and message."""
+    """An answer that says that a case failed."""
+
+    def __init__(self, failed: Failed) -> None:
+        super().__init__(failed.message)
+        self.failed = failed
 
 
 class _Lost(WorkerLost):
     """A worker lost while it was busy with a case. `known`: it has said itself that the case has broken its device."""
 
-    def __init__(self, label: str, kind: str, message: str, *, known: bool = False) -> None:
+    def __init__(self, label: str, kind: FailureKind, message: str, *, known: bool = False) -> None:
         super().__init__(kind, message)
         self.label, self.known = label, known
 
@@ -138,12 +160,12 @@ class _Known:
 class _Runner:
     """The loop, over four things: what was found, where workers come from, when they end, and ceilings."""
 
-    found: Found
+    record: RunRecord
     source: WorkerPool
     schedule: Schedule
     roofs: RoofSamples
     progress: Callable[[Progress], None]
-    describe: Callable[[dict[str, Any]], Environment]
+    describe: Callable[[Greeting, DeviceFacts | None], Environment]
     stop: StopRule
     weights: str
     salts: random.Random  # of the inputs of samples
@@ -161,7 +183,7 @@ class _Runner:
     @property
     def plan(self) -> Plan:
         """The plan, its device known."""
-        return self.found.plan
+        return self.record.plan
 
     @property
     def _timeout_s(self) -> float:
@@ -174,15 +196,15 @@ class _Runner:
     def measure(self) -> None:
         """One worker after another, until a limit is met. Each has a number of its own, those that are lost too."""
         self._tell("starting")
-        facts = self.source.greeting()
-        self.sides = facts.get("sides", ())
+        greeting = self.source.greeting()
+        self.sides = greeting.sides
         index = 0
-        while self.found.alive and not self.limit:
+        while self.record.alive and not self.limit:
             starter, worker = self.source.next(self.plan.protocol.workers - self.schedule.whole)
             self.schedule.worker_begins()
             try:
                 if self.environment is None:
-                    self._find_devices(worker, facts)
+                    self._find_devices(worker, greeting)
                 self._one_worker(worker, _Place(index, starter))
             except WorkerLost as lost:
                 if not self.schedule.over:
@@ -196,19 +218,18 @@ class _Runner:
 
     def run(self, watch: Watch, **how: Any) -> Run:
         """All that was found, and `how` it ended."""
-        found = self.found
         return Run(
-            plan=found.plan,
-            samples=tuple(found.samples),
-            failures=tuple(found.failures),
-            warnings=tuple(found.notes),
+            plan=self.record.plan,
+            samples=tuple(self.record.samples),
+            failures=tuple(self.record.failures),
+            warnings=tuple(self.record.notes),
             environment=self.environment,
             limit=self.limit if self.plan.protocol.precision is not None else "",
             timer=self.timer,
             sides=self.sides,
             around=watch.around(),
-            roofs=tuple(found.roofs),
-            inputs=tuple(found.inputs.values()),
+            roofs=tuple(self.record.roofs),
+            inputs=tuple(self.record.inputs.values()),
             devices=self.devices.seen,
             **how,
         )
@@ -218,28 +239,27 @@ class _Runner:
         if not self._timed:  # exact metrics alone need one process
             self.limit = "workers" if self.schedule.whole else ""
             return
-        table = Table(self.found.left, self.found.samples)
+        table = RoundTable(self.record.left, self.record.samples)
         self.schedule.look(table)
         self.limit = self.schedule.limit(table, self.stop)
 
-    def _find_devices(self, worker: Worker, facts: Message) -> None:
+    def _find_devices(self, worker: Worker, greeting: Greeting) -> None:
         """Where all is measured."""
-        plan, told, notes = self.devices.find(self.plan, facts, lambda request: worker.ask(request, self._timeout_s))
-        self.found.plan, self.environment = plan, self.describe(told)
-        self.found.caches = tuple(CacheLevel(**one) for one in facts.get("caches", ()))
-        self.found.on_found(self.environment)
-        self.found.on_found(plan)
+        plan, gpu, notes = self.devices.find(self.plan, greeting, worker, self._timeout_s)
+        self.record.plan, self.environment = plan, self.describe(greeting, gpu)
+        self.record.caches = greeting.caches
+        self.record.journal(self.environment)
+        self.record.journal(plan)
         for text in notes:
-            self.found.note("", text)
+            self.record.note("", text)
 
     def _one_worker(self, worker: Worker, place: _Place) -> None:
         """Open every case, one round unrecorded, the recorded rounds, and what is exact once in a run."""
         block = f"{self.plan.protocol.seed}/{place.worker}"
-        plan = {"do": "plan", "plan": jsonable.encode(self.plan), "block": block}
-        self._ask(worker, "", plan)
-        if self._timed and self.timer is None and (told := self._ask_of_reference(worker, {"do": "timer"})):
-            self.timer = jsonable.decode(Timer, told)
-        for label in self.found.alive:
+        self._ask(worker, Begin(plan=self.plan, block=block))
+        if self._timed and self.timer is None:
+            self.timer = self._ask_of_reference(worker, MeasureTimer())
+        for label in self.record.alive:
             self._open(worker, label, place.worker)
         if self._timed:
             if not self._explored:
@@ -248,10 +268,10 @@ class _Runner:
                 self.roofs.begin(partial(self._ask_of_reference, worker), self.devices.room(self.plan))
                 self.schedule.beside(self.schedule.now() - start)
             self._rounds(worker, place)
-        for label in self.found.alive:
+        for label in self.record.alive:
             self._check(worker, label, place.worker)
         for job in EXACT_JOBS:
-            for label in self.found.alive:
+            for label in self.record.alive:
                 self._exactly(worker, label, job, place.worker)
 
     def _open(self, worker: Worker, label: str, index: int) -> None:
@@ -259,41 +279,37 @@ class _Runner:
         doing, known = DOING.get(self.plan.case(label).workload.backend, "opening"), self._known[label]
         self._tell(f"{self._which}  {doing} {label}")
         calls = known.calls if self._timed else 1  # which warms nothing up
-        request = {"do": "open", "label": label, "calls": calls, "checked": known.calls is not None,
-                   "weights": self.weights}  # fmt: skip
-        opened = self._try(worker, label, request)
-        if not opened:
+        opened = self._try(
+            worker, Open(label=label, calls=calls, checked=known.calls is not None, weights=self.weights)
+        )
+        if opened is None:
             return
-        known.calls = opened["calls"]
-        if "inputs" in opened:
-            self.found.reads(label, **opened["inputs"])
+        known.calls = opened.calls
+        if opened.inputs:
+            self.record.reads(label, opened.inputs, opened.input_bytes)
         for metric in OPENED:
             again = not metric.exact or (label, metric.name) not in self._measured
-            if again and (value := opened.get(metric.name)) is not None:
-                self.found.once(label, metric.name, index, value)
+            if again and (value := opened.values.get(metric.name)) is not None:
+                self.record.once(label, metric.name, index, value)
                 self._measured.add((label, metric.name))
-        self._note(label, opened)
-        if opened.get("graphs", 1) > 1:
-            self.found.note(label, f"compiled with {opened['graphs'] - 1} graph breaks")
-
-    def _note(self, label: str, answer: Message) -> None:
-        """What an answer says about its case."""
-        for text in answer.get("notes", ()):
-            self.found.note(label, text)
+        for text in opened.notes:
+            self.record.note(label, text)
+        if opened.graphs > 1:
+            self.record.note(label, f"compiled with {opened.graphs - 1} graph breaks")
 
     def _rounds(self, worker: Worker, place: _Place) -> None:
         """One round of practice, then as many clean ones as are wanted."""
         self._round(worker, place)
         self.schedule.rounds_begin()
         tally = Tally(self.plan)
-        while self.found.alive and not self.schedule.enough(tally.made, tally.clean):
+        while self.record.alive and not self.schedule.enough(tally.made, tally.clean):
             place = replace(place, round=place.round + 1)
             clean = self._round(worker, place)
             tally.add(clean)
             self._quiet = any(clean.values())
             self.schedule.round_done()
             if not self.schedule.whole:
-                self.schedule.look(Table(self.found.left, self.found.samples))
+                self.schedule.look(RoundTable(self.record.left, self.record.samples))
 
     def _round(self, worker: Worker, place: _Place) -> dict[str, bool]:
         """One sample of every case, in an order that depends on nothing but seed, worker and round.
@@ -301,7 +317,7 @@ class _Runner:
         Gives for each case whether its sample was clean.
         """
         roofs = self.roofs.due(self.schedule.whole, place.round, self.schedule.elapsed_s)
-        order = [*self.found.alive, *roofs]
+        order = [*self.record.alive, *roofs]
         random.Random(f"{self.plan.protocol.seed}/{place.worker}/{place.round}").shuffle(order)
         clean: dict[str, bool] = {}
         for number, label in enumerate(order):
@@ -326,21 +342,26 @@ class _Runner:
         assert known.calls is not None
         for _ in range(ATTEMPTS if again else 1):
             salt = self.salts.getrandbits(56)
-            request = {"do": "sample", "label": label, "calls": known.calls, "salt": salt}
-            answer = self._try(worker, label, request)
-            if not answer:
+            sampled = self._try(worker, TakeSample(label=label, calls=known.calls, salt=salt))
+            if sampled is None:
                 return None
-            self._note(label, answer)
-            if "device" in answer:
-                self.devices.read(place.worker, self.plan.case(label).workload.device, answer["device"])
-            known.seconds.append(answer["value"])
+            for text in sampled.notes:
+                self.record.note(label, text)
+            self.devices.read(place.worker, self.plan.case(label).workload.device, sampled)
+            known.seconds.append(sampled.value)
             if place.round < 0:
                 return None
             sample = Sample(
-                case=label, metric=LATENCY, value=answer["value"], calls=known.calls, waited=answer.get("waited"),
-                throttled=answer.get("throttled"), faults=answer.get("faults"), **place.at(order),
-            )  # fmt: skip
-            self.found.timed(sample, answer)
+                case=label,
+                metric=LATENCY,
+                value=sampled.value,
+                calls=known.calls,
+                waited=sampled.waited,
+                throttled=sampled.throttled,
+                faults=sampled.faults,
+                **place.at(order),
+            )
+            self.record.timed(sample, sampled)
             if (clean := is_clean(sample)) or self.schedule.left_s < known.lasts_s:
                 break
         return clean
@@ -350,10 +371,9 @@ class _Runner:
         if (label, "check") in self._measured or self.schedule.over:
             return
         self._tell(f"{self._which}  checking {label}")
-        answer = self._try(worker, label, {"do": "check", "label": label})
-        for metric in CHECKED:
-            if answer and (value := answer.get(metric.name)) is not None:
-                self.found.once(label, metric.name, index, value)
+        checked = self._try(worker, Check(label=label))
+        if checked is not None:
+            self._keep_values(label, CHECKED, checked, index)
         self._measured.add((label, "check"))
 
     def _exactly(self, worker: Worker, label: str, job: str, index: int) -> None:
@@ -362,44 +382,47 @@ class _Runner:
         if not metrics or (label, job) in self._measured:
             return
         try:
-            answer = self._ask(worker, label, {"do": job, "label": label})
+            self._keep_values(label, metrics, self._ask(worker, EXACT_JOBS[job](label=label)), index)
         except _CaseFailed as problem:
-            answer = {}
-            self.found.note(label, f"{metrics[0].group} could not be measured: {problem.args[1]}")
-        for metric in metrics:
-            if (value := answer.get(metric.name)) is not None:
-                self.found.once(label, metric.name, index, value)
+            self.record.note(label, f"{metrics[0].group} could not be measured: {problem}")
         self._measured.add((label, job))
 
-    def _try(self, worker: Worker, label: str, request: Message) -> Message | None:
+    def _keep_values(self, label: str, metrics: Iterable[Metric], measured: Values, index: int) -> None:
+        """The metrics of a case that a worker has measured once."""
+        for metric in metrics:
+            if (value := measured.values.get(metric.name)) is not None:
+                self.record.once(label, metric.name, index, value)
+
+    def _try(self, worker: Worker, request: OfCase[A]) -> A | None:
         """Ask; a failed case is noted and answers None."""
         try:
-            return self._ask(worker, label, request)
+            return self._ask(worker, request)
         except _CaseFailed as problem:
-            self.found.fail(label, *problem.args)
+            self.record.fail(request.label, problem.failed.kind, problem.failed.message)
             return None
 
-    def _ask(self, worker: Worker, label: str, request: Message) -> Message:
+    def _ask(self, worker: Worker, request: WorkerRequest[A]) -> A:
+        label = request.label if isinstance(request, OfCase) else ""
         try:
             answer = worker.ask(request, self._timeout_s)
         except WorkerLost as lost:
             raise _Lost(label, lost.kind, str(lost)) from lost
-        if answer.get("ends") or ("failure" in answer and not label):  # no case's, so the worker is of no use
-            raise _Lost(label, answer["failure"], answer["message"], known=bool(answer.get("ends")))
-        if "failure" in answer:
-            raise _CaseFailed(answer["failure"], answer["message"])
-        return answer
+        if not isinstance(answer, Failed):
+            return answer
+        if answer.ends or not label:  # where it is of no case, the worker is of no use
+            raise _Lost(label, answer.kind, answer.message, known=answer.ends)
+        raise _CaseFailed(answer)
 
-    def _ask_of_reference(self, worker: Worker, request: Message) -> Message:
-        """Ask for what is no case's; empty where it can't be had. One that is lost ends the looking at roofs."""
+    def _ask_of_reference(self, worker: Worker, request: WorkerRequest[A]) -> A | None:
+        """Ask for what is no case's; None where it can't be had. One that is lost ends the looking at roofs."""
         try:
-            answer = worker.ask({**request, "label": self.plan.reference}, self._timeout_s)
-            if answer.get("ends"):
-                raise WorkerLost(answer["failure"], answer["message"])
+            answer = worker.ask(request, self._timeout_s)
+            if isinstance(answer, Failed) and answer.ends:
+                raise WorkerLost(answer.kind, answer.message)
         except WorkerLost:
             self.roofs.lost()
             raise
-        return {} if "failure" in answer else answer
+        return None if isinstance(answer, Failed) else answer
 
     def _lose(self, index: int, lost: WorkerLost) -> None:
         """What a lost worker had measured stays.
@@ -410,13 +433,13 @@ class _Runner:
         """
         label, known = (lost.label, lost.known) if isinstance(lost, _Lost) else ("", False)
         self._losses[label] += 1
-        hung = lost.kind == FailureKind.TIMEOUT.value and not self.schedule.whole
+        hung = lost.kind is FailureKind.TIMEOUT and not self.schedule.whole
         if label and (hung or known or self._losses[label] > 1):
-            self.found.fail(label, lost.kind, str(lost))
+            self.record.fail(label, lost.kind, str(lost))
         elif self._losses[label] >= RESTARTS:
             raise Unfinished(f"too many processes were lost: {lost}", "`ffnbench env` shows what else runs")
         else:
-            self.found.note(label, f"process {index + 1} was lost: {lost}")
+            self.record.note(label, f"process {index + 1} was lost: {lost}")
 
     @property
     def _which(self) -> str:

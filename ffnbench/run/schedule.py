@@ -13,7 +13,7 @@ from statistics import median
 
 from ffnbench.plan import Plan, Protocol
 from ffnbench.result import Progress
-from ffnbench.stats.rounds import Table
+from ffnbench.stats.rounds import RoundTable
 from ffnbench.stats.stopping import Pace, StopRule, rounds_wanted, scatter
 
 MADE_UP = 4  # times the rounds that a worker should make: then it waits for quiet no longer
@@ -103,7 +103,7 @@ class Schedule:
         rest = median(self._rest_s[1:] or [LATER * self._first_s])
         return Pace(rest, median(self._round_s) if self._round_s else 0.0)
 
-    def look(self, table: Table) -> None:
+    def look(self, table: RoundTable) -> None:
         """From what was measured so far: how many rounds the next worker makes. The last one makes what there is time
         for.
         """
@@ -114,7 +114,7 @@ class Schedule:
         room = int((self.left_s - pace.worker_s) / pace.round_s)
         self.rounds = max(protocol.rounds, min(self.rounds, room))
 
-    def limit(self, table: Table, stop: StopRule) -> str:
+    def limit(self, table: RoundTable, stop: StopRule) -> str:
         """Which limit is met, "" for none."""
         rounds = 1 if self.whole < self.protocol.workers else self.rounds
         fits = not self.out_of_time and self.left_s >= self.pace().seconds(rounds)

@@ -19,10 +19,24 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unfinished
-from ffnbench.common.jsonable import no_number
+from ffnbench.messages import (
+    A,
+    Done,
+    Failed,
+    Greeting,
+    Leave,
+    Line,
+    Split,
+    WorkerRequest,
+    answer_line,
+    answer_of,
+    line_of,
+)
 from ffnbench.plan import OWN, Arm
-from ffnbench.worker.channel import MARK, Message, end_group
+from ffnbench.result import FailureKind
+from ffnbench.worker.channel import MARK, end_group
 
 BOOT = Path(__file__).parents[1] / "worker" / "boot.py"
 START_TIMEOUT_S = 300.0
@@ -31,9 +45,9 @@ LOUD = ("USDT:",)  # what torch's profiler prints by itself
 
 
 class WorkerLost(Exception):
-    """A worker that is gone: `kind` is timeout, oom or crash."""
+    """A worker that is gone: `kind` is TIMEOUT, OOM or CRASH."""
 
-    def __init__(self, kind: str, message: str) -> None:
+    def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
         self.kind = kind
 
@@ -50,7 +64,7 @@ class Session:
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._asked, self._hung = 0, False
         self._forks: list[int] = []  # the request that the living child answers in place of
-        self._facts: dict[str, Any] | None = None
+        self._greeting: Greeting | None = None
         command, variables = [interpreter_of(arm), "-u", str(BOOT)], variables_of(arm) | {MARK: "1"}
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
         self._process = _speaking(command, self._log, variables, folder_of(arm))
@@ -62,37 +76,44 @@ class Session:
             self._answers.put(line)
         self._answers.put(None)
 
-    def greeting(self, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
+    def greeting(self, timeout_s: float = START_TIMEOUT_S) -> Greeting:
         """What the worker says of its torch; waits for its start the first time. Raises Unfinished where that fails."""
-        if self._facts is None:
+        if self._greeting is None:
             try:
-                hello = self._receive(timeout_s)
+                line = self._receive(timeout_s)
             except WorkerLost as lost:
                 raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost
-            if "error" in hello:
+            if "error" in line:
                 raise Unfinished(
-                    f"a worker could not start: {hello['error']}", "is torch installed for this interpreter?"
+                    f"a worker could not start: {line['error']}", "is torch installed for this interpreter?"
                 )
-            self._facts = dict(hello["torch"])
-        return self._facts
+            self._greeting = jsonable.decode(Greeting, line["greeting"])
+        return self._greeting
 
-    def ask(self, request: Message, timeout_s: float) -> Message:
+    def ask(self, request: WorkerRequest[A], timeout_s: float) -> A | Failed:
         """One request, one answer; raises WorkerLost when none comes, or one that is not to this request."""
+        line = self._exchange(request, timeout_s)
+        try:
+            return answer_of(line, request)
+        except ValueError:
+            raise _no_answer(json.dumps(line)) from None
+
+    def _exchange(self, request: WorkerRequest[Any], timeout_s: float) -> Line:
         self.greeting()
         self._asked += 1
-        self._write(json.dumps({**request, "number": self._asked}))
+        self._write(json.dumps(line_of(request, self._asked)))
         while True:
-            answer = self._receive(timeout_s)
-            if "ended" in answer and answer.get("number") in self._forks:
-                self._forks.remove(answer["number"])
-                if request["do"] == "leave":
-                    return {}
-                raise WorkerLost(*self._cause_of(answer["ended"]))
-            number = answer.pop("number", None)
+            line = self._receive(timeout_s)
+            number = line.get("number")
+            if "ended" in line and number in self._forks:
+                self._forks.remove(number)
+                if isinstance(request, Leave):
+                    return answer_line(Done())
+                raise WorkerLost(*self._cause_of(line["ended"]))
             if number == self._asked:
-                return answer
+                return line
             if not isinstance(number, int) or not number < self._asked:  # code of the user's that writes into pipes
-                raise _no_answer(json.dumps(answer))
+                raise _no_answer(json.dumps(line))
 
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None
@@ -104,10 +125,11 @@ class Session:
         """A worker that is forked from this process, which is asked for nothing else until that is closed; None where
         this one can't be forked, and has to serve by itself.
         """
-        if (process := self.ask({"do": "fork"}, timeout_s).get("forked")) is None:
+        answer = self.ask(Split(), timeout_s)
+        if isinstance(answer, Failed) or answer.process is None:
             return None
         self._forks.append(self._asked)
-        return Fork(self, process)
+        return Fork(self, answer.process)
 
     def rest(self, rests: bool, process: int | None = None) -> None:
         """Stop it or its fork, or let it go on."""
@@ -119,26 +141,26 @@ class Session:
         """Whether it is of no use any more."""
         return self._hung or self._process.poll() is not None
 
-    def _receive(self, timeout_s: float) -> Message:
+    def _receive(self, timeout_s: float) -> Line:
         try:
             line = self._answers.get(timeout=min(timeout_s, threading.TIMEOUT_MAX))
         except queue.Empty:
             self._hung = True
-            raise WorkerLost("timeout", f"no answer within {timeout_s:g} s") from None
+            raise WorkerLost(FailureKind.TIMEOUT, f"no answer within {timeout_s:g} s") from None
         if line is None:
             raise WorkerLost(*self._cause_of(self._process.wait()))  # it has ended by itself
         try:
-            return dict(json.loads(line, parse_constant=no_number))
+            return dict(json.loads(line, parse_constant=jsonable.no_number))
         except (ValueError, TypeError, RecursionError):  # an interpreter that is none
             raise _no_answer(line) from None
 
-    def _cause_of(self, code: int) -> tuple[str, str]:
+    def _cause_of(self, code: int) -> tuple[FailureKind, str]:
         if code == -signal.SIGKILL:
-            return "oom", "the process was killed (signal 9), probably out of memory"
+            return FailureKind.OOM, "the process was killed (signal 9), probably out of memory"
         names = {one.value: f", {one.name}" for one in signal.Signals}  # those of real time have none
         how = f"signal {-code}{names.get(-code, '')}" if code < 0 else f"exit code {code}"
         last = self.last_output()
-        return "crash", f"the process ended ({how}){'; its last output: ' + last if last else ''}"
+        return FailureKind.CRASH, f"the process ended ({how}){'; its last output: ' + last if last else ''}"
 
     def last_output(self) -> str:
         """The last line that the worker or its user code printed."""
@@ -165,11 +187,11 @@ class Fork:
     def __init__(self, starter: Session, process: int) -> None:
         self._starter, self._process, self._gone = starter, process, False
 
-    def greeting(self, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
+    def greeting(self, timeout_s: float = START_TIMEOUT_S) -> Greeting:
         """What its starter says."""
         return self._starter.greeting(timeout_s)
 
-    def ask(self, request: Message, timeout_s: float) -> Message:
+    def ask(self, request: WorkerRequest[A], timeout_s: float) -> A | Failed:
         """As a session does."""
         try:
             return self._starter.ask(request, timeout_s)
@@ -187,7 +209,7 @@ class Fork:
         if not self._gone:
             self._gone = True
             try:
-                self._starter.ask({"do": "leave"}, LEAVE_S)
+                self._starter.ask(Leave(), LEAVE_S)
                 return
             except WorkerLost:
                 pass
@@ -222,7 +244,7 @@ def _speaking(
 
 
 def _no_answer(line: str) -> WorkerLost:
-    return WorkerLost("crash", f"it printed {line.strip()[:60]!r} instead of an answer")
+    return WorkerLost(FailureKind.CRASH, f"it printed {line.strip()[:60]!r} instead of an answer")
 
 
 def interpreter_of(arm: Arm) -> str:

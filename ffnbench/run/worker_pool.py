@@ -11,31 +11,27 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from ffnbench.common.errors import Unfinished
 from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.messages import A, Begin, Failed, Greeting, OfCase, Preload, WorkerRequest
 from ffnbench.plan import CONTROL, OWN, AddedSpec, Arm, Backend, Plan
 from ffnbench.result import Side
 from ffnbench.run.session import START_TIMEOUT_S, WorkerLost
 from ffnbench.stats.stopping import SERVES_S, STARTERS
-from ffnbench.worker.channel import Message
 
 RESTARTS = 3
 SERVES = 10  # times as long as they took to start, starters serve at least
 NONE = "none"
-COMPARED = {  # of what a worker says of itself, and in which words
-    "python": "python", "version": "torch", "commit": "torch commit", "threads": "default threads", "blas": "BLAS",
-    "capability": "CPU capability", "cuda": "CUDA", "hip": "HIP", "gpu_names": "GPUs",
-}  # fmt: skip
 
 
 class Worker(Protocol):
     """What the runner needs of a worker; the tests' fake one has no process and no torch."""
 
-    def greeting(self, timeout_s: float = ...) -> dict[str, Any]: ...
-    def ask(self, request: Message, timeout_s: float) -> Message: ...
+    def greeting(self, timeout_s: float = ...) -> Greeting: ...
+    def ask(self, request: WorkerRequest[A], timeout_s: float) -> A | Failed: ...
     def rest(self, rests: bool) -> None: ...
     def close(self) -> None: ...
 
@@ -90,40 +86,40 @@ class WorkerGroup:
             forks[arm] = fork
         return WorkerGroup(self._plan, forks)
 
-    def greeting(self, timeout_s: float = START_TIMEOUT_S) -> dict[str, Any]:
-        """Those of the reference's, the GPUs that all of them see, and under `sides` in what they differ."""
-        told = {arm: member.greeting(timeout_s) for arm, member in self._members.items()}
-        fewest = min(said["gpus"] for said in told.values())
-        return told[self._plan.arms[0]] | {"gpus": fewest, "sides": self._sides(told)}
+    def greeting(self, timeout_s: float = START_TIMEOUT_S) -> Greeting:
+        """That of the reference's process, with the GPUs that all of them see, and in what they differ."""
+        greetings = {arm: member.greeting(timeout_s) for arm, member in self._members.items()}
+        fewest = min(greeting.gpus for greeting in greetings.values())
+        return replace(greetings[self._plan.arms[0]], gpus=fewest, sides=self._sides(greetings))
 
-    def _sides(self, told: Mapping[Arm, dict[str, Any]]) -> tuple[Side, ...]:
-        """Of each arm its cases and what its worker told: kept is what differs."""
-        facts = {}
-        for arm, said in told.items():
-            if self._cases(arm) != (CONTROL,):
-                source = {"source": arm.source} if arm.source and not arm.name else {}  # a name says it better
-                known = {words: str(said[name]) for name, words in COMPARED.items() if said.get(name)}
-                facts[arm] = {"interpreter": arm.python or "ffnbench's own"} | source | dict(arm.env) | known
-                facts[arm] |= said.get("variables", {})
-        names = dict.fromkeys(name for found in facts.values() for name in found)
-        differ = [name for name in names if len({found.get(name, NONE) for found in facts.values()}) > 1]
+    def _sides(self, greetings: Mapping[Arm, Greeting]) -> tuple[Side, ...]:
+        """Of each arm but the control its cases, and the facts about it that differ between arms."""
+        facts = {arm: _facts(arm, said) for arm, said in greetings.items() if self._cases(arm) != (CONTROL,)}
+        names = dict.fromkeys(name for of_arm in facts.values() for name in of_arm)
+        differ = [name for name in names if len({of_arm.get(name, NONE) for of_arm in facts.values()}) > 1]
         return tuple(
             Side(
                 name=arm.name or ", ".join(self._cases(arm)),
                 cases=self._cases(arm),
-                differing=tuple((name, found.get(name, NONE)) for name in differ),
+                differing=tuple((name, of_arm.get(name, NONE)) for name in differ),
             )
-            for arm, found in facts.items()
+            for arm, of_arm in facts.items()
         )
 
-    def ask(self, request: Message, timeout_s: float) -> Message:
-        """What is for all goes to all of them, the plan in parts; anything else to the process of its case."""
-        if label := request.get("label"):
-            return self._ask(self._arm_of[label], request, timeout_s)
-        answers = [self._ask(arm, self._for(arm, request), timeout_s) for arm in self._members]
-        return next((answer for answer in answers if "failure" in answer), answers[0])
+    def ask(self, request: WorkerRequest[A], timeout_s: float) -> A | Failed:
+        """A request about a case goes to the process of its arm; a plan goes to all of them in parts, and what is to be
+        preloaded to all. The reference's process answers anything else.
+        """
+        if isinstance(request, OfCase):
+            return self._ask(self._arm_of[request.label], request, timeout_s)
+        is_for_all = isinstance(request, Begin | Preload)
+        if not is_for_all:
+            return self._ask(self._plan.arms[0], request, timeout_s)
+        answers: list[A | Failed] = [self._ask(arm, self._part_of(request, arm), timeout_s) for arm in self._members]
+        failures = [answer for answer in answers if isinstance(answer, Failed)]
+        return failures[0] if failures else answers[0]
 
-    def _ask(self, arm: Arm, request: Message, timeout_s: float) -> Message:
+    def _ask(self, arm: Arm, request: WorkerRequest[A], timeout_s: float) -> A | Failed:
         """Ask one while the others are stopped: their OpenMP threads spin for some milliseconds after a product, on the
         CPUs that it needs.
         """
@@ -148,11 +144,33 @@ class WorkerGroup:
     def _cases(self, arm: Arm) -> tuple[str, ...]:
         return tuple(label for label, own in self._arm_of.items() if own == arm)
 
-    def _for(self, arm: Arm, request: Message) -> Message:
-        if "plan" not in request:
+    def _part_of(self, request: Any, arm: Arm) -> Any:
+        """A request as it goes to the process of an arm: of a plan its own cases."""
+        if not isinstance(request, Begin):
             return request
-        cases = [case for case in request["plan"]["cases"] if self._arm_of[case["label"]] == arm]
-        return {**request, "plan": {**request["plan"], "cases": cases}}
+        cases = tuple(case for case in request.plan.cases if self._arm_of[case.label] == arm)
+        return replace(request, plan=replace(request.plan, cases=cases))
+
+
+def _facts(arm: Arm, said: Greeting) -> dict[str, str]:
+    """What is known of an arm and of its worker, by the words for it; the unknown left out."""
+    facts = {"interpreter": arm.python or "ffnbench's own"}
+    if arm.source and not arm.name:  # a name says it better
+        facts["source"] = arm.source
+    facts |= dict(arm.env)
+    of_worker = {
+        "python": said.python,
+        "torch": said.torch,
+        "torch commit": said.torch_commit,
+        "default threads": said.torch_threads,
+        "BLAS": said.blas,
+        "CPU capability": said.cpu_capability,
+        "CUDA": said.cuda,
+        "HIP": said.hip,
+        "GPUs": ", ".join(said.gpu_names),
+    }
+    facts |= {name: str(value) for name, value in of_worker.items() if value}
+    return facts | dict(said.variables)
 
 
 @dataclass(slots=True)
@@ -179,7 +197,7 @@ class WorkerPool:
             self.started += 1
         self._since = self.now()
 
-    def greeting(self, needed: int = 0) -> dict[str, Any]:
+    def greeting(self, needed: int = 0) -> Greeting:
         """What the first one says. Waits until all have started, for none measures beside one that starts. Where there
         are none that go on serving, new ones are started: as many as are `needed`, up to one a CPU, where each is a
         worker.
@@ -189,10 +207,10 @@ class WorkerPool:
         if not self._ready:
             at_once = max(1, self._cpus // len(self.plan.arms))
             self.start(STARTERS if self.forks else max(1, min(needed, at_once)))
-        told = [starter.greeting(self.wait_s(START_TIMEOUT_S)) for _, starter in self._ready]
+        greetings = [starter.greeting(self.wait_s(START_TIMEOUT_S)) for _, starter in self._ready]
         self._start_s = max(self._start_s, self.now() - start)
-        self._cpus = told[0].get("usable_cpus", 1)
-        return told[0]
+        self._cpus = greetings[0].usable_cpus
+        return greetings[0]
 
     def next(self, needed: int) -> tuple[int, Worker]:
         """The next worker, with the number of the starter that it is of. `needed` is how many will be wanted. Raises
@@ -220,11 +238,11 @@ class WorkerPool:
         cases = self.plan.cases
         networks = [case.ffn.around if isinstance(case.ffn, AddedSpec) else case.ffn for case in cases]
         targets = sorted({one.target for one in networks if isinstance(one, ImportedSpec)})
-        compiles = any(case.workload.backend == Backend.COMPILE.value for case in cases)
+        compiles = any(case.workload.backend == Backend.COMPILE for case in cases)
         if (targets or compiles) and self._preloads and number not in self._preloaded:
             self._preloaded.add(number)
             self._preloads = False
-            preload = {"do": "preload", "targets": targets, "compiles": compiles}
+            preload = Preload(targets=tuple(targets), compiles=compiles)
             starter.ask(preload, self.wait_s(self.plan.protocol.timeout_s))
             self._preloads = True
         worker = starter.fork(self.wait_s(self.plan.protocol.timeout_s))

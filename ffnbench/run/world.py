@@ -7,9 +7,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from ffnbench.device.environment import describe, usable_memory, why_no_gpu
+from ffnbench.messages import DescribeDevice, DeviceFacts, Failed, Greeting
 from ffnbench.result import Environment
 from ffnbench.run.neighbours import Watch, machine_lock, others_now
 from ffnbench.run.prober import Prober
@@ -34,7 +34,7 @@ class World:
     now: Callable[[], float] = time.monotonic
     began: float | None = None
     lock: Callable[[Tell], AbstractContextManager[str]] = machine_lock
-    describe: Callable[[dict[str, Any]], Environment] = describe
+    describe: Callable[[Greeting, DeviceFacts | None], Environment] = describe
     watch: Callable[[], Watch] = Watch
     no_gpu: Callable[[], str] = lambda: ""  # why there is none, where that is known without torch
     others: Callable[[int], float | None] = lambda threads: None  # CPUs that others use now, where that disturbs
@@ -57,12 +57,12 @@ def this_machine(*, wait: bool = False) -> World:
     return World(began=time.monotonic(), lock=lock, no_gpu=why_no_gpu, others=others_now)
 
 
-def device_facts(worker: Worker, device: str) -> dict[str, Any]:
-    """What a worker says of a device; nothing of the CPU, nor of one that can't be used."""
+def device_facts(worker: Worker, device: str) -> DeviceFacts | None:
+    """What a worker says of a GPU; None of the CPU, and of one that can't be used."""
     if device == "cpu":
-        return {}
+        return None
     try:
-        answer = worker.ask({"do": "device", "device": device}, COUNT_TIMEOUT_S)
+        answer = worker.ask(DescribeDevice(device=device), COUNT_TIMEOUT_S)
     except WorkerLost as lost:
         raise lost_over_device(lost) from lost
-    return {} if "failure" in answer else answer
+    return None if isinstance(answer, Failed) else answer

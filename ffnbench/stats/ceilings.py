@@ -1,33 +1,37 @@
 """Samples of roofs -> how near each case is to what the machine can do, and the least time that it can take. Pure.
 
-A call needs so many FLOPs, so many bytes, and to be called. Each is a bound: the least time that the machine needs for
-it, by the fastest roof of its kind. The bound with the largest least time is the one that binds, and a case's share is
-that time over its own; its interval is that of their ratio, paired by round. FLOPs are those of the matrix products in
-the mode that was timed. Bytes are those that no call can do without: the weights that it touches, its input, its
-output; with a backward those of the forward alone.
+This is the roofline model (Williams, Waterman and Patterson 2009), with the call itself as a third bound. A call needs
+so many FLOPs, so many bytes, and to be called. Each is a bound: the least time that the machine needs for it, by the
+fastest roof of its kind. The bound with the largest least time is the one that binds, and a case's share is that time
+over its own; its interval is that of their ratio, paired by round. FLOPs are those of the matrix products in the mode
+that was timed. Bytes are those that no call can do without: the weights that it touches, its input, its output; with a
+backward those of the forward alone.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from ffnbench.ffn.spec import item_bytes
 from ffnbench.metrics import ROOF
 from ffnbench.plan import Case, MatmulPrecision, Needed, needed_by
-from ffnbench.result import MEMORY, Bound, CaseCost, Ceiling, Roof, Run, Share
+from ffnbench.result import MEMORY, Bound, CaseCost, Ceiling, Report, Roof, Run, Share
 from ffnbench.stats.rounds import paired, table_of
 
 ALIKE = 0.05  # sizes that differ by no more share one roof
+COARSEST_FIRST = [p.value for p in (MatmulPrecision.MEDIUM, MatmulPrecision.HIGH, MatmulPrecision.HIGHEST)]
+AS_FAST = 0.1  # ceilings of one kind that differ by no more are one line of a roofline
 
-
-_EXACT = [one.value for one in (MatmulPrecision.MEDIUM, MatmulPrecision.HIGH, MatmulPrecision.HIGHEST)]
+Ceilings = Mapping[str, Mapping[Bound, Ceiling]]  # of each case, by its label, the fastest of each bound
 
 
 def fits(roof: Roof, case: Case, needed: Needed) -> bool:
-    """Whether a roof bounds a case: of its device and threads, and for products no coarser than its dtype, for a
-    call may always compute more exactly; for bytes of its own size, or both of memory.
+    """Whether a roof bounds a case: of its device and threads, and of what is computed or read alike.
+
+    Products are of its dtype or a finer one, for a call may always compute more exactly. Bytes are of the case's own
+    size, or both of memory.
     """
     work = case.workload
     if roof.device != work.device:
@@ -37,80 +41,113 @@ def fits(roof: Roof, case: Case, needed: Needed) -> bool:
     if roof.threads != work.threads:
         return False
     if roof.bound is Bound.PRODUCTS:
-        finer = _EXACT.index(roof.matmul_precision) >= _EXACT.index(work.matmul_precision)
+        finer = COARSEST_FIRST.index(roof.matmul_precision) >= COARSEST_FIRST.index(work.matmul_precision)
         return item_bytes(roof.dtype) >= item_bytes(work.dtype) and (work.dtype != "float32" or finer)
-    size = roof.read_bytes
-    return abs(size - needed.bytes) <= 2 * ALIKE * needed.bytes or (roof.level == MEMORY and size <= needed.bytes)
+    both_of_memory = roof.level == MEMORY and roof.read_bytes <= needed.bytes
+    return both_of_memory or abs(roof.read_bytes - needed.bytes) <= 2 * ALIKE * needed.bytes
+
+
+def needed_by_cases(cases: Iterable[Case], costs: Iterable[CaseCost]) -> list[tuple[Case, Needed]]:
+    """What a call of each case needs, of those whose cost is known."""
+    by_label = {priced.case: priced.cost for priced in costs}
+    return [(case, needed_by(case, by_label[case.label])) for case in cases if case.label in by_label]
 
 
 def may_bind(
-    cases: Iterable[Case], costs: Iterable[CaseCost], reached: Iterable[Ceiling], share: float
+    cases: Iterable[Case], costs: Iterable[CaseCost], reached: Sequence[Ceiling], share: float
 ) -> frozenset[str]:
     """The roofs whose least time for some case is at least that share of the one that binds it."""
-    known, reached = {found.case: found.cost for found in costs}, tuple(reached)
     names: set[str] = set()
-    for case in cases:
-        if case.label not in known:
-            continue
-        needed = needed_by(case, known[case.label])
-        least = [(c, seconds) for c in reached if fits(c.roof, case, needed) and (seconds := c.least_s(needed))]
-        fastest = {
-            bound: min(s for c, s in least if c.roof.bound is bound) for bound in {c.roof.bound for c, _ in least}
-        }
-        names |= {c.roof.name for c, seconds in least if fastest[c.roof.bound] >= share * max(fastest.values())}
+    for case, needed in needed_by_cases(cases, costs):
+        fastest: dict[Bound, float] = {}
+        for ceiling in reached:
+            least_s = ceiling.least_s(needed)
+            if least_s and fits(ceiling.roof, case, needed):
+                bound = ceiling.roof.bound
+                fastest[bound] = min(least_s, fastest.get(bound, math.inf))
+        near = {bound for bound, least_s in fastest.items() if least_s >= share * max(fastest.values())}
+        names |= {c.roof.name for c in reached if c.roof.bound in near and fits(c.roof, case, needed)}
     return frozenset(names)
 
 
-def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> dict[str, dict[Bound, Ceiling]]:
-    """For each case the fastest roof of each bound, by the run's estimate over clean rounds; those that are known. Of a
-    roof's seconds it leaves out what its rounds did to all rows, for it is sampled in few of them.
+def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> Ceilings:
+    """For each case the fastest roof of each bound, by the run's estimate over clean rounds; those that are known.
+
+    A roof is sampled in few rounds, so its seconds are divided by what each of these rounds did to all rows.
     """
-    roofs, table = table_of(run, ROOF).rounds, table_of(run)
-    measured = [
-        Ceiling(roof=roof, seconds=math.exp(mean.mean))
-        for roof in run.roofs
-        if (mean := paired(roofs.get(roof.name, {}), table.common, table.starters).mean())
-    ]
-    known = {found.case: found.cost for found in costs}
-    found: dict[str, dict[Bound, Ceiling]] = defaultdict(dict)
-    for case in run.plan.shown:
-        if case.label not in known:
-            continue
-        needed = needed_by(case, known[case.label])
+    table = table_of(run)
+    roof_rounds = table_of(run, ROOF).rounds
+    measured = []
+    for roof in run.roofs:
+        mean = paired(roof_rounds.get(roof.name, {}), table.round_effects, table.starters).mean()
+        if mean:
+            measured.append(Ceiling(roof=roof, seconds=math.exp(mean.mean)))
+    fastest: dict[str, dict[Bound, Ceiling]] = defaultdict(dict)
+    for case, needed in needed_by_cases(run.plan.shown, costs):
+        of_case = fastest[case.label]
         for ceiling in _nearest([c for c in measured if fits(c.roof, case, needed)], needed):
-            best = found[case.label].get(ceiling.roof.bound)
-            if best is None or ceiling.rate > best.rate:
-                found[case.label][ceiling.roof.bound] = ceiling
-    return dict(found)
+            bound = ceiling.roof.bound
+            if bound not in of_case or ceiling.rate > of_case[bound].rate:
+                of_case[bound] = ceiling
+    return {label: of_case for label, of_case in fastest.items() if of_case}
 
 
-def _nearest(ceilings: list[Ceiling], needed: Needed) -> list[Ceiling]:
-    """Of the bytes only those that are nearest to the case's own."""
-    apart = {c.roof.name: abs(math.log(c.roof.read_bytes / needed.bytes))
-             for c in ceilings if c.roof.bound is Bound.BYTES}  # fmt: skip
-    least = min(apart.values(), default=0.0)
-    return [c for c in ceilings if apart.get(c.roof.name, 0.0) <= least + ALIKE]
+def _nearest(ceilings: Sequence[Ceiling], needed: Needed) -> list[Ceiling]:
+    """Without the ceilings of bytes whose size is not nearest to the case's own."""
+    distances = {
+        c.roof.name: abs(math.log(c.roof.read_bytes / needed.bytes)) for c in ceilings if c.roof.bound is Bound.BYTES
+    }
+    nearest = min(distances.values(), default=0.0)
+    return [c for c in ceilings if distances.get(c.roof.name, 0.0) <= nearest + ALIKE]
 
 
-def shares_of(run: Run, costs: Iterable[CaseCost]) -> tuple[Share, ...]:
+def shares_of(run: Run, costs: Iterable[CaseCost], ceilings: Ceilings) -> tuple[Share, ...]:
     """The share of every case that was timed beside the ceiling that binds it, in the plan's order."""
-    costs = tuple(costs)
-    roofs, table = table_of(run, ROOF), table_of(run)
-    known = {found.case: found.cost for found in costs}
+    roof_rounds, table = table_of(run, ROOF).rounds, table_of(run)
     failed = {failure.case for failure in run.failures}
-    bounds = ceilings_of(run, costs) if run.roofs else {}
     shares = []
-    for case in run.plan.shown:
-        if case.label in failed or case.label not in table.rounds or case.label not in bounds:
+    for case, needed in needed_by_cases(run.plan.shown, costs):
+        label = case.label
+        if label in failed or label not in table.rounds or label not in ceilings:
             continue
-        needed = needed_by(case, known[case.label])
-        least = {bound: seconds for bound, c in bounds[case.label].items() if (seconds := c.least_s(needed))}
-        if not least:
+        least_s = {bound: ceiling.least_s(needed) or 0.0 for bound, ceiling in ceilings[label].items()}
+        bound = max(least_s, key=least_s.__getitem__)
+        mean = table.seconds(label).mean()
+        if not mean or not least_s[bound]:
             continue
-        bound = max(least, key=lambda one: least[one])
-        ceiling = bounds[case.label][bound]
-        mean = table.seconds(case.label).mean()
-        row = paired(roofs.rounds[ceiling.roof.name], table.rounds[case.label], table.starters)
-        if mean and not row.disturbed and (share := row.around(least[bound] / math.exp(mean.mean))):
-            shares.append(Share(case=case.label, bound=bound, roof=ceiling.roof.name, share=share))
+        roof = ceilings[label][bound].roof.name
+        row = paired(roof_rounds[roof], table.rounds[label], table.starters)
+        share = row.centred_at(least_s[bound] / math.exp(mean.mean))
+        if share and not row.disturbed:
+            shares.append(Share(case=label, bound=bound, roof=roof, share=share))
     return tuple(shares)
+
+
+def roofline_of(report: Report, ceilings: Mapping[str, Mapping[Bound, Ceiling]]) -> tuple[Ceiling, ...]:
+    """The ceilings of a roofline, the fastest first: of the products of the cases that were timed all, of bytes those
+    that hold a case back; where they hold none back the slowest, to show how far away that is.
+    """
+    timed = [case.label for case in report.plan.shown if report.has_time(case.label)]
+    products, reads, binding = [], [], []
+    for label in timed:
+        of_case, share = ceilings.get(label, {}), report.share(label)
+        if Bound.PRODUCTS in of_case:
+            products.append(of_case[Bound.PRODUCTS])
+        if Bound.BYTES in of_case:
+            reads.append(of_case[Bound.BYTES])
+            if share and share.bound is Bound.BYTES:
+                binding.append(of_case[Bound.BYTES])
+    slowest = sorted(reads, key=lambda ceiling: ceiling.rate)[:1]
+    lines: list[Ceiling] = []
+    for ceiling in sorted([*products, *(binding or slowest)], key=lambda ceiling: -ceiling.rate):
+        if not any(_is_one_line(ceiling, line) for line in lines):
+            lines.append(ceiling)
+    return tuple(lines)
+
+
+def _is_one_line(ceiling: Ceiling, faster: Ceiling) -> bool:
+    """Whether a ceiling would lie on a faster one of its kind."""
+    roof, other = ceiling.roof, faster.roof
+    is_alike = (roof.bound, roof.level, roof.threads) == (other.bound, other.level, other.threads)
+    is_same_dtype = roof.bound is Bound.BYTES or roof.dtype == other.dtype
+    return is_alike and is_same_dtype and ceiling.rate >= (1 - AS_FAST) * faster.rate

@@ -1,7 +1,8 @@
 """A sweep: each of its cells is a run of its own, and all of them are one report. Pure.
 
 A cell is a group of the plan: one point of the axes, with all of its variants. It is visited once; what time is left
-then goes to the cells that are not decided. `verdict.py` pays for that second look.
+then goes to the cells that are not decided. `verdict.py` pays for that second interim analysis by Bonferroni's
+correction.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ffnbench.plan import CONTROL, Kind, Plan
 from ffnbench.result import FailureKind, Report, Verdict
 from ffnbench.stats.rounds import table_of
 
-LOOKS = 2  # after which a cell may be decided: the cells that the first visit leaves undecided have another
+ANALYSES = 2  # after which a cell may be decided: the cells that the first visit leaves undecided have another
 FIRST_VISITS = 0.6  # of the budget; what they leave goes to the cells that are not decided
 R = TypeVar("R", bound=Report)
 
@@ -25,164 +26,192 @@ def cells_of(plan: Plan) -> tuple[Plan, ...]:
     """A plan of each group, the control in that of its reference; one that has a single group stands for itself."""
     if not plan.is_sweep:
         return (plan,)
-    control = {plan.reference: tuple(case for case in plan.cases if case.label == CONTROL)}
+    controls = {plan.reference: tuple(case for case in plan.cases if case.label == CONTROL)}
     return tuple(
-        replace(plan, cases=(*group.cases, *control.get(group.reference, ())), reference=group.reference, notes=())
+        replace(plan, cases=(*group.cases, *controls.get(group.reference, ())), reference=group.reference, notes=())
         for group in plan.groups
     )
 
 
-def whole(found: R, cells: Sequence[Plan]) -> R:
-    """A part of these cells without those of which something that has not failed was not measured by enough workers, or
-    has no sample of the metric that it ends with, and without those that were lost.
+def complete_cells(report: R, cells: Sequence[Plan]) -> R:
+    """A report without the cells that are not complete.
+
+    Such a cell was lost, or something in it that has not failed was not measured by enough workers, or has no sample of
+    the metric that its cases end with.
     """
-    there = {case.label for case in found.plan.cases}
-    sampled = {one.case for one in found.samples}
-    alive, rounds = there - {failure.case for failure in found.failures}, table_of(found).rounds
-    lost = {failure.case for failure in found.failures if failure.kind is FailureKind.LOST}
+    planned = {case.label for case in report.plan.cases}
+    failed = {failure.case for failure in report.failures}
+    lost = {failure.case for failure in report.failures if failure.kind is FailureKind.LOST}
+    sampled = {sample.case for sample in report.samples}
+    rounds = table_of(report).rounds
 
-    def is_whole(cell: Plan) -> bool:
-        here = {case.label for case in cell.cases} & alive
-        if last := cell.cases[0].ends_with:
-            return cell.reference in there - lost and here <= {s.case for s in found.samples if s.metric == last}
-        timed = "latency" not in cell.metrics or all(
-            len(rounds.get(label, ())) >= cell.protocol.workers for label in here
-        )
-        return cell.reference in there - lost and here <= sampled and timed
+    def is_complete(cell: Plan) -> bool:
+        if cell.reference not in planned - lost:
+            return False
+        alive = {case.label for case in cell.cases} & (planned - failed)
+        last_metric = cell.cases[0].ends_with
+        if last_metric:
+            return alive <= {sample.case for sample in report.samples if sample.metric == last_metric}
+        if "latency" in cell.metrics and any(len(rounds.get(label, ())) < cell.protocol.workers for label in alive):
+            return False
+        return alive <= sampled
 
-    kept = {case.label for cell in cells if is_whole(cell) for case in cell.cases}
-    plan = replace(found.plan, cases=tuple(case for case in found.plan.cases if case.label in kept))
-    return replace(restricted(found, plan), interrupted=False, stopped="")
-
-
-def restricted(found: R, plan: Plan) -> R:
-    """A report of this part of its plan, and what was found of that."""
-    others = {case.label for case in found.plan.cases} - {case.label for case in plan.cases}
-    lists = {one.name: value for one in fields(found) if isinstance(value := getattr(found, one.name), tuple)}
-    kept: dict[str, Any] = {
-        name: tuple(one for one in of if getattr(one, "case", getattr(one, "label", "")) not in others)
-        for name, of in lists.items()
-    }
-    return replace(found, plan=plan, **kept)
+    complete = {case.label for cell in cells if is_complete(cell) for case in cell.cases}
+    plan = replace(report.plan, cases=tuple(case for case in report.plan.cases if case.label in complete))
+    return replace(restricted(report, plan), interrupted=False, stopped="")
 
 
-def undecided(found: Report, cells: Sequence[Plan]) -> list[Plan]:
-    """The cells with a row that can't be told, the widest first."""
-    wide: list[tuple[float, int]] = []
+def restricted(report: R, plan: Plan) -> R:
+    """A report of this part of its plan: of all that is of a case, what is of these."""
+    others = {case.label for case in report.plan.cases} - {case.label for case in plan.cases}
+    of_part: dict[str, Any] = {}
+    for field in fields(report):
+        entries = getattr(report, field.name)
+        if isinstance(entries, tuple):
+            labels = [getattr(entry, "case", getattr(entry, "label", "")) for entry in entries]
+            of_part[field.name] = tuple(e for e, label in zip(entries, labels, strict=True) if label not in others)
+    return replace(report, plan=plan, **of_part)
+
+
+def undecided(report: Report, cells: Sequence[Plan]) -> list[Plan]:
+    """The cells with a row that can't be decided, the one that is known worst first."""
+    worst: list[tuple[float, int]] = []
     for number, cell in enumerate(cells):
-        rows = [one for case in cell.cases if (one := found.comparison(case.label))]
-        unclear = [one for one in rows if one.verdict in (Verdict.UNCLEAR, Verdict.BUSY)]
-        if unclear and cell.protocol.precision is not None:
-            wide.append((max(one.resolution or 1.0 for one in unclear), number))
-    return [cells[number] for _, number in sorted(wide, reverse=True)]
+        rows = [report.comparison(case.label) for case in cell.cases]
+        resolutions = [row.resolution or 1.0 for row in rows if row and row.verdict in (Verdict.UNCLEAR, Verdict.BUSY)]
+        if resolutions and cell.protocol.precision is not None:
+            worst.append((max(resolutions), number))
+    return [cells[number] for _, number in sorted(worst, reverse=True)]
 
 
-def joined(parts: Sequence[R], plan: Plan | None = None) -> R:
-    """One report of the runs of a plan's cells, of one kind of machine. Two runs of one cell are one with the workers
-    of both.
+def joined(reports: Sequence[R], plan: Plan | None = None) -> R:
+    """One report of the runs of a plan's cells, of one kind of machine; of two runs of one cell, with all workers.
 
     Workers and starters are numbered anew, for no two runs have one in common. Without a `plan` its cases stand in the
     order in which they come.
     """
+    if len(reports) == 1 and plan is None:
+        return reports[0]
+    parts = _renumbered(reports)
     first = parts[0]
-    if len(parts) == 1 and plan is None:
-        return first
+    cases = {case.label: case for part in parts for case in part.plan.cases}
+    costs = {cost.case: cost for part in parts for cost in part.costs}
     if plan is None:
-        known = {case.label: case for part in parts for case in part.plan.cases}
-        plan = replace(first.plan, cases=tuple(known.values()))
-    apart = list(_renumbered(parts))
-    cases = {case.label: case for part in apart for case in part.plan.cases}
-    costs = {cost.case: cost for part in apart for cost in part.costs}
-    notes = dict.fromkeys((*plan.notes, *(note for part in apart for note in part.plan.notes)))
+        plan = replace(first.plan, cases=tuple(cases.values()))
+    notes = dict.fromkeys((*plan.notes, *(note for part in parts for note in part.plan.notes)))
+    plan = replace(plan, cases=tuple(cases.get(case.label, case) for case in plan.cases), notes=tuple(notes))
+    surroundings = [part.around for part in parts if part.around]
     return replace(
         first,
-        plan=replace(plan, cases=tuple(cases.get(case.label, case) for case in plan.cases), notes=tuple(notes)),
+        plan=plan,
         costs=tuple(costs[case.label] for case in plan.cases if case.label in costs),
-        samples=_all(apart, "samples"),
-        failures=tuple({one.case: one for one in _all(apart, "failures")}.values()),
-        warnings=tuple(dict.fromkeys(_all(apart, "warnings"))),
-        roofs=tuple({roof.name: roof for roof in _all(apart, "roofs")}.values()),
-        inputs=tuple({one.case: one for one in _all(apart, "inputs")}.values()),
-        devices=_all(apart, "devices"),
-        environment=next((part.environment for part in parts if part.environment), None),
-        timer=next((part.timer for part in parts if part.timer), None),
-        around=max(filter(None, (part.around for part in parts)), key=lambda one: one.others_cpus or 0.0, default=None),
+        samples=_all(parts, "samples"),
+        failures=_last_by("case", _all(parts, "failures")),
+        warnings=tuple(dict.fromkeys(_all(parts, "warnings"))),
+        roofs=_last_by("name", _all(parts, "roofs")),
+        inputs=_last_by("case", _all(parts, "inputs")),
+        devices=_all(parts, "devices"),
+        environment=_first_of(parts, "environment"),
+        timer=_first_of(parts, "timer"),
+        around=max(surroundings, key=lambda around: around.others_cpus or 0.0, default=None),
         interrupted=any(part.interrupted for part in parts),
-        stopped=next((part.stopped for part in parts if part.stopped), ""),
+        stopped=_first_of(parts, "stopped") or "",
         limit=parts[-1].limit if len({part.limit for part in parts}) == 1 else "budget",
         wall_s=sum(part.wall_s or 0.0 for part in parts),
         created=min(part.created for part in parts),
-        measured=(), comparisons=(), shares=(),
-    )  # fmt: skip
+        measured=(),
+        comparisons=(),
+        shares=(),
+    )
 
 
 def _all(parts: Iterable[Report], name: str) -> tuple[Any, ...]:
-    return tuple(one for part in parts for one in getattr(part, name))
+    return tuple(entry for part in parts for entry in getattr(part, name))
 
 
-def _renumbered(parts: Iterable[R]) -> Iterable[R]:
+def _last_by(key: str, entries: Iterable[Any]) -> tuple[Any, ...]:
+    """Of the entries with one value of an attribute the last."""
+    return tuple({getattr(entry, key): entry for entry in entries}.values())
+
+
+def _first_of(parts: Iterable[Report], name: str) -> Any:
+    """The first that is known, or None."""
+    for part in parts:
+        if getattr(part, name):
+            return getattr(part, name)
+    return None
+
+
+def _renumbered(parts: Iterable[R]) -> list[R]:
+    renumbered = []
     workers = starters = 0
     for part in parts:
         samples = [
-            replace(one, worker=one.worker + workers, starter=None if one.starter is None else one.starter + starters)
-            for one in part.samples
+            replace(s, worker=s.worker + workers, starter=None if s.starter is None else s.starter + starters)
+            for s in part.samples
         ]
-        devices = tuple(replace(one, worker=one.worker + workers) for one in part.devices)
-        yield replace(part, samples=tuple(samples), devices=devices)
-        workers = max((one.worker + 1 for one in samples), default=workers)
-        starters = max((one.starter + 1 for one in samples if one.starter is not None), default=starters)
+        devices = tuple(replace(device, worker=device.worker + workers) for device in part.devices)
+        renumbered.append(replace(part, samples=tuple(samples), devices=devices))
+        workers = max((sample.worker + 1 for sample in samples), default=workers)
+        starters = max((s.starter + 1 for s in samples if s.starter is not None), default=starters)
+    return renumbered
 
 
 def of_shards(parts: Sequence[R]) -> R:
-    """One report of all shards of a sweep, its cells in the order of the whole. Raises FfnbenchError where they are not
-    the shards of one sweep.
+    """One report of all shards of a sweep, its cells in the order of the whole sweep.
+
+    Raises FfnbenchError where they are not the shards of one sweep.
     """
     by_shard = {part.plan.shard: part for part in parts}
     of = int(parts[0].plan.shard.partition("/")[2])
+    names = [f"{number}/{of}" for number in range(1, of + 1)]
     if len({part.plan.command for part in parts}) > 1:
         raise FfnbenchError("these files are shards of different sweeps", "join those of one command")
-    if missing := [text for number in range(1, of + 1) if (text := f"{number}/{of}") not in by_shard]:
+    missing = [name for name in names if name not in by_shard]
+    if missing:
         raise FfnbenchError(f"the shard {missing[0]} is missing", f"measure it: --shard {missing[0]}")
     if len(parts) > of:
         raise FfnbenchError(f"{len(parts)} files, and the sweep has {of} shards", "name each of them once")
     if len({part.environment.fingerprint for part in parts if part.environment}) > 1:
-        told = "these shards were measured on several kinds of machine, and rows are compared on one"
-        raise FfnbenchError(told, "`ffnbench report FILE` shows each of them by itself")
-    ordered = [by_shard[f"{number}/{of}"] for number in range(1, of + 1)]
-    cells = [cell for turn in zip_longest(*(cells_of(part.plan) for part in ordered)) for cell in turn if cell]
-    cases = tuple(case for cell in cells for case in cell.cases)
+        raise FfnbenchError(
+            "these shards were measured on several kinds of machine, and rows are compared on one",
+            "`ffnbench report FILE` shows each of them by itself",
+        )
+    ordered = [by_shard[name] for name in names]
+    by_turns = zip_longest(*(cells_of(part.plan) for part in ordered))
+    cells = [cell for turn in by_turns for cell in turn if cell]
     first = ordered[0].plan
     protocol = replace(first.protocol, looks=max(part.plan.protocol.looks for part in ordered))
-    whole = replace(first, cases=cases, reference=cells[0].reference, shard="", protocol=protocol)
-    return joined(ordered, whole)
+    cases = tuple(case for cell in cells for case in cell.cases)
+    return joined(ordered, replace(first, cases=cases, reference=cells[0].reference, shard="", protocol=protocol))
 
 
 def shard(plan: Plan, number: int, of: int) -> Plan:
     """Every so many-th cell of a plan, beginning with the number-th."""
-    kept = cells_of(plan)[number - 1 :: of]
-    labels = {case.label for cell in kept for case in cell.cases}
+    cells = cells_of(plan)[number - 1 :: of]
+    labels = {case.label for cell in cells for case in cell.cases}
     return replace(
         plan,
         shard=f"{number}/{of}",
         cases=tuple(case for case in plan.cases if case.label in labels),
-        reference=kept[0].reference,
+        reference=cells[0].reference,
         notes=tuple(note for note in plan.notes if not note.label or note.label in labels),
     )
 
 
-def is_part(found: Report, plan: Plan) -> bool:
+def is_part(report: Report, plan: Plan) -> bool:
     """Whether a saved report is of cells of this plan alone, measured in the same way."""
-    by_label = {case.label: case for case in plan.cases}
-    there = {case.label for case in found.plan.cases}
-    cells = ({case.label for case in cell.cases} for cell in cells_of(plan))
-    if plan.kind != Kind.BLOCK.value and any(0 < len(cell & there) < len(cell) for cell in cells):
-        return False  # a block's textbook forms may be left out
-    for known in found.plan.cases:
-        case = by_label.get(known.label)
-        if case is None or replace(case, workload=case.workload.on(known.workload.device)) != known:
+    saved = {case.label for case in report.plan.cases}
+    for cell in cells_of(plan):
+        labels = {case.label for case in cell.cases}
+        # a block's textbook forms may be left out
+        if plan.kind != Kind.BLOCK and labels & saved and not labels <= saved:
+            return False
+    planned = {case.label: case for case in plan.cases}
+    for case in report.plan.cases:
+        here = planned.get(case.label)
+        if here is None or replace(here, workload=here.workload.on(case.workload.device)) != case:
             return False
     ours = plan.protocol
-    return (
-        not found.repeats
-        and replace(found.plan.protocol, budget_s=ours.budget_s, bound=ours.bound, looks=ours.looks) == ours
-    )
+    theirs = replace(report.plan.protocol, budget_s=ours.budget_s, bound=ours.bound, looks=ours.looks)
+    return not report.repeats and theirs == ours

@@ -10,50 +10,56 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
-from ffnbench.plan import Backend, Case, Plan
+from ffnbench.plan import Backend, Case, CompileMode
 from ffnbench.result import Estimate, Fastest, Report, Verdict
-from ffnbench.stats.rounds import Table, table_of
+from ffnbench.stats.rounds import RoundTable, table_of
 from ffnbench.stats.verdict import control_slack, verdicts
-
-
-def groups_of(plan: Plan) -> list[tuple[Case, ...]]:
-    """The cases that differ in nothing but the backend, in their order."""
-    found: dict[object, list[Case]] = defaultdict(list)
-    for case in plan.shown:
-        alike = replace(case.workload, backend=Backend.EAGER.value, compile="", freeze=False)
-        found[case.ffn, alike, case.arm].append(case)
-    return [tuple(cases) for cases in found.values() if len({case.workload for case in cases}) > 1]
 
 
 def fastest(report: Report) -> list[Fastest]:
     """One answer for each network that was measured by several backends; none where fewer than two have rounds."""
-    groups = groups_of(report.plan)
-    if not groups:
-        return []
+    networks: dict[object, list[Case]] = defaultdict(list)  # the cases that differ in nothing but the backend
+    for case in report.plan.shown:
+        without_backend = replace(case.workload, backend=Backend.EAGER, compile=CompileMode.DEFAULT, freeze=False)
+        networks[case.ffn, without_backend, case.arm].append(case)
     table, slack = table_of(report), control_slack(report)
-    known = [[case for case in group if report.has_time(case.label)] for group in groups]
-    return [_fastest(cases, table, slack) for cases in known if len(cases) > 1]
+    answers = []
+    for cases in networks.values():
+        timed = [case for case in cases if report.has_time(case.label)]
+        if len({case.workload for case in cases}) > 1 and len(timed) > 1:
+            answers.append(_fastest(timed, table, slack))
+    return answers
 
 
-def _fastest(cases: list[Case], table: Table, slack: float) -> Fastest:
-    logs = {case.label: mean.mean for case in cases if (mean := table.seconds(case.label).mean())}
+def _fastest(cases: Sequence[Case], table: RoundTable, slack: float) -> Fastest:
+    logs: dict[str, float] = {}
+    for case in cases:
+        mean = table.seconds(case.label).mean()
+        if mean:
+            logs[case.label] = mean.mean
     first, *others = sorted(logs, key=logs.__getitem__)
-    ahead = {label: mean for label in others if (mean := table.ratio(first, label).mean())}
-    said = {label: verdict for label, (verdict, _) in verdicts(ahead, slack).items()}
-    beside = [label for label in others if said.get(label) is not Verdict.FASTER]
-    same = all(said.get(label) is Verdict.SAME for label in beside)
-    chosen = (first, *beside)
-    eager = [case.label for case in cases if case.workload.eager and chosen != (case.label,)]
-    against = (eager or [label for label in others if label not in beside] or [chosen[-1]])[0]
+    ratios = {label: table.ratio(first, label).mean() for label in others}
+    decided = verdicts({label: mean for label, mean in ratios.items() if mean}, slack)
+    slower = [label for label in others if label in decided and decided[label][0] is Verdict.FASTER]
+    tied = [label for label in others if label not in slower]
+    if not tied:
+        verdict = Verdict.FASTER
+    elif all(label in decided and decided[label][0] is Verdict.SAME for label in tied):
+        verdict = Verdict.SAME
+    else:
+        verdict = Verdict.UNCLEAR
+    answer = (first, *tied)
+    # the ratios that are shown are relative to eager, unless that alone is the answer; else to the next row behind
+    eager = [case.label for case in cases if case.workload.eager and answer != (case.label,)]
+    against = [*eager, *slower, answer[-1]][0]
+    relative = [table.ratio(label, against).centred_at(math.exp(logs[label] - logs[against])) for label in answer]
     return Fastest(
         cases=tuple(cases),
-        first=chosen,
-        verdict=Verdict.FASTER if not beside else Verdict.SAME if same else Verdict.UNCLEAR,
+        first=answer,
+        verdict=verdict,
         against=against,
-        ratios=tuple(
-            table.ratio(label, against).around(math.exp(logs[label] - logs[against])) or Estimate(value=1.0)
-            for label in chosen
-        ),
+        ratios=tuple(ratio or Estimate(value=1.0) for ratio in relative),
     )

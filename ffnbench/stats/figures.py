@@ -6,76 +6,108 @@ import math
 from dataclasses import replace
 from typing import TypeVar
 
-from ffnbench.metrics import LATENCY
+from ffnbench.metrics import DEVICE_TIME, HOST_TIME
 from ffnbench.plan import CONTROL
 from ffnbench.result import Estimate, Figures, Narrowing, Report, Verdict
-from ffnbench.stats.ceilings import ceilings_of, shares_of
-from ffnbench.stats.cells import cells_of, whole
-from ffnbench.stats.curves import crossings_of
-from ffnbench.stats.fastest import fastest
-from ffnbench.stats.history import ratios_over_runs
 from ffnbench.stats.interval import CONFIDENCE
+from ffnbench.stats.noise import COMPUTED
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import SEVERAL, workers_for
-from ffnbench.stats.verdict import COMPUTED, launch_bound, summarise
+from ffnbench.stats.verdict import is_launch_bound, summarise
 
 LONGEST_S = 1800  # that a hint asks for
 SPARE = 1.3  # of time, so that the hint is likelier to do
+DEFAULT_PRECISION = 0.01
 R = TypeVar("R", bound=Report)
 
 
 def with_figures(report: R) -> R:
     """With every figure, and every note that is made of samples, computed anew."""
     measured, comparisons, notes = summarise(report)
-    told = (*(note for note in report.warnings if note.kind not in COMPUTED), *notes)
-    timed = {one.case for one in measured if one.metric == LATENCY}
-    shares = tuple(share for share in shares_of(report, report.costs) if share.case in timed)
-    found = replace(report, measured=measured, comparisons=comparisons, shares=shares, warnings=told)
-    return replace(found, figures=figures_of(found))
+    stored = [note for note in report.warnings if note.kind not in COMPUTED]
+    summarised = replace(report, measured=measured, comparisons=comparisons, shares=(), warnings=(*stored, *notes))
+    figures = figures_of(summarised)
+    if not figures.ceilings:
+        return replace(summarised, figures=figures)
+    from ffnbench.stats.ceilings import shares_of
+
+    shares = shares_of(report, report.costs, figures.ceilings)
+    shares = tuple(share for share in shares if summarised.has_time(share.case))
+    return replace(summarised, figures=figures, shares=shares)
 
 
 def figures_of(report: Report) -> Figures:
-    """What follows from the estimates, the comparisons and the samples of a report."""
-    table, labels = table_of(report), [case.label for case in report.plan.shown]
+    """What follows from the estimates, the comparisons and the samples of a report.
+
+    What a plain comparison has not (ceilings, repeated runs, a sweep, backends) is imported where it is there.
+    """
+    plan, table = report.plan, table_of(report)
+    labels = [case.label for case in plan.shown]
     rows = {label: table.row(label) for label in labels if label in table.rounds}
-    cells = cells_of(report.plan)
-    known = {case.label for case in whole(report, cells).plan.cases} if report.plan.is_sweep else set()
-    return Figures(
+    figures = Figures(
         rounds={label: (row.clean_rounds, row.rounds) for label, row in rows.items() if row.rounds},
-        launch_bound={label: launch_bound(report, label) for label in labels},
-        ceilings=ceilings_of(report, report.costs) if report.roofs else {},
-        over_runs=_over_runs(report),
-        crossings=crossings_of(report),
-        fastest=tuple(fastest(report)),
+        launch_bound={
+            label: is_launch_bound(report.estimate(label, DEVICE_TIME), report.estimate(label, HOST_TIME))
+            for label in labels
+        },
         narrowing=_narrowing(report),
-        cells=(sum(cell.reference in known for cell in cells), len(cells)),
     )
+    if report.roofs:
+        from ffnbench.stats.ceilings import ceilings_of, roofline_of
+
+        ceilings = ceilings_of(report, report.costs)
+        figures = replace(figures, ceilings=ceilings, roofline=roofline_of(report, ceilings))
+    if report.repeats:
+        figures = replace(figures, over_runs=_over_runs(report))
+    if plan.is_sweep:
+        from ffnbench.stats.cells import cells_of, complete_cells
+
+        cells = cells_of(plan)
+        complete = {case.label for case in complete_cells(report, cells).plan.cases}
+        figures = replace(figures, cells=(sum(cell.reference in complete for cell in cells), len(cells)))
+    if plan.axes:
+        from ffnbench.stats.curves import crossings_of
+
+        figures = replace(figures, crossings=crossings_of(report))
+    if any(not case.workload.eager for case in plan.shown):
+        from ffnbench.stats.fastest import fastest
+
+        figures = replace(figures, fastest=tuple(fastest(report)))
+    return figures
 
 
 def _over_runs(report: Report) -> dict[str, Estimate]:
     """The mean of each ratio over all runs of a file that holds several."""
-    found = {}
-    for label, history in ratios_over_runs(report).items() if report.repeats else ():
-        low, high = map(math.exp, history.over_runs.interval(CONFIDENCE) or (-math.inf, math.inf))
-        found[label] = Estimate(value=math.exp(history.mean), low=low, high=high)
-    return found
+    from ffnbench.stats.history import ratios_over_runs
+
+    means = {}
+    for label, history in ratios_over_runs(report).items():
+        low, high = history.over_runs.interval(CONFIDENCE) or (-math.inf, math.inf)
+        means[label] = Estimate(value=math.exp(history.mean), low=math.exp(low), high=math.exp(high))
+    return means
 
 
 def _narrowing(report: Report) -> Narrowing | None:
     """What would decide the rows that could not be; None where none is, or where that takes a quiet machine."""
-    verdicts = {comparison.verdict for comparison in report.comparisons}
-    unclear = [c for c in report.comparisons if c.verdict is Verdict.UNCLEAR and c.case != CONTROL and c.ratio]
-    halves = {c.case: half for c in unclear if c.ratio and (half := c.ratio.half_width)}
-    if Verdict.BUSY in verdicts or not halves or report.interrupted or not report.wall_s:
+    half_widths = {
+        row.case: row.ratio.half_width
+        for row in report.comparisons
+        if row.verdict is Verdict.UNCLEAR and row.case != CONTROL and row.ratio and row.ratio.half_width
+    }
+    is_busy = any(row.verdict is Verdict.BUSY for row in report.comparisons)
+    if is_busy or not half_widths or report.interrupted or not report.wall_s:
         return None
-    asked, table = report.plan.protocol.precision or 0.01, table_of(report)
-    wanted = asked if max(halves.values()) > asked else asked / 2
-    rows = [table.row(label) for label in halves]
+    asked = report.plan.protocol.precision or DEFAULT_PRECISION
+    is_asked = max(half_widths.values()) > asked
+    wanted = asked if is_asked else asked / 2
+    table = table_of(report)
+    rows = [table.row(label) for label in half_widths]
     workers = min(len(row.clean) for row in rows)
-    a_worker_s = SPARE * report.wall_s / workers
-    seconds = a_worker_s * max(workers, *(workers_for(math.log1p(wanted), row) for row in rows))
-    is_likely = seconds <= LONGEST_S
-    if not is_likely and workers >= SEVERAL:
-        return Narrowing(rows=len(halves), precision=wanted, is_asked=wanted == asked, seconds=None)
-    seconds = min(seconds, LONGEST_S)  # of few workers who knows
-    return Narrowing(rows=len(halves), precision=wanted, is_asked=wanted == asked, seconds=seconds, is_likely=is_likely)
+    more_workers = max(workers, *(workers_for(math.log1p(wanted), row) for row in rows))
+    seconds = SPARE * report.wall_s / workers * more_workers
+    narrowing = Narrowing(rows=len(rows), precision=wanted, is_asked=is_asked, seconds=seconds)
+    if seconds <= LONGEST_S:
+        return narrowing
+    if workers >= SEVERAL:
+        return replace(narrowing, seconds=None)
+    return replace(narrowing, seconds=LONGEST_S, is_likely=False)  # the scatter of few workers may be luck

@@ -15,8 +15,8 @@ from statistics import fmean
 
 from ffnbench.metrics import LATENCY
 from ffnbench.result import Estimate, Report
-from ffnbench.stats.interval import CONFIDENCE, Mean, Part, whole
-from ffnbench.stats.rounds import Row, table_of
+from ffnbench.stats.interval import CONFIDENCE, Mean, VarianceEstimate, mean_with_error, sum_of_variances
+from ffnbench.stats.rounds import RowLogs, table_of
 
 # sd of a log ratio between runs. On the reference machine, at d_model 768, swiglu / relu moved by 0.47 % (60 checks),
 # by 0.53 % (9 saved runs), gelu / relu by 0.1 %; three degrees of freedom make the interval 1.6 times as wide.
@@ -42,8 +42,11 @@ class Change:
 
 def change_between(old: Mean, new: Mean) -> Change:
     """The change from one run to another, each known by its own workers alone."""
-    known = old.freedom > 0 and new.freedom > 0
-    return Change(old.mean, new.mean, new.less(old) if known else Mean(new.mean - old.mean, math.inf, 0.0))
+    if old.freedom > 0 and new.freedom > 0:
+        difference = new.minus(old)
+    else:
+        difference = Mean(new.mean - old.mean, math.inf, 0.0)
+    return Change(old.mean, new.mean, difference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,79 +58,97 @@ class History:
     """
 
     mean: float
-    own: Part
-    between: Part
+    own: VarianceEstimate
+    between: VarianceEstimate
     effective: float
 
     def change(self, now: Mean) -> Change:
         """From the mean of the runs to a run of today."""
-        mean = self._moved(self.mean, self.own, 1 + 1 / self.effective)
-        return Change(self.mean, now.mean, now.less(mean))
+        return Change(self.mean, now.mean, now.minus(self._with_variance_between(1 + 1 / self.effective)))
 
     @property
     def over_runs(self) -> Mean:
         """The mean over the runs, with what moves between them in its error."""
-        return self._moved(self.mean, self.own, 1 / self.effective)
+        return self._with_variance_between(1 / self.effective)
 
-    def _moved(self, mean: float, own: Part, times: float) -> Mean:
-        """A mean with so many times the variance between runs, every part with its own degrees of freedom."""
-        error = whole((Part(times * self.between.variance, self.between.freedom), own))
-        return Mean(mean, math.sqrt(error.variance), error.freedom)
+    def _with_variance_between(self, times: float) -> Mean:
+        """The mean with so many times the variance between runs in its error."""
+        between = VarianceEstimate(times * self.between.variance, self.between.freedom)
+        return mean_with_error(self.mean, (between, self.own))
 
 
 def history_of(runs: Sequence[Mean]) -> History:
-    """The history of one or more runs, the oldest first; each has an interval of its own (freedom above 0)."""
-    between = _between(runs)
+    """The history of one or more runs, the oldest first; each has an interval of its own (freedom above 0).
+
+    The runs are weighted by the inverse of their variance, as in a random-effects meta-analysis (DerSimonian and Laird
+    1986).
+    """
+    between = _variance_between(runs)
     inverse = [1 / (between.variance + run.error**2) for run in runs]
-    weights = [w / math.fsum(inverse) for w in inverse]
+    total = math.fsum(inverse)
+    weighted = [(weight / total, run) for weight, run in zip(inverse, runs, strict=True)]
     return History(
-        mean=math.fsum(w * run.mean for w, run in zip(weights, runs, strict=True)),
-        own=whole(Part((w * run.error) ** 2, run.freedom) for w, run in zip(weights, runs, strict=True)),
+        mean=math.fsum(weight * run.mean for weight, run in weighted),
+        own=sum_of_variances(VarianceEstimate((weight * run.error) ** 2, run.freedom) for weight, run in weighted),
         between=between,
-        effective=1 / math.fsum(w * w for w in weights),
+        effective=1 / math.fsum(weight**2 for weight, _ in weighted),
     )
 
 
-def _between(runs: Sequence[Mean]) -> Part:
-    """Variance between runs beyond what their own workers explain, drawn towards the prior.
+def _variance_between(runs: Sequence[Mean]) -> VarianceEstimate:
+    """The variance between runs beyond what their own workers explain, drawn towards the prior.
 
     It is that of successive differences, with their degrees of freedom (von Neumann and others 1941): runs of code that
     gets slower step by step are not taken for runs that scatter.
     """
     if len(runs) == 1:
-        return Part(PRIOR**2, PRIOR_FREEDOM)
-    steps = [(b.mean - a.mean) ** 2 / 2 for a, b in pairwise(runs)]
-    found = max(0.0, fmean(steps) - fmean(run.error**2 for run in runs))
-    seen = 2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)  # degrees of freedom of their mean
-    return Part((PRIOR_FREEDOM * PRIOR**2 + seen * found) / (PRIOR_FREEDOM + seen), PRIOR_FREEDOM + seen)
+        return VarianceEstimate(PRIOR**2, PRIOR_FREEDOM)
+    squares = [(later.mean - earlier.mean) ** 2 / 2 for earlier, later in pairwise(runs)]
+    between = max(0.0, fmean(squares) - fmean(run.error**2 for run in runs))
+    freedom = 2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)  # of the mean of successive differences
+    total = PRIOR_FREEDOM + freedom
+    return VarianceEstimate((PRIOR_FREEDOM * PRIOR**2 + freedom * between) / total, total)
 
 
 def row_of(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
-    """The log of a row's ratio to the reference, or of its seconds, over clean rounds; None where there are none, and
-    where one of the two computes something else.
+    """The log of a row's ratio to the reference, or of its seconds, over clean rounds.
+
+    None where there are none, and where one of the two computes something else.
     """
-    return None if mismatch_of_row(report, label, metric) else rounds_of_row(report, label, metric).mean()
+    if mismatch_of_row(report, label, metric):
+        return None
+    return rounds_of_row(report, label, metric).mean()
 
 
 def mismatch_of_row(report: Report, label: str, metric: str) -> str:
     """How a row's answer, or that of its reference, differs from what it should be; empty where it does not."""
-    reference = report.plan.reference_of(label) if metric == LATENCY else label
-    return report.mismatch(label) or report.mismatch(reference)
+    mismatch = report.mismatch(label)
+    if not mismatch and metric == LATENCY:
+        return report.mismatch(report.plan.reference_of(label))
+    return mismatch
 
 
-def rounds_of_row(report: Report, label: str, metric: str) -> Row:
+def rounds_of_row(report: Report, label: str, metric: str) -> RowLogs:
     """The rounds of a row: of its ratio to the reference, or of its seconds."""
     table = table_of(report)
-    return table.ratio(label, report.plan.reference_of(label)) if metric == LATENCY else table.seconds(label)
+    if metric == LATENCY:
+        return table.ratio(label, report.plan.reference_of(label))
+    return table.seconds(label)
 
 
 def ratios_over_runs(report: Report) -> dict[str, History]:
     """For each row that is compared, the history of its ratio over all runs of a file."""
     histories = {}
     for case in report.plan.shown:
-        if report.plan.is_reference(case.label):
-            continue
-        means = [mean for run in report.runs if (mean := row_of(run, case.label)) and mean.freedom > 0]
-        if means:
-            histories[case.label] = history_of(means)
+        if not report.plan.is_reference(case.label):
+            history = history_of_row(report, case.label, LATENCY)
+            if history:
+                histories[case.label] = history
     return histories
+
+
+def history_of_row(report: Report, label: str, metric: str) -> History | None:
+    """The history of a row over the runs of a file that have an interval of it; None where none has."""
+    means = [row_of(run, label, metric) for run in report.runs]
+    with_interval = [mean for mean in means if mean and mean.freedom > 0]
+    return history_of(with_interval) if with_interval else None

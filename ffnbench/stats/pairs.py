@@ -29,10 +29,10 @@ class Pair:
         return {Verdict.SLOWER: 1, Verdict.FASTER: -1}.get(self.verdict, 0)
 
     @property
-    def turned(self) -> Pair:
+    def inverse(self) -> Pair:
         """The other one's ratio to this one."""
-        turns = {Verdict.SLOWER: Verdict.FASTER, Verdict.FASTER: Verdict.SLOWER}
-        return Pair(replace(self.mean, mean=-self.mean.mean), turns.get(self.verdict, self.verdict))
+        opposite = {Verdict.SLOWER: Verdict.FASTER, Verdict.FASTER: Verdict.SLOWER}
+        return Pair(replace(self.mean, mean=-self.mean.mean), opposite.get(self.verdict, self.verdict))
 
 
 K = TypeVar("K")
@@ -41,35 +41,41 @@ Pairs = dict[tuple[str, str], Pair]
 
 def pairs_of(report: Report) -> Pairs:
     """Both orders of every two cases of a cell whose times are known."""
-    table, found, others = table_of(report), {}, {}
+    table = table_of(report)
+    pairs: Pairs = {}
+    without_reference: dict[tuple[str, str], Mean] = {}
     for group in report.plan.groups:
-        known = [case.label for case in group.cases if report.has_time(case.label)]
-        for one, other in combinations(known, 2):
-            if group.reference in (one, other):
-                case = other if one == group.reference else one
-                comparison, mean = report.comparison(case), table.row(case).mean()
+        labels = [case.label for case in group.cases if report.has_time(case.label)]
+        for first, second in combinations(labels, 2):
+            if group.reference in (first, second):
+                label = second if first == group.reference else first
+                comparison, mean = report.comparison(label), table.row(label).mean()
                 if mean and comparison and comparison.verdict is not Verdict.BUSY:
-                    found[case, group.reference] = Pair(mean, comparison.verdict)
-            elif (row := table.ratio(other, one)).clean and not row.disturbed and (mean := row.mean()):
-                others[other, one] = mean
-    told = verdicts(others, control_slack(report), report.plan.protocol.looks) if others else {}
-    found |= {labels: Pair(mean, told[labels][0]) for labels, mean in others.items()}
-    return in_both_orders(found)
+                    pairs[label, group.reference] = Pair(mean, comparison.verdict)
+            else:
+                row = table.ratio(second, first)
+                mean = row.mean()
+                if mean and not row.disturbed:
+                    without_reference[second, first] = mean
+    decided = verdicts(without_reference, control_slack(report), report.plan.protocol.looks)
+    pairs |= {labels: Pair(mean, decided[labels][0]) for labels, mean in without_reference.items()}
+    return in_both_orders(pairs)
 
 
 def in_both_orders(pairs: Mapping[tuple[K, K], Pair]) -> dict[tuple[K, K], Pair]:
-    """Pairs as they are, and turned."""
-    return {**pairs, **{(other, one): pair.turned for (one, other), pair in pairs.items()}}
+    """Pairs as they are, and the other way round."""
+    return {**pairs, **{(other, name): pair.inverse for (name, other), pair in pairs.items()}}
 
 
 def pareto_front(names: Iterable[K], *families: Mapping[tuple[K, K], Pair]) -> list[K]:
-    """The Pareto front of several figures, each with its pairs in both orders: beside no other name is one decided
-    worse in a figure and decided better in none.
-    """
-    known = list(names)
+    """The Pareto front of several figures, each with its pairs in both orders.
 
-    def is_beaten(name: K, other: K) -> bool:
+    A name is on it unless some other is decided better in one figure and not decided worse in any.
+    """
+    candidates = list(names)
+
+    def is_dominated(name: K, other: K) -> bool:
         sides = [pairs[name, other].side for pairs in families if (name, other) in pairs]
         return any(side > 0 for side in sides) and all(side >= 0 for side in sides)
 
-    return [name for name in known if not any(is_beaten(name, other) for other in known if other != name)]
+    return [name for name in candidates if not any(is_dominated(name, other) for other in candidates if other != name)]

@@ -14,21 +14,16 @@ from functools import cache
 from statistics import fmean, median
 
 from ffnbench.plan import Protocol
-from ffnbench.stats.interval import (
-    CONFIDENCE,
-    MEDIAN_COST,
-    UNKNOWN,
-    student,
-    variance,
-)
-from ffnbench.stats.rounds import Row, Table
+from ffnbench.stats.interval import CONFIDENCE, MEDIAN_COST, UNKNOWN, student, variance
+from ffnbench.stats.rounds import RoundTable, RowLogs
 
 MOST_ROUNDS, MOST_WORKERS = 60, 400
-FIRST_LOOK = 6  # a scatter of fewer values is too uncertain to stop on
+FIRST_ANALYSIS = 6  # workers: a scatter of fewer values is too uncertain to stop on
 FEWEST_FIXED = 3  # of a fixed number of them, where a budget does not hold them all
 SEVERAL = 8  # workers that a run should have: so long a worker may be, at most
-# the scatter between workers before it is known: 2 %, as if two workers had shown it
+# the variance between workers before it is known: (2 %)^2, as if two workers had shown it
 PRIOR_BETWEEN, PRIOR_WEIGHT = 0.02**2, 2
+NORMAL_MAD = 1.4826  # standard deviation of normal values over their median absolute deviation
 # starters at a time, and for how long: what they differ by is a part of the error, so a longer run has more of them
 STARTERS, SERVES_S = 2, 20.0
 
@@ -57,36 +52,40 @@ class Scatter:
         return self.between + MEDIAN_COST * self.within / rounds
 
 
-def scatter(table: Table) -> Scatter:
+def scatter(table: RoundTable) -> Scatter:
     """The variances of the row with the largest sum, the control left out; `within` is 0 where nothing is compared."""
-    found = [_scatter_of(row) for row in _rows(table) if row.clean]
-    return max(found, key=lambda one: one.of_worker(MOST_ROUNDS), default=Scatter(0.0, PRIOR_BETWEEN))
+    scatters = [_scatter_of(row) for row in _rows(table) if row.clean]
+    return max(scatters, key=lambda row: row.of_worker(MOST_ROUNDS), default=Scatter(0.0, PRIOR_BETWEEN))
 
 
-def _scatter_of(row: Row) -> Scatter:
-    """What few workers show of the scatter between them is drawn towards the prior."""
-    middles = {worker: median(logs) for worker, logs in row.clean.items()}
-    apart = [abs(log - middles[worker]) for worker, logs in row.clean.items() for log in logs]
-    within = (1.4826 * median(apart)) ** 2
-    more = len(middles) - 1
-    explained = MEDIAN_COST * within * fmean(1 / len(logs) for logs in row.clean.values())
-    found = max(0.0, variance(list(middles.values())) - explained) if more else 0.0
-    return Scatter(within, (PRIOR_WEIGHT * PRIOR_BETWEEN + more * found) / (PRIOR_WEIGHT + more))
+def _scatter_of(row: RowLogs) -> Scatter:
+    """The scatter of rounds by the median absolute deviation; that between workers drawn towards the prior."""
+    medians = {worker: median(logs) for worker, logs in row.clean.items()}
+    deviations = [abs(log - medians[worker]) for worker, logs in row.clean.items() for log in logs]
+    within = (NORMAL_MAD * median(deviations)) ** 2
+    freedom = len(medians) - 1
+    between = 0.0
+    if freedom:
+        by_rounds = MEDIAN_COST * within * fmean(1 / len(logs) for logs in row.clean.values())
+        between = max(0.0, variance(list(medians.values())) - by_rounds)
+    return Scatter(within, (PRIOR_WEIGHT * PRIOR_BETWEEN + freedom * between) / (PRIOR_WEIGHT + freedom))
 
 
-def _rows(table: Table) -> list[Row]:
+def _rows(table: RoundTable) -> list[RowLogs]:
     """Of each ratio; of the seconds where nothing is compared."""
-    compared, is_reference = table.plan.compared, table.plan.is_reference
-    return [table.row(label) for label in table.labels if not (compared and is_reference(label))]
+    plan = table.plan
+    return [table.row(label) for label in table.labels if not (plan.compared and plan.is_reference(label))]
 
 
-def rounds_wanted(protocol: Protocol, found: Scatter, pace: Pace, left_s: float) -> int:
-    """Of a worker: so many that a second spent on rounds tells as much as one spent on further workers (Cochran,
-    Sampling Techniques, 10.6), and no more than leaves time for several workers.
+def rounds_wanted(protocol: Protocol, seen: Scatter, pace: Pace, left_s: float) -> int:
+    """How many rounds a worker should make.
+
+    A second spent on rounds then tells as much as one spent on further workers (Cochran, Sampling Techniques, 10.6).
+    They are no more than leave time for several workers.
     """
     if protocol.precision is None or not pace.round_s:
         return protocol.rounds
-    best = math.sqrt(pace.worker_s / pace.round_s * MEDIAN_COST * found.within / found.between)
+    best = math.sqrt(pace.worker_s / pace.round_s * MEDIAN_COST * seen.within / seen.between)
     room = (left_s / SEVERAL - pace.worker_s) / pace.round_s
     return int(max(protocol.rounds, min(best, room, MOST_ROUNDS)))
 
@@ -95,8 +94,8 @@ class StopRule(ABC):
     """When a run ends."""
 
     @abstractmethod
-    def limit(self, table: Table, *, fits: bool, expected: int) -> str:
-        """Which limit a run has met after whole workers, in a word; nothing where it goes on.
+    def limit(self, table: RoundTable, *, fits: bool, expected: int) -> str:
+        """Which limit a run has met after complete workers, in a word; nothing where it goes on.
 
         The table is of the cases that have not failed, `fits` says whether a further worker would end within the
         budget, `expected` how many workers the budget has room for.
@@ -109,9 +108,9 @@ class FixedWorkers(StopRule):
 
     workers: int
 
-    def limit(self, table: Table, *, fits: bool, expected: int) -> str:
+    def limit(self, table: RoundTable, *, fits: bool, expected: int) -> str:
         """`workers` or `budget`."""
-        workers = table.whole_workers
+        workers = table.complete_workers
         if workers >= self.workers or (workers >= FEWEST_FIXED and not fits):
             return "workers"
         return "" if fits else "budget"
@@ -124,15 +123,17 @@ class UntilAnswered(StopRule):
     """
 
     @abstractmethod
-    def answer(self, table: Table, expected: int) -> str:
+    def answer(self, table: RoundTable, expected: int) -> str:
         """Whether it is answered, in a word; nothing where it is not."""
 
-    def limit(self, table: Table, *, fits: bool, expected: int) -> str:
+    def limit(self, table: RoundTable, *, fits: bool, expected: int) -> str:
         """What `answer` says, `budget` or `workers`."""
-        workers = table.whole_workers
+        workers = table.complete_workers
         if workers >= table.plan.protocol.workers:
-            if workers in looks() and (word := self.answer(table, expected)):
-                return word
+            if workers in interim_analyses():
+                answer = self.answer(table, expected)
+                if answer:
+                    return answer
             if fits and workers >= MOST_WORKERS:
                 return "workers"
         return "" if fits else "budget"
@@ -144,11 +145,14 @@ class UntilPrecise(UntilAnswered):
 
     precision: float
 
-    def answer(self, table: Table, expected: int) -> str:
+    def answer(self, table: RoundTable, expected: int) -> str:
         """`precision`, however many workers are expected."""
-        halves = [mean.half(CONFIDENCE) if (mean := row.mean()) else math.inf for row in _rows(table)]
-        widest = max((math.expm1(half) if half < UNKNOWN else math.inf for half in halves), default=0.0)
-        return "precision" if widest <= self.precision else ""
+        for row in _rows(table):
+            mean = row.mean()
+            half = mean.half_width(CONFIDENCE) if mean else math.inf
+            if half >= UNKNOWN or math.expm1(half) > self.precision:
+                return ""
+        return "precision"
 
 
 def stop_rule(protocol: Protocol) -> StopRule:
@@ -159,18 +163,21 @@ def stop_rule(protocol: Protocol) -> StopRule:
 
 
 @cache
-def looks() -> tuple[int, ...]:
-    """After how many workers the precision is looked at: often at first, then rarer."""
-    found = [FIRST_LOOK]
-    while found[-1] < MOST_WORKERS:
-        found.append(max(found[-1] + 1, found[-1] * 5 // 4))
-    return tuple(found)
+def interim_analyses() -> tuple[int, ...]:
+    """After how many workers a run may stop: often at first, then rarer."""
+    workers = [FIRST_ANALYSIS]
+    while workers[-1] < MOST_WORKERS:
+        workers.append(max(workers[-1] + 1, workers[-1] * 5 // 4))
+    return tuple(workers)
 
 
-def workers_for(wanted: float, row: Row) -> float:
-    """How many workers, with as many rounds as these, would know a row to `wanted`, half an interval in logs; infinite
-    where no run has so many.
+def workers_for(wanted: float, row: RowLogs) -> float:
+    """How many workers, with as many rounds as these, would know a row to `wanted`, half an interval in logs.
+
+    Infinite where no run has so many.
     """
     of_worker = _scatter_of(row).of_worker(fmean(map(len, row.clean.values())))
-    enough = (n for n in looks() if student(n - 1, CONFIDENCE) * math.sqrt(of_worker / n) <= wanted)
-    return next(enough, math.inf)
+    for workers in interim_analyses():
+        if student(workers - 1, CONFIDENCE) * math.sqrt(of_worker / workers) <= wanted:
+            return workers
+    return math.inf

@@ -1,4 +1,4 @@
-"""Do base and head compute the same function? Two jobs, one in the worker of each; a file goes between. Needs torch.
+"""Do base and head compute the same function? A worker of each is asked; a file goes between. Needs torch.
 
 The base writes its weights, the input and its output; the head takes weights and input over and is held against it.
 Input and weights travel, because two versions of torch need not draw the same numbers from one seed.
@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import known_device, place_of
 from ffnbench.ffn.like import relative_error
 from ffnbench.ffn.modules import OwnForm, reference_output
+from ffnbench.messages import Done, HoldOutput, KeepOutput
 from ffnbench.plan import Backend, Case, Workload
 from ffnbench.result import Agreement
 from ffnbench.worker.backends.building import WEIGHTS, build, carry, changed, in_float64, seed_all
@@ -26,34 +25,32 @@ from ffnbench.worker.subject import set_precision_of
 TOKENS = 16
 
 
-def keep(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
-    """Job of the base: write what the head is held against. Raises FfnbenchError where its own output is not finite."""
-    found = jsonable.decode(Case, case)
-    module = _built(found, seed)
-    x = _placed(torch.randn(1, min(TOKENS, found.workload.seq_len), found.ffn.d_model), found)
-    y, exact = _answers(module, found, x, seed)
+def keep_output(request: KeepOutput) -> Done:
+    """Of the base: write what the head is held against. Raises FfnbenchError where its own output is not finite."""
+    case = request.case
+    module = _built(case, request.seed)
+    x = _placed(torch.randn(1, min(TOKENS, case.workload.seq_len), case.ffn.d_model), case)
+    y, exact = _answers(module, case, x, request.seed)
     if not bool(torch.isfinite(y).all()):
         raise FfnbenchError("its output is not finite", "nothing can be compared with it")
     state = {name: value.cpu() for name, value in module.state_dict().items()}
-    torch.save({"state": state, "x": x.cpu(), "y": y, "exact": exact}, Path(folder, WEIGHTS))
-    return {}
+    torch.save({"state": state, "x": x.cpu(), "y": y, "exact": exact}, Path(request.folder, WEIGHTS))
+    return Done()
 
 
-def hold(case: dict[str, Any], seed: int, folder: str) -> dict[str, Any]:
-    """Job of the head: the same input, the base's weights where they fit, and how far the outputs are apart."""
-    found = jsonable.decode(Case, case)
-    saved = torch.load(Path(folder, WEIGHTS), weights_only=True)
-    module = _built(found, seed)
-    apart = carry(saved["state"], module)
-    y, exact = _answers(module, found, _placed(saved["x"], found), seed)
-    agreement = Agreement(
+def hold_output(request: HoldOutput) -> Agreement:
+    """Of the head: the same input, the base's weights where they fit, and how far the outputs are apart."""
+    case = request.case
+    saved = torch.load(Path(request.folder, WEIGHTS), weights_only=True)
+    module = _built(case, request.seed)
+    own_weights = carry(saved["state"], module)
+    y, exact = _answers(module, case, _placed(saved["x"], case), request.seed)
+    return Agreement(
         error=_error(y, saved["y"]),
-        tolerance=found.workload.tolerance,
+        tolerance=case.workload.tolerance,
         exact_error=_error(exact, saved["exact"]),
-        apart=apart,
+        own_weights=own_weights,
     )
-    answer: dict[str, Any] = jsonable.encode(agreement)
-    return answer
 
 
 def _built(case: Case, seed: int) -> nn.Module:
@@ -95,7 +92,7 @@ def _forward_of(module: nn.Module, work: Workload, x: Tensor) -> Callable[[Tenso
         from ffnbench.worker.backends.compiling import compiled_of
 
         return compiled_of(module, work)
-    if work.backend == Backend.ONEDNN.value:
+    if work.backend == Backend.ONEDNN:
         from ffnbench.worker.backends.onednn import pack
 
         pack(module, x)

@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench.common import jsonable
 from ffnbench.device.ceilings import AGAIN, MM, MV, ONEDNN, SUM, SUM_INT, group_of, matrix_of
 from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.waiting import WaitMeter
+from ffnbench.messages import MeasureCeilings, ReachedRoof, ReachedRoofs
 from ffnbench.result import MEMORY, Bound, Roof
 from ffnbench.stats.rounds import WAITED
 from ffnbench.worker import meters
@@ -26,7 +26,6 @@ from ffnbench.worker.backends.building import no_onednn
 from ffnbench.worker.subject import Subject, set_precision
 
 Call = Callable[[], Any]
-Reached = tuple[Roof, float, int]  # seconds of a call, and the calls of a sample
 SAMPLE_S = 0.003  # of one sample: a case's is 10 ms, but there are more roofs than cases
 LOOKS = 3  # at one of a machine by itself, until nothing disturbs it
 TRIED = 3  # calls of a candidate that are timed, and then as many more of the best
@@ -44,7 +43,7 @@ class Ceilings:
     _made: dict[str, Call] = field(default_factory=dict)
     _buffers: dict[tuple[str, str], Tensor] = field(default_factory=dict)  # by dtype and device
 
-    def explore(self, roofs: Sequence[Roof], seconds: float, keep: int | None) -> list[Reached]:
+    def explore(self, roofs: Sequence[Roof], seconds: float, keep: int | None) -> list[ReachedRoof]:
         """The `keep` fastest of each group, or the best of each path.
 
         Groups share the time, those of products with the greatest parts. Each candidate has a few calls; one that would
@@ -53,13 +52,13 @@ class Ceilings:
         groups: dict[tuple[str | int, ...], list[Roof]] = {}
         for roof in roofs:
             groups.setdefault(group_of(roof), []).append(roof)
-        found, end = list[Reached](), perf_counter() + seconds
+        found, end = list[ReachedRoof](), perf_counter() + seconds
         parts = [WEIGHTS.get(group[0].bound, 1) for group in groups.values()]
         for place, group in enumerate(groups.values()):
             share = max(0.0, end - perf_counter()) * parts[place] / sum(parts[place:])
             most = keep if keep is None or group[0].bound is Bound.PRODUCTS else min(keep, KEPT_READS)
             found += self._best(group, perf_counter() + share, most)
-        for name in self._made.keys() - {roof.name for roof, *_ in found}:
+        for name in self._made.keys() - {reached.roof.name for reached in found}:
             del self._made[name]
         return found
 
@@ -72,7 +71,7 @@ class Ceilings:
                 _seconds(roof, call, 1)
             return waits.with_share(partial(_seconds, roof, call, calls), roof.threads)
 
-    def _best(self, group: Sequence[Roof], end: float, keep: int | None) -> list[Reached]:
+    def _best(self, group: Sequence[Roof], end: float, keep: int | None) -> list[ReachedRoof]:
         seconds: dict[str, float] = {}
         rate = math.inf  # the best so far
         for roof in group:
@@ -90,7 +89,11 @@ class Ceilings:
             if perf_counter() < end:
                 seconds[roof.name] = min(seconds[roof.name], self._tried(roof, end))
         return [
-            (_levelled(roof), seconds[roof.name], max(1, math.ceil(SAMPLE_S / seconds[roof.name])))
+            ReachedRoof(
+                roof=_levelled(roof),
+                seconds=seconds[roof.name],
+                calls=max(1, math.ceil(SAMPLE_S / seconds[roof.name])),
+            )
             for roof in _fastest(group, seconds, keep)
         ]
 
@@ -213,16 +216,15 @@ def _seconds(roof: Roof, call: Call, calls: int) -> float:
     return (perf_counter() - begun) / calls
 
 
-def ceilings(roofs: list[Any], seconds: float) -> dict[str, Any]:
-    """Job: of each path the fastest call, by the kind of ceiling; `disturbed` where threads waited for a CPU whenever
-    it was looked at again.
-    """
-    reached, waits, told = Ceilings(), WaitMeter(usable_cpus()), []
-    for roof, best, calls in reached.explore([jsonable.decode(Roof, roof) for roof in roofs], seconds, None):
+def measure_ceilings(request: MeasureCeilings) -> ReachedRoofs:
+    """Of each path the fastest call, by the kind of ceiling."""
+    ceilings, waits, measured = Ceilings(), WaitMeter(usable_cpus()), []
+    for reached in ceilings.explore(request.roofs, request.seconds, None):
+        best = reached.seconds
         for _ in range(LOOKS):
-            value, waited = reached.sample(roof, calls, waits)
+            value, waited = ceilings.sample(reached.roof, reached.calls, waits)
             best, disturbed = min(best, value), waited is not None and waited > WAITED
             if not disturbed:
                 break
-        told.append({"roof": jsonable.encode(roof), "seconds": best, "disturbed": disturbed})
-    return {"found": told}
+        measured.append(replace(reached, seconds=best, disturbed=disturbed))
+    return ReachedRoofs(roofs=tuple(measured))

@@ -1,7 +1,7 @@
-"""How parent and worker speak: JSON lines over the worker's stdin and its original stdout.
+"""The pipes between parent and worker: JSON lines over the worker's stdin and its original stdout (messages.py).
 
 The worker moves both ends aside before any other code runs, so that prints of user code land on stderr and its
-reads of stdin find an end of file. Standard library only: the worker side may be another interpreter.
+reads of stdin find an end of file.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import json
 import os
 import signal
 import sys
-from typing import Any
+
+from ffnbench.messages import Line
 
 MARK = "FFNBENCH_WORKER"  # in the environment of a worker
-Message = dict[str, Any]
 
 
 class Channel:
@@ -34,15 +34,15 @@ class Channel:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives as long as the process
         return cls(incoming, outgoing)
 
-    def send(self, message: Message) -> None:
-        """One message, at once."""
-        self._outgoing.write(json.dumps(message, allow_nan=False) + "\n")
+    def send(self, line: Line) -> None:
+        """Send one line, at once."""
+        self._outgoing.write(json.dumps(line, allow_nan=False) + "\n")
         self._outgoing.flush()
 
-    def receive(self) -> Message | None:
-        """The next message, or None when the parent has gone."""
-        line = self._incoming.readline()
-        return json.loads(line) if line else None
+    def receive(self) -> Line | None:
+        """Wait for the next line; None when the parent has gone."""
+        text = self._incoming.readline()
+        return json.loads(text) if text else None
 
 
 def end_group(leader: int) -> None:

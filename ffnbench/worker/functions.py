@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import isfinite
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import one_line
 from ffnbench.ffn.spec import ActivationSpec
+from ffnbench.messages import Trace, Traced
 
 Function = Callable[[Tensor], Tensor]
 REPEATS = 1000  # elements enough that even a rare random one shows
@@ -34,18 +33,16 @@ def function_of(spec: ActivationSpec) -> Function:
     return function
 
 
-def curve(spec: dict[str, Any], low: float, high: float, points: int) -> dict[str, Any]:
-    """Job: x, f(x), f'(x) in float64. Where f' is not finite it is None."""
-    chosen = jsonable.decode(ActivationSpec, spec)
-    function = function_of(chosen)
-    x = torch.linspace(low, high, points, dtype=torch.float64)
-    y, slope = value_and_slope(function, x)
-    return {
-        "x": x.tolist(),
-        "y": y.nan_to_num().tolist(),
-        "slope": [s if isfinite(s) else None for s in slope.tolist()],
-        "finite": bool(torch.isfinite(y).all()),
-    }
+def trace(request: Trace) -> Traced:
+    """x, f(x), f'(x) in float64."""
+    x = torch.linspace(request.low, request.high, request.points, dtype=torch.float64)
+    y, slope = value_and_slope(function_of(request.spec), x)
+    return Traced(
+        x=tuple(x.tolist()),
+        y=tuple(y.nan_to_num().tolist()),
+        slope=tuple(s if isfinite(s) else None for s in slope.tolist()),
+        finite=bool(torch.isfinite(y).all()),
+    )
 
 
 def value_and_slope(function: Function, x: Tensor) -> tuple[Tensor, Tensor]:

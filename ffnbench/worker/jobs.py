@@ -1,4 +1,4 @@
-"""The worker's side of each request: open a case, take a sample, measure its memory, check it. Needs torch.
+"""What a worker does with the cases of a plan: open one, take a sample, measure its memory, check it. Needs torch.
 
 In the first worker of a run a subject is held against float64 before its rounds, and after them (correctness.py).
 """
@@ -7,22 +7,35 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from resource import RUSAGE_SELF, getrusage
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
-from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, GRADIENT_ERROR, HELD, HIT, HOST_TIME, LOAD, PACK
+from ffnbench.messages import (
+    Check,
+    ExploreRoofs,
+    MeasureMemory,
+    MeasureRouting,
+    MeasureSparsity,
+    Open,
+    Opened,
+    ReachedRoofs,
+    Sampled,
+    SampleRoof,
+    TakeSample,
+    Values,
+)
+from ffnbench.metrics import COMPILE, ERROR, GRADIENT_ERROR, HELD, HIT, LOAD, PACK, PEAK, SAVED
 from ffnbench.plan import Backend, Case, Plan, Workload
 from ffnbench.planning.workload import lacks
-from ffnbench.result import Roof
 from ffnbench.worker import meters, peak_memory
 from ffnbench.worker.backends.building import build, carried, changed, impose_routing, seed_all
 from ffnbench.worker.correctness import Correctness, Mismatch
@@ -51,11 +64,9 @@ class Jobs:
     devices: DeviceWatch | None = None  # where a case runs on one
     held: dict[str, Any] = field(default_factory=dict)  # what features keep from one request to the next
 
-    def open(self, label: str, calls: int | None, checked: bool = False, weights: str = "") -> dict[str, Any]:
-        """Build, check and warm up a case; finds how many calls make a sample unless that is known.
-
-        `checked` is whether an earlier worker has checked it; `weights` is the folder with a base's.
-        """
+    def open(self, request: Open) -> Opened:
+        """Build, check and warm up a case; finds how many calls make a sample unless that is known."""
+        label, calls, checked, weights = request.label, request.calls, request.checked, request.weights
         case, protocol = self.plan.case(label), self.plan.protocol
         work = case.workload
         if reason := lacks(case.ffn, work):
@@ -72,7 +83,7 @@ class Jobs:
         subject.pads = pads
         if weights:
             carried(weights, subject.module)
-        made = prepare(subject, work)
+        opened = prepare(subject, work)
         if not checked or subject.accelerator is not None:
             _first_call(subject, case)
         self.checks[label] = Correctness(case, protocol.seed, weights)
@@ -91,8 +102,7 @@ class Jobs:
         if subject.train:
             subject.grads.renew(protocol.seed, inputs)
         self.subjects[label] = subject
-        pool = {"count": inputs, "bytes": subject.pool.memory.nbytes}
-        return {"calls": calls, "inputs": pool} | made
+        return replace(opened, calls=calls, inputs=inputs, input_bytes=subject.pool.memory.nbytes)
 
     def drain(self, label: str) -> None:
         """Wait for the device of a case, so that an error of what it still does comes up now."""
@@ -115,56 +125,57 @@ class Jobs:
             isinstance(one.ffn, ActivationSpec) and one.ffn.own for one in self.plan.cases
         )
 
-    def sample(self, label: str, calls: int, salt: int = 0) -> dict[str, Any]:
-        """Mean seconds of one call, those of the device and of the host where it runs on an accelerator, and the share
-        of the time that threads waited for a CPU. Inputs are made of `salt`.
-        """
-        subject, case = self.subjects[label], self.plan.case(label)
-        work, count = case.workload, 1 if self._alone(case) else calls
+    def sample(self, request: TakeSample) -> Sampled:
+        """Time the calls of a sample."""
+        subject, case = self.subjects[request.label], self.plan.case(request.label)
+        work = case.workload
+        count = 1 if self._alone(case) else request.calls
+        turns = request.calls // count
         _settle(work)
-        inputs = subject.pool.renew(salt, count) * (calls // count)
-        grads = subject.grads.renew(gradient_salt(salt), count) * (calls // count) if subject.train else []
+        inputs = subject.pool.renew(request.salt, count) * turns
+        grads: list[Tensor] = []
+        if subject.train:
+            grads = subject.grads.renew(gradient_salt(request.salt), count) * turns
         with _settled(work):
             before = getrusage(RUSAGE_SELF).ru_minflt
             times, waited = self.waits.with_share(partial(meters.sample, subject, inputs, grads), work.threads)
             faults = getrusage(RUSAGE_SELF).ru_minflt - before
-        told: dict[str, Any] = {"value": times.value, "waited": waited, "faults": faults}
-        return told if subject.accelerator is None else told | self._device_told(subject, work.device, times)
+        sampled = Sampled(value=times.value, waited=waited, faults=faults, host_s=times.host, device_s=times.device)
+        if subject.accelerator is None:
+            return sampled
+        return self._on_device(sampled, subject, work.device)
 
-    def _device_told(self, subject: Subject, device: str, times: meters.Times) -> dict[str, Any]:
-        """What an accelerator's sample tells beside its value."""
+    def _on_device(self, sampled: Sampled, subject: Subject, device: str) -> Sampled:
+        """A sample with what is to be said of the accelerator that it was taken on."""
         from ffnbench.device.nvml import DeviceWatch
 
         if self.devices is None:
             self.devices = DeviceWatch()
-        told = self.devices.told(device) | {HOST_TIME: times.host}
-        if times.device is not None:
-            return told | {DEVICE_TIME: times.device}
+        sampled = self.devices.after(sampled, device)
         assert subject.timer is not None
-        text = "device time can't be told apart: its calls wait for the device"
-        return told | ({"notes": [text]} if subject.timer.gives_up else {})
+        if sampled.device_s is None and subject.timer.gives_up:
+            return replace(sampled, notes=("device time can't be told apart: its calls wait for the device",))
+        return sampled
 
-    def check(self, label: str) -> dict[str, Any]:
+    def check(self, request: Check) -> Values:
         """The relative errors of a case, before its rounds and after them; None where nothing tells what is right.
 
         Raises Mismatch where it has come to give something else.
         """
-        check = self.checks[label]
-        _settle(self.plan.case(label).workload)
+        check = self.checks[request.label]
+        _settle(self.plan.case(request.label).workload)
         if check.again:
-            check.check(self.subjects[label], self.plan.protocol.seed + LATER, "after its rounds ")
-        return {ERROR: check.output_error, GRADIENT_ERROR: check.gradient_error}
+            check.check(self.subjects[request.label], self.plan.protocol.seed + LATER, "after its rounds ")
+        return Values(values={ERROR: check.output_error, GRADIENT_ERROR: check.gradient_error})
 
-    def explore(self, label: str, roofs: list[Any], seconds: float, keep: int) -> dict[str, Any]:
-        """The fastest roofs of each group, with the seconds and the number of calls of a sample."""
-        asked = [jsonable.decode(Roof, roof) for roof in roofs]
-        found = self._roofs().explore(asked, seconds, keep)
-        return {"found": [{"roof": jsonable.encode(roof), "seconds": s, "calls": calls} for roof, s, calls in found]}
+    def explore_roofs(self, request: ExploreRoofs) -> ReachedRoofs:
+        """The fastest roofs of each group."""
+        return ReachedRoofs(roofs=tuple(self._roofs().explore(request.roofs, request.seconds, request.keep)))
 
-    def roof(self, label: str, roof: dict[str, Any], calls: int) -> dict[str, Any]:
-        """Mean seconds of one call of a roof, and the share of the time that threads waited for a CPU."""
-        value, waited = self._roofs().sample(jsonable.decode(Roof, roof), calls, self.waits)
-        return {"value": value, "waited": waited}
+    def sample_roof(self, request: SampleRoof) -> Sampled:
+        """Time the calls of a roof."""
+        value, waited = self._roofs().sample(request.roof, request.calls, self.waits)
+        return Sampled(value=value, waited=waited)
 
     def _roofs(self) -> Ceilings:
         from ffnbench.worker.ceiling_calls import Ceilings
@@ -179,34 +190,33 @@ class Jobs:
         _settle(case.workload)
         return case
 
-    def memory(self, label: str) -> dict[str, Any]:
+    def measure_memory(self, request: MeasureMemory) -> Values:
         """Exact bytes: peak of one call, and in train mode what is kept for backward."""
-        subject = self.subjects[label]
-        _settle(self.plan.case(label).workload)
-        return {
-            "peak_bytes": peak_memory.peak_bytes(subject),
-            "saved_bytes": peak_memory.saved_bytes(subject) if subject.train else None,
-        }
+        subject = self.subjects[request.label]
+        _settle(self.plan.case(request.label).workload)
+        peak = peak_memory.peak_bytes(subject)
+        saved = peak_memory.saved_bytes(subject) if subject.train else None
+        return Values(values={PEAK: peak, SAVED: saved})
 
-    def sparsity(self, label: str) -> dict[str, Any]:
+    def measure_sparsity(self, request: MeasureSparsity) -> Values:
         """How sparse the hidden layer is at the declared init and the seeded input."""
-        _settle(self.plan.case(label).workload)
-        zero, dead = peak_memory.sparsity(self.subjects[label])
-        return {"zero_share": zero, "dead_share": dead}
+        _settle(self.plan.case(request.label).workload)
+        zero, dead = peak_memory.sparsity(self.subjects[request.label])
+        return Values(values={"zero_share": zero, "dead_share": dead})
 
-    def route(self, label: str) -> dict[str, Any]:
+    def measure_routing(self, request: MeasureRouting) -> Values:
         """How the tokens are spread over the experts, where there are any."""
-        subject = self.subjects[label]
         from ffnbench.ffn.experts import MixtureOfExperts, expert_load
 
+        subject = self.subjects[request.label]
         if not isinstance(subject.module, MixtureOfExperts):
-            return {LOAD: None, HIT: None}
-        _settle(self.plan.case(label).workload)
+            return Values(values={})
+        _settle(self.plan.case(request.label).workload)
         busiest, hit = expert_load(subject.module, subject.x)
-        return {LOAD: busiest, HIT: hit}
+        return Values(values={LOAD: busiest, HIT: hit})
 
 
-def prepare(subject: Subject, work: Workload) -> dict[str, Any]:
+def prepare(subject: Subject, work: Workload) -> Opened:
     """Make a subject ready to be called by its backend, and say what that took: seconds to compile or to pack, and
     the bytes of the weights that a call computes with. Raises Unsupported where it can't be run so.
     """
@@ -217,15 +227,18 @@ def prepare(subject: Subject, work: Workload) -> dict[str, Any]:
         subject.run = compiled_of(subject.module, work)
         seconds, graphs = compile_now(subject.call, subject.x.device, subject.accelerator, freeze=work.freeze)
         # frozen weights are constants in layouts of the compiler's own
-        return {COMPILE: seconds, "graphs": graphs, HELD: None if work.freeze else weights}
-    if work.backend == Backend.ONEDNN.value:
+        held = None if work.freeze else weights
+        return Opened(calls=1, graphs=graphs, values={COMPILE: seconds, HELD: held})
+    if work.backend == Backend.ONEDNN:
         from ffnbench.worker.backends.onednn import pack
 
         packed = pack(subject.module, subject.x.detach())
-        called = f"{packed.layers - packed.unused} of {packed.layers} linear layers"
-        unused = f"oneDNN runs {called}: the others are not called as modules"
-        return {PACK: packed.seconds, HELD: packed.bytes, "notes": [unused] if packed.unused else []}
-    return {HELD: weights}
+        notes: tuple[str, ...] = ()
+        if packed.unused:
+            called = f"{packed.layers - packed.unused} of {packed.layers} linear layers"
+            notes = (f"oneDNN runs {called}: the others are not called as modules",)
+        return Opened(calls=1, values={PACK: packed.seconds, HELD: packed.bytes}, notes=notes)
+    return Opened(calls=1, values={HELD: weights})
 
 
 def _first_call(subject: Subject, case: Case) -> None:

@@ -3,8 +3,8 @@
 It measures only on request, so that the parent can stop early, show progress and time out a case that hangs.
 Whatever user code does (prints, raises, calls sys.exit) becomes an answer; only a killed process is silent.
 
-Asked to `fork` it is a starter: its child has torch loaded and answers in its place, over the same two pipes, until it
-is asked to `leave` or dies. The starter sleeps meanwhile, and then says how the child has ended.
+Asked to Split it is a starter: its child has torch loaded and answers in its place, over the same two pipes, until it
+is asked to Leave or dies. The starter sleeps meanwhile, and then says how the child has ended.
 
 Its allocator is told to keep the memory that is freed, before anything is allocated. By itself glibc may give freed
 memory back to the kernel after each call and take it again in the next, a page fault for each page; whether it does so
@@ -18,17 +18,32 @@ import ctypes
 import gc
 import json
 import os
-import re
 import resource
 import signal
 import sys
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ffnbench.common.targets import one_line
-from ffnbench.features import verb
-from ffnbench.worker.channel import Channel, Message, end_group
+from ffnbench.messages import (
+    Begin,
+    Done,
+    Failed,
+    Forked,
+    Leave,
+    Line,
+    Open,
+    Split,
+    TakeSample,
+    WorkerRequest,
+    answer_line,
+    request_of,
+)
+from ffnbench.result import FailureKind
+from ffnbench.worker.channel import Channel, end_group
+
+if TYPE_CHECKING:
+    from ffnbench.worker.jobs import Jobs
 
 ALLOCATOR = "FFNBENCH_ALLOCATOR"  # in the environment of a process that measures
 KEEPS, SYSTEM = "keeps", "system"
@@ -52,11 +67,8 @@ def keep_freed_memory() -> str:
 
 
 PR_SET_PDEATHSIG = 1
-# by the names of exceptions, for torch loads in main
-OWN_KINDS = {"Mismatch": "mismatch", "Recompiled": "recompiled", "FailOnRecompileLimitHit": "recompiled"}
 # numpy's OpenBLAS starts its threads as it is loaded, and a process that has several can't be forked
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "1")
-ENDS_A_CASE = ("open", "sample")  # where one of these fails, its case is not asked for again
 
 
 def main() -> None:
@@ -69,43 +81,34 @@ def main() -> None:
     try:
         import torch
 
-        from ffnbench.common import jsonable
-        from ffnbench.device.environment import about_machine, about_torch, usable_memory
-        from ffnbench.plan import Plan
-        from ffnbench.worker.jobs import Jobs
-        from ffnbench.worker.probe_jobs import job_of
+        from ffnbench.device.environment import about_machine, about_torch
+        from ffnbench.worker.answers import answer_to
     except ImportError as problem:
         channel.send({"error": f"{type(problem).__name__}: {problem}"})
         return
     gc.freeze()
     gc.enable()
-    channel.send({"torch": _in_a_child(about_torch) | about_machine() | {"allocator": allocator, "forks": can_fork()}})
+    said = _in_a_child(about_torch) | about_machine() | {"allocator": allocator, "forks": can_fork()}
+    channel.send({"greeting": said})
     torch.set_num_threads(1)  # looking takes small operations, whose threads wait for each other; a case sets its own
-    jobs = None
-    while (request := channel.receive()) is not None:
-        asked = {"number": request.pop("number", None)}  # an answer says which request it is to
-        if request["do"] == "fork":
-            channel.send(_forked() | asked)
-        elif request["do"] == "leave":
+    jobs: Jobs | None = None
+    while (line := channel.receive()) is not None:
+        request, number = request_of(line), line["number"]
+        if isinstance(request, Leave):
             os._exit(0)
-        elif request["do"] == "plan":
-            plan = jsonable.decode(Plan, request["plan"])
-            memory = request.get("memory_bytes") or usable_memory()
-            jobs = Jobs(plan, memory, request.get("block", ""))
-            if all(case.workload.device == "cpu" for case in plan.cases):
-                _limit_memory(memory)
-            channel.send(asked)
+        if isinstance(request, Split):
+            channel.send(_split() | {"number": number})
+        elif isinstance(request, Begin):
+            jobs = _begin(request)
+            channel.send(answer_line(Done()) | {"number": number})
         else:
-            job = job_of(request["do"]) or getattr(jobs, request["do"], None) or partial(verb(request["do"]), jobs)
-            answer = answer_to(job, request, jobs)
-            _send(channel, {**answer, **asked})
-            if answer.get("ends"):
-                os._exit(1)  # what would be torn down stands on a device that answers nothing but its error
-            if answer.get("failure") == "oom":
-                _make_room(torch, jobs, request)
+            answer = answer_to(request, jobs)
+            _send(channel, answer, number)
+            if isinstance(answer, Failed):
+                _clean_up(answer, request, jobs)
 
 
-def _in_a_child(ask: Callable[[], Message]) -> Message:
+def _in_a_child(ask: Callable[[], Line]) -> Line:
     """What a function says in a child: an accelerator once looked for can't be used by a process forked later."""
     if not can_fork():
         return ask()
@@ -116,9 +119,12 @@ def _in_a_child(ask: Callable[[], Message]) -> Message:
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, encoding="utf-8") as pipe:
-        told = pipe.read()
+        text = pipe.read()
     os.waitpid(child, 0)
-    return json.loads(told) if told else ask()
+    if not text:
+        return ask()
+    said: Line = json.loads(text)
+    return said
 
 
 def can_fork() -> bool:
@@ -131,93 +137,52 @@ def can_fork() -> bool:
         return False
 
 
-def _forked() -> Message:
+def _split() -> Line:
     """Fork. In the child it comes back at once; in the starter when the child has ended, saying how."""
     if not can_fork():
-        return {"failure": "threads", "message": "this process can't be forked: it has several threads"}
+        return answer_line(Forked())
     if not (child := os.fork()):
         _die_with_parent()
         os.setpgid(0, 0)
-        return {"forked": os.getpid()}
+        return answer_line(Forked(process=os.getpid()))
     _, status = os.waitpid(child, 0)
     end_group(child)  # what code of the user's has started in it
     return {"ended": os.waitstatus_to_exitcode(status)}
 
 
-def _send(channel: Channel, answer: Message) -> None:
+def _begin(request: Begin) -> Jobs:
+    """The jobs of a plan. On a CPU no allocation may go beyond the memory that there is."""
+    from ffnbench.device.environment import usable_memory
+    from ffnbench.worker.jobs import Jobs
+
+    memory = request.memory_bytes or usable_memory()
+    if all(case.workload.device == "cpu" for case in request.plan.cases):
+        _limit_memory(memory)
+    return Jobs(request.plan, memory, request.block)
+
+
+def _send(channel: Channel, answer: object, number: int) -> None:
     """Send it; an answer that JSON can't hold is a failure of the job, not the end of the worker."""
     try:
-        channel.send(answer)
+        channel.send(answer_line(answer) | {"number": number})
     except (TypeError, ValueError) as problem:
-        told = {"failure": "crash", "message": f"its answer can't be told: {_one_line(problem)}"}
-        channel.send({**told, "number": answer.get("number")})
+        failed = Failed(kind=FailureKind.CRASH, message=f"its answer can't be told: {one_line(problem)}")
+        channel.send(answer_line(failed) | {"number": number})
 
 
-def answer_to(job: Any, request: Message, jobs: Any = None) -> Message:
-    """Do one job; any exception is an answer. This process ends with one that has broken its device, or torch.compile:
-    what a compiler leaves behind that failed makes later rows of a process wrong.
+def _clean_up(failed: Failed, request: WorkerRequest[Any], jobs: Jobs | None) -> None:
+    """After a failure: end this process where it is of no use any more; where memory was too little, let go of what the
+    failed case holds and of what the device's allocator keeps.
     """
-    from ffnbench.common.errors import FfnbenchError, Raised, Unsupported
-
-    arguments = {key: value for key, value in request.items() if key != "do"}
-    try:
-        answer: Message = job(**arguments)
-        if jobs is not None and request.get("label"):
-            jobs.drain(request["label"])  # what the device finds wrong later is this case's, and not the next one's
-        return answer
-    except BaseException as problem:  # user code may raise anything, SystemExit included
-        from ffnbench.device.accelerator import device_error
-
-        if broken := device_error(problem):
-            return {"failure": "crash", "message": broken, "ends": True}
-        cause = problem.__cause__ if isinstance(problem, FfnbenchError) else problem  # one of our own has found out
-        failed = cause is not None and type(cause).__name__ not in OWN_KINDS
-        ends = {"ends": True} if failed and jobs is not None and jobs.has_compiled(request.get("label", "")) else {}
-        if isinstance(problem, FfnbenchError):
-            # where nothing is measured this kind says that no mistake was typed
-            lacks = isinstance(problem, Unsupported) and (jobs is None or not isinstance(problem, Raised))
-            kind = "unsupported" if lacks else "crash"
-            return {"failure": kind, "message": problem.message, "hint": problem.hint, **ends}
-        return {"failure": _kind(problem), "message": _one_line(problem), **ends}
-
-
-def _make_room(torch: Any, jobs: Any, request: Message) -> None:
-    """After memory was too little: what the failed case holds goes, and what the device's allocator keeps."""
-    if jobs is not None and request["do"] in ENDS_A_CASE:
-        jobs.forget(request["label"])
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
-def _kind(problem: BaseException) -> str:
-    from ffnbench.device.accelerator import is_full
-    from ffnbench.worker.backends.compiling import not_compiled
-
-    text = str(problem)
-    full = is_full(problem) or "can't allocate memory" in text or "not enough memory" in text
-    if full or isinstance(problem, MemoryError):
-        return "oom"
-    lacking = isinstance(problem, NotImplementedError) or "not implemented for" in text
-    if lacking or not_compiled(problem):
-        return "unsupported"
-    return OWN_KINDS.get(type(problem).__name__, "crash")
-
-
-def _one_line(problem: BaseException) -> str:
-    from ffnbench.device.accelerator import first_line, is_full
-    from ffnbench.worker.backends.compiling import not_compiled
-
-    text = " ".join(str(problem).split())
-    if asked := re.search(r"you tried to allocate (\d+) bytes", text):
-        return f"it tried to allocate {int(asked[1]) / 2**30:,.2f} GiB at once"
-    if is_full(problem):
-        return first_line(str(problem))
-    if type(problem).__name__ in ("Mismatch", "Recompiled"):
-        return text
-    if told := not_compiled(problem):
-        return told
-    return one_line(problem)
+    if failed.ends:
+        os._exit(1)  # what would be torn down stands on a device that answers nothing but its error
+    if failed.kind is FailureKind.OOM:
+        if jobs is not None and isinstance(request, Open | TakeSample):
+            jobs.forget(request.label)  # the parent does not ask for it again
+        gc.collect()
+        torch = sys.modules["torch"]
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
 
 def _die_with_parent() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.common.targets import one_line, origin_of, resolve
 from ffnbench.device.environment import about_device, accelerator_of, known_device
@@ -29,7 +28,20 @@ from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.imported import D_FF_NAMES, as_activation
 from ffnbench.ffn.spec import ImportedSpec, item_bytes
+from ffnbench.messages import (
+    Backends,
+    Describe,
+    Described,
+    DescribeDevice,
+    DeviceFacts,
+    Done,
+    ListBackends,
+    Locate,
+    Located,
+    Preload,
+)
 from ffnbench.plan import Arm, Backend, Probe, Workload
+from ffnbench.result import Timer
 from ffnbench.worker.backends.building import build_foreign, unavailable
 from ffnbench.worker.meters import empty_call
 
@@ -217,9 +229,6 @@ def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:
     return f"was given d_ff {asked:,} and has matrices {', '.join(f'{w:,}' for w in widths[:3])} wide"
 
 
-Job = Callable[..., dict[str, Any]]
-
-
 class InProcess(Probe):
     """A plan's probe in this very process, for `ffnbench.build`."""
 
@@ -242,67 +251,42 @@ class InProcess(Probe):
         return count(spec, workload)
 
 
-def describe(target: str) -> dict[str, Any]:
-    """Job: is this an activation, and what does it declare?"""
-    return {"own": jsonable.encode(InProcess().describe(target))}
+def describe(request: Describe) -> Described:
+    """Is this an activation, and what does it declare?"""
+    return Described(activation=InProcess().describe(request.target))
 
 
-def origin(target: str) -> dict[str, str]:
-    """Job: which file a target's module is."""
-    return {"file": origin_of(target)}
+def locate(request: Locate) -> Located:
+    """Which file a target's module is."""
+    return Located(file=origin_of(request.target))
 
 
-def counted(spec: dict[str, Any], workload: dict[str, Any]) -> dict[str, Any]:
-    """Job: parameters and FLOPs of a user's module."""
-    cost = count(jsonable.decode(ImportedSpec, spec), jsonable.decode(Workload, workload))
-    found: dict[str, Any] = jsonable.encode(cost)
-    return found
+def measure_timer() -> Timer:
+    """What measuring itself costs here."""
+    return Timer(empty_call_s=empty_call(), resolution_s=time.get_clock_info("perf_counter").resolution)
 
 
-def timer(label: str = "") -> dict[str, float]:
-    """Job: what measuring itself costs here, in seconds."""
-    resolution = time.get_clock_info("perf_counter").resolution
-    return {"empty_call_s": empty_call(), "resolution_s": resolution}
+def describe_device(request: DescribeDevice) -> DeviceFacts:
+    """The GPU that a case will use."""
+    return about_device(request.device)
 
 
-def backends(device: str) -> dict[str, dict[str, str]]:
-    """Job: why each backend can't run on a device here, "" where it can."""
-    where, half = torch.device(device), torch.bfloat16
-    return {
-        "backends": {one.value: unavailable(one.value, where) for one in Backend},
-        "bfloat16": {one.value: unavailable(one.value, where, half) for one in Backend},
-    }
+def list_backends(request: ListBackends) -> Backends:
+    """Why each backend can't run on a device here."""
+    device = torch.device(request.device)
+    names = [backend.value for backend in Backend]
+    return Backends(
+        reasons={name: unavailable(name, device) for name in names},
+        bfloat16={name: unavailable(name, device, torch.bfloat16) for name in names},
+    )
 
 
-def preload(targets: list[str], compiles: bool) -> dict[str, Any]:
-    """Job of a starter: import what its children will need. What can't be is told by the case that needs it."""
-    for target in targets:
+def preload(request: Preload) -> Done:
+    """Import what the children of a starter will need. What can't be is told by the case that needs it."""
+    for target in request.targets:
         with suppress(Exception, SystemExit):
             resolve(target)
-    for name in ("torch._dynamo", "torch._inductor.compile_fx") if compiles else ():
+    for name in ("torch._dynamo", "torch._inductor.compile_fx") if request.compiles else ():
         with suppress(ImportError):
             import_module(name)
-    return {}
-
-
-JOBS: dict[str, Job] = {
-    "preload": preload, "timer": timer, "describe": describe, "count": counted, "backends": backends, "origin": origin,
-    "device": about_device,
-}  # fmt: skip
-
-
-def job_of(name: str) -> Job | None:
-    """What answers a question about code or about the machine; None for what is asked of the cases of a plan."""
-    if name == "curve":
-        from ffnbench.worker.functions import curve
-
-        return curve
-    if name == "ceilings":
-        from ffnbench.worker.ceiling_calls import ceilings
-
-        return ceilings
-    if name in ("keep", "hold"):
-        from ffnbench.worker import agreement
-
-        return agreement.keep if name == "keep" else agreement.hold
-    return JOBS.get(name)
+    return Done()

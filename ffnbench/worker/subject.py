@@ -49,7 +49,7 @@ def set_precision(matmul_precision: str, *, reduced_reductions: bool = True) -> 
         if one.fp32_precision != INHERITED:
             one.fp32_precision = INHERITED
     torch.set_float32_matmul_precision(matmul_precision)  # cuBLAS and oneDNN
-    every.cudnn.allow_tf32 = matmul_precision != MatmulPrecision.HIGHEST.value
+    every.cudnn.allow_tf32 = matmul_precision != MatmulPrecision.HIGHEST
     of_conv.fp32_precision = of_matmul.fp32_precision
     of_cublas.allow_fp16_reduced_precision_reduction = reduced_reductions
     of_cublas.allow_bf16_reduced_precision_reduction = reduced_reductions
@@ -238,8 +238,8 @@ def subject_of(module: nn.Module, workload: Workload, d_model: int, seed: int) -
     shape, place = (workload.batch, workload.seq_len, d_model), place_of(workload.device)
     x, grad = (torch.randn(shape, generator=generator).to(place, dtype) for _ in range(2))
     module.train(train)
-    cold = workload.cache == Cache.COLD.value
+    cold = workload.cache == Cache.COLD
     return Subject(
-        module, x.requires_grad_(train), grad, train, workload.mode == Mode.BACKWARD.value, workload.slowdown,
-        accelerator=accelerator_of(workload.device), by_device=cold or workload.time == Time.DEVICE.value, cold=cold,
+        module, x.requires_grad_(train), grad, train, workload.mode == Mode.BACKWARD, workload.slowdown,
+        accelerator=accelerator_of(workload.device), by_device=cold or workload.time == Time.DEVICE, cold=cold,
     )  # fmt: skip

@@ -60,7 +60,7 @@ def png_size(path: Path) -> tuple[int, int]:
 
 def test_the_default_writes_one_picture_and_says_where(folder: Path, in_process) -> None:
     assert in_process("plot-activations") == (0, "", "wrote activations.png\n")
-    assert png_size(folder / "activations.png")[0] > 1400
+    assert png_size(folder / "activations.png")[0] >= 1400
     assert sorted(p.name for p in folder.iterdir() if p.is_file()) == ["activations.png", "mine.py"]
 
 

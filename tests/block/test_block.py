@@ -22,7 +22,7 @@ from ffnbench.models.presets import PRESETS
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import BlockRequest
 from ffnbench.result import Verdict
-from ffnbench.run.what_fits import check_fits, fit_into, memory_needed
+from ffnbench.run.resources import check_fits, fit_into, memory_needed
 
 GIB = 2**30
 
@@ -51,7 +51,7 @@ def test_the_picture_crosses_where_attention_overtakes(capsys, tmp_path) -> None
     x, attention = lines["attention"].get_data()
     ffn = lines["FFN"].get_ydata()[0]
     assert np.interp(ffn, attention, x) == pytest.approx(1536, rel=0.01)
-    assert "attention overtakes at 1,537" in lines
+    assert "attention overtakes at 1,537" in counts.get_title(loc="left")
     for row in block_records(report):
         assert np.interp(row["seq_len"], x, attention) * 1e6 == pytest.approx(row["flops_attention"], rel=0.001)
     (dots,) = shares.containers
@@ -98,7 +98,7 @@ def test_windows_are_counted_by_kind_of_layer_and_in_the_mean(tmp_path) -> None:
 
 
 def counted(name: str) -> list[dict]:
-    return block_records(prepare(BlockRequest(seq_len="32768", preset=name)).priced())
+    return block_records(prepare(BlockRequest(seq_len="32768", preset=name)).cost_report())
 
 
 GEMMA_3 = {

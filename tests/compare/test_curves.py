@@ -13,10 +13,10 @@ import pytest
 from conftest import ROOT, FakeLaunch, measure, prepare
 from exam.machine import WORLDS, Machine
 
-from ffnbench.gate.looks import report_of
+from ffnbench.gate.interim import report_of
+from ffnbench.messages import Open
 from ffnbench.plan import Axis, Plan
 from ffnbench.report.files.store import load
-from ffnbench.report.pictures.sweeps import sweep_figure
 from ffnbench.report.sentences import sweep_line
 from ffnbench.report.views import figure_of
 from ffnbench.request import CompareRequest
@@ -183,7 +183,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "eight variants": {"variants": "relu,gelu,swiglu,silu,geglu,reglu,tanh,long_" + 60 * "x" + "=elu"},
     "two axes": {"d_model": (64, 96, 128)},
     "six panels": {"d_model": (64, 96), "dtype": "float32,bfloat16,float16", "seq_len": (1, 16, 256)},
-    "heat map": {"variants": "relu,gelu", "batch": tuple(range(1, 8))},
+    "seven panels": {"variants": "relu,gelu", "batch": tuple(range(1, 8))},
     "one variant": {"variants": "swiglu"},
 }
 
@@ -199,11 +199,10 @@ def ticks(axes: Any) -> list[Any]:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_all_texts_are_inside_a_column_or_a_page(shape: str) -> None:
-    trouble = {("open", "gelu@seq_len=16"): "oom"}
+    trouble = {(Open, "gelu@seq_len=16"): "oom"}
     figure = figure_of(run(launch=machine(trouble), **SHAPES[shape]))
     figure.draw_without_rendering()
-    assert figure.get_size_inches()[0] in (3.3, 7.0) or shape == "heat map"
-    assert figure.get_size_inches()[0] <= 7.0
+    assert figure.get_size_inches()[0] in (3.3, 7.0)
     box = figure.bbox
     texts = [text for axes in figure.axes for text in (*axes.texts, *ticks(axes), axes._left_title)]
     texts += [text for legend in figure.legends for text in (*legend.get_texts(), legend.get_title())]
@@ -213,15 +212,12 @@ def test_all_texts_are_inside_a_column_or_a_page(shape: str) -> None:
         assert box.y0 - 2 <= place.y0 < place.y1 <= box.y1 + 2, text.get_text()
 
 
-def test_each_cell_of_a_heat_map_has_its_ratio() -> None:
-    launch, tokens = machine({("open", "swiglu@batch=2@seq_len=16"): "oom"}), tuple(2**k for k in range(8))
-    found = run("relu,swiglu", launch=launch, batch=tuple(range(1, 8)), seq_len=tokens, rounds=4)
-    axes = sweep_figure(found).axes[0]
-    assert axes.images[0].get_array().shape == (7, 8)
-    texts = {text.get_position(): text.get_text() for text in axes.texts}
-    ratio = found.comparison("swiglu@batch=3@seq_len=128").ratio.value
-    assert float(texts[7, 2]) == pytest.approx(ratio, abs=0.006)
-    norm = axes.images[0].norm
-    assert norm(1.0) == pytest.approx(0.5)  # as fast is neither colour
-    assert 0 < norm(ratio) < 1
-    assert texts[4, 1] == "×"
+def test_a_line_has_the_ratios_of_its_variant_and_a_gap_where_one_failed() -> None:
+    swept = run("relu,gelu", launch=machine({(Open, "gelu@seq_len=16"): "oom"}))
+    (axes,) = figure_of(swept).axes
+    (bars,) = axes.containers
+    ratios = [swept.comparison(f"gelu@seq_len={tokens}") for tokens in TOKENS]
+    expected = [math.nan if tokens == 16 else one.ratio.value for tokens, one in zip(TOKENS, ratios, strict=True)]
+    assert list(bars.lines[0].get_ydata()) == pytest.approx(expected, nan_ok=True)
+    (cross,) = [line for line in axes.lines if line.get_marker() == "x"]
+    assert list(cross.get_xdata()) == [16]

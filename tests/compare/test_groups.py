@@ -17,6 +17,7 @@ from conftest import FakeLaunch, KnownProber, measure, prepare
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
+from ffnbench.messages import Open
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.planning.compare import plan_compare
@@ -27,7 +28,7 @@ from ffnbench.report.terminal import plain
 from ffnbench.report.views import report_view
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
-from ffnbench.run.what_fits import check_fits, memory_needed
+from ffnbench.run.resources import check_fits, memory_needed
 
 LISTS = {"d_model": (64, 96), "dtype": ("float32", "bfloat16"), "mode": ("forward", "train"), "threads": (1, 2),
          "batch": (1, 3), "seq_len": (8, 16)}  # fmt: skip
@@ -177,7 +178,7 @@ def test_ratios_are_to_the_reference_of_the_group() -> None:
 def test_a_sweep_is_a_row_a_point_where_that_fits() -> None:
     """Along the axis with most points, the other one above; what failed in its place; numbers never cut."""
     launch = machine()
-    launch.trouble = {("open", "swiglu@dtype=bfloat16@seq_len=8"): "oom"}
+    launch.trouble = {(Open, "swiglu@dtype=bfloat16@seq_len=8"): "oom"}
     report = measured(launch, dtype=("float32", "bfloat16"), seq_len=(8, 16, 32))
     table = compare_frame(report)
     wide, narrow, none = (plain(table, columns).splitlines() for columns in (80, 40, 28))

@@ -15,17 +15,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch, measure, prepare
+from conftest import FakeLaunch, committed_runs, measure, prepare
 from conftest import cells as cells_of
 from exam.machine import ENVIRONMENT
 from test_busy import QUIET, WAITS, priced, ten_rounds, with_waits
-from test_roofline import drawn
+from test_roofline import dots, named
 from test_roofline import report_of as under_ceilings
 from test_stats import plan_of, run_of
 
-from ffnbench.gate.looks import report_of
+from ffnbench.gate.interim import report_of
 from ffnbench.report.pictures.roofline import roofline_figure
-from ffnbench.report.pictures.sweeps import Drawn
+from ffnbench.report.pictures.sweeps import swept
 from ffnbench.report.shown_report import ShownReport, as_shown
 from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest
@@ -33,7 +33,7 @@ from ffnbench.result import Report, Run
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.verdict import summarise
 
-RUNS = sorted(ROOT.glob("results/**/*.json"))
+RUNS = committed_runs()
 CLOSE = 0.0015
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
@@ -185,8 +185,8 @@ def test_under_ceilings_a_disturbed_row_has_neither_dot_nor_share_and_the_word()
     report = with_busy(under_ceilings("relu,gelu,swiglu", lambda *_: 0.02), "swiglu")
     assert [share.case for share in report.shares] == ["relu", "gelu"]
     figure = roofline_figure(report)
-    assert "swiglu" not in drawn(figure)
-    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["relu", "gelu", "swiglu (busy)"]
+    assert len(dots(figure)) == 2
+    assert named(figure) == ["relu", "gelu", "swiglu (busy)"]
 
 
 def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time() -> None:
@@ -201,4 +201,5 @@ def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time()
     asked = CompareRequest(variants="relu,swiglu", d_model="64,96,128", threads=1, workers=3, rounds=6)
     sweep = with_busy(measure(prepare(asked), launch=FakeLaunch()), "swiglu@d_model=64")
     assert re.search(r"^ +64 .* busy *$", plain(as_shown(sweep).table, 80), re.MULTILINE)
-    assert [row.why for row in Drawn(sweep, sweep.plan.axes[0]).rows] == ["busy", "", ""]
+    drawn = swept(sweep)
+    assert [drawn.is_known(row) for row in drawn.rows] == [False, True, True]

@@ -24,6 +24,7 @@ from ffnbench.api.preparing import Prepared, new_report
 from ffnbench.api.sweeping import Sweep
 from ffnbench.common.files import locked
 from ffnbench.following import UNFOLLOWED, Following
+from ffnbench.messages import TakeSample
 from ffnbench.plan import Plan
 from ffnbench.report.files.journal import Journal
 from ffnbench.report.files.store import load
@@ -31,9 +32,9 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict, raw_of
 from ffnbench.run import runner
-from ffnbench.run.what_fits import too_large
+from ffnbench.run.resources import too_large
 from ffnbench.run.world import World
-from ffnbench.stats.cells import cells_of, joined, undecided, whole
+from ffnbench.stats.cells import cells_of, complete_cells, joined, undecided
 from ffnbench.stats.figures import with_figures
 
 FORMS, WIDTHS, TOKENS = ("relu", "gelu", "swiglu", "geglu"), (32, 64, 96), (1, 2, 4, 8)
@@ -110,7 +111,7 @@ def test_what_is_whole_is_not_measured_again(call) -> None:
     assert call(*SWEEP, *HOW, "-o", "a.json")[0] == 0
     launch = FakeLaunch()
     assert call(*SWEEP, *HOW, "-o", "a.json", "--resume", launch=launch)[0] == 0
-    assert not [one for one in launch.log if one[1] == "sample"]
+    assert not [one for one in launch.log if one[1] is TakeSample]
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_another_machine_is_refused_before_anything_is_measured(tmp_path: Path, 
     code, _, err = call(*SWEEP, *HOW, "-o", "a.json", "--resume", launch=launch)
     assert code == 2
     assert "another machine" in err
-    assert not [one for one in launch.log if one[1] == "sample"]
+    assert not [one for one in launch.log if one[1] is TakeSample]
     assert latencies(load(journal)).total() >= 4 * 4 * 6  # nothing is lost by it
 
 
@@ -184,7 +185,7 @@ def test_nobody_else_goes_on_with_a_file_meanwhile(call) -> None:
         assert locked(held)
         code, _, err = call(*FEW, "-o", "b.json", "--resume", launch=launch)
     assert (code, "goes on now" in err) == (2, True)
-    assert not [one for one in launch.log if one[1] == "sample"]
+    assert not [one for one in launch.log if one[1] is TakeSample]
     assert Path("b.json.journal").read_bytes() == left
     assert call(*FEW, "-o", "b.json", "--resume")[0] == 0
     assert latencies(load("b.json")) == latencies(load("a.json"))
@@ -214,7 +215,7 @@ def test_a_row_that_does_not_fit_is_of_a_whole_cell(call, monkeypatch: pytest.Mo
     assert [one.kind.value for one in load("a.json").failures] == ["oom"] * 2
     launch = FakeLaunch()
     assert call(*large, "-o", "b.json", "--resume", launch=launch)[0] == 0
-    assert {one[2] for one in launch.log if one[1] == "sample"} == {"relu@seq_len=2"}
+    assert {one[2] for one in launch.log if one[1] is TakeSample} == {"relu@seq_len=2"}
 
 
 def test_a_budget_that_is_spent_is_not_spent_again() -> None:
@@ -236,7 +237,7 @@ def test_samples_are_looked_at_once_and_not_by_each_cell() -> None:
 
     found, plan = simulated("usual", 5, "a=relu,b=relu"), prepared("a=relu,b=relu").plan
     cells = cells_of(plan)
-    assert whole(replace(found, samples=Looked(found.samples)), cells).plan.cases == plan.cases
+    assert complete_cells(replace(found, samples=Looked(found.samples)), cells).plan.cases == plan.cases
     assert Looked.times < len(cells)
 
 

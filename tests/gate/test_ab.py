@@ -15,17 +15,17 @@ import pytest
 from conftest import ROOT, FakeLaunch, KnownProber, ffnbench, listen
 from repositories import MODULE, TARGET, git
 
-from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import NOT_THERE
 from ffnbench.gate.checkouts import PREFIX, Repository
 from ffnbench.gate.decision import Status, output_finding
+from ffnbench.messages import HoldOutput, KeepOutput, Open
 from ffnbench.plan import CONTROL, OWN, Arm, Case
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Agreement
 from ffnbench.run.prober import Prober
-from ffnbench.worker.agreement import hold, keep
+from ffnbench.worker.agreement import hold_output, keep_output
 
 SMALL = ("--d-model", "16", "--seq-len", "32", "--threads", "1", "-q")
 
@@ -90,7 +90,7 @@ def rows(out: str) -> dict[str, str]:
 
 def crashing() -> FakeLaunch:
     launch = machine()
-    launch.trouble = {("open", "SwiGLU"): "crash"}
+    launch.trouble = {(Open, "SwiGLU"): "crash"}
     return launch
 
 
@@ -137,19 +137,19 @@ def held(made: Path, folder: Path, base: str, head: str, **options: object) -> A
         (folder / f"{tag}.py").write_text(git(made, "show", f"{tag}:mypkg/mlp.py"))
     variants = ",".join(f"{tag}={folder}/{tag}.py:SwiGLU" for tag in dict.fromkeys((base, head)))
     plan = plan_compare(CompareRequest(variants=variants, d_model=16, d_ff=32, match="none", **options), KnownProber())
-    keep(jsonable.encode(plan.cases[0]), 0, str(folder))
-    return jsonable.decode(Agreement, hold(jsonable.encode(plan.cases[-1]), 1, str(folder)))
+    keep_output(KeepOutput(case=plan.cases[0], seed=0, folder=str(folder)))
+    return hold_output(HoldOutput(case=plan.cases[-1], seed=1, folder=str(folder)))
 
 
 def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp_path: Path) -> None:
     """The base's weights are carried over: the seeds differ here."""
     same = held(made, tmp_path, "old", "same")
-    assert (same.error, same.exact_error, same.apart) == (0.0, 0.0, "")
+    assert (same.error, same.exact_error, same.own_weights) == (0.0, 0.0, "")
     changed = held(made, tmp_path, "old", "changed")
     assert changed.error > 0.01
     assert changed.exact_error == pytest.approx(changed.error, rel=1e-3)
     renamed = held(made, tmp_path, "old", "renamed")
-    assert renamed.apart == "only base has gate.weight"
+    assert renamed.own_weights == "only base has gate.weight"
     assert renamed.error > 0.1
     half = held(made, tmp_path, "old", "changed", dtype="bfloat16")
     assert half.tolerance == 0.05
@@ -266,14 +266,14 @@ def agreement(**given: object) -> Agreement:
         (agreement(error=None), Status.REGRESSED),
         (agreement(tolerance=5e-2, error=1e-2, exact_error=1e-3), Status.REGRESSED),  # rounding hides it, float64 shows
         (agreement(tolerance=5e-2, error=1e-2, exact_error=None), Status.OK),
-        (agreement(error=1.4, apart="only head has gate.weight"), Status.UNCLEAR),
-        (agreement(apart="only head has gate.weight"), Status.OK),
+        (agreement(error=1.4, own_weights="only head has gate.weight"), Status.UNCLEAR),
+        (agreement(own_weights="only head has gate.weight"), Status.OK),
     ],
 )
 def test_what_follows_from_two_outputs(found: Agreement, status: Status) -> None:
     finding = output_finding("x", found, allowed=False)
     assert finding.status is status
-    assert bool(finding.reason) == (status is not Status.OK or bool(found.apart))
+    assert bool(finding.reason) == (status is not Status.OK or bool(found.own_weights))
     assert output_finding("x", found, allowed=True).status is Status.OK
 
 

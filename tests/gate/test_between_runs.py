@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ffnbench.stats.history import history_of
-from ffnbench.stats.interval import Mean, Part
+from ffnbench.stats.interval import Mean, VarianceEstimate
 
 TYPED = 0.004, 3  # the prior as docs/methodology.md states it
 
@@ -34,7 +34,7 @@ def test_the_prior_counts_as_so_many_degrees_of_freedom() -> None:
     found, seen = (0.01**2 / 2 + 0.02**2 / 2) / 2 - 0.001**2, 1.6
     assert between.freedom == pytest.approx(freedom + seen)
     assert between.variance == pytest.approx((freedom * sd**2 + seen * found) / (freedom + seen))
-    assert history_of([run(0.0)]).between == Part(sd**2, freedom)
+    assert history_of([run(0.0)]).between == VarianceEstimate(sd**2, freedom)
 
 
 def test_many_runs_show_what_moves_between_them() -> None:

@@ -16,6 +16,7 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.gate import checking
 from ffnbench.gate.decision import Finding, Policy, Status, exit_code, parse_tolerances, status_of
+from ffnbench.messages import Open
 from ffnbench.plan import Workload
 from ffnbench.request import CheckRequest
 from ffnbench.run.world import World
@@ -138,7 +139,7 @@ def interrupted_at_once() -> FakeLaunch:
 
 def test_a_failed_case_never_passes(call, baseline: Path) -> None:
     launch = machine()
-    launch.trouble = {("open", "swiglu"): "crash"}
+    launch.trouble = {(Open, "swiglu"): "crash"}
     code, out, _ = call(baseline, launch=launch)
     assert (code, "swiglu latency MISSING" in out, "swiglu said no" in out) == (3, True, True)
 
@@ -212,7 +213,7 @@ def test_what_ci_reads(on_machine, in_process, baseline: Path, tmp_path: Path, m
 def test_update_needs_a_whole_and_quiet_measurement(call, baseline: Path) -> None:
     """A baseline of another machine, beside other work, or with a case that fails, is kept."""
     before, failing, noisy = baseline.read_text(), machine(), machine({"swiglu": 1.3})
-    failing.trouble, noisy.waited = {("open", "swiglu"): "crash"}, 0.7
+    failing.trouble, noisy.waited = {(Open, "swiglu"): "crash"}, 0.7
     for launch, lacking in ((failing, "swiglu"), (noisy, "gelu, relu, swiglu")):
         code, out, err = call(baseline, "--update --budget 10", launch=launch)
         assert (code, "REGRESSED" in out, baseline.read_text()) == (3, False, before)

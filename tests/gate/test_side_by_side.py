@@ -86,7 +86,7 @@ def test_a_busy_row_has_no_ratio_and_no_place_in_the_mean() -> None:
 
 
 def test_what_only_counts_has_no_machine() -> None:
-    counted = prepare(CompareRequest(variants="relu,gelu", d_model=64)).priced()
+    counted = prepare(CompareRequest(variants="relu,gelu", d_model=64)).cost_report()
     assert "machine" not in text_of(counted, run(steady, variants="relu,gelu"))
 
 

@@ -4,7 +4,6 @@ import typer
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
-from ffnbench.extras.bisect.request import BisectRequest
 
 app = typer.Typer()
 
@@ -55,7 +54,7 @@ def bisect(
     or built is skipped. What was measured is kept in git's own folder, so that the
     same command goes on where it ended.
     """
-    from ffnbench.extras.bisect.search import search
+    from ffnbench.extras.bisect.search import BisectRequest, search
     from ffnbench.extras.bisect.table import bisect_view
     from ffnbench.run.world import this_machine
 

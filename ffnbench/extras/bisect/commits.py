@@ -36,20 +36,24 @@ class BisectRepository(Repository):
         first, last = self.commit(good), self.commit(bad)
         if first == last:
             raise FfnbenchError(f"{good!r} and {bad!r} are the same commit", "give an older revision as --good")
-        if self._git("merge-base", "--is-ancestor", first, last).returncode:
-            after = not self._git("merge-base", "--is-ancestor", last, first).returncode
+        if not self._is_ancestor(first, last):
             common = self._git("merge-base", first, last).stdout.strip()[:10]
-            hint = f"--good {common} is where the two part" if common else "they have no commit in common"
-            other_way = f"--good {bad} --bad {good} is the other way" if after else ""
-            raise FfnbenchError(f"{bad!r} does not come after {good!r}", other_way or self._shallow or hint)
-        told = self._git(
-            "rev-list", "--first-parent", "--reverse", "--format=%x00%H%x00%h%x00%an%x00%as%x00%p%x00%s%x00",
-            f"{first}..{last}",
-        )  # fmt: skip
+            if self._is_ancestor(last, first):
+                hint = f"--good {bad} --bad {good} is the other way"
+            elif common:
+                hint = self._hint_if_shallow or f"--good {common} is where the two part"
+            else:
+                hint = self._hint_if_shallow or "they have no commit in common"
+            raise FfnbenchError(f"{bad!r} does not come after {good!r}", hint)
+        fields = "%x00".join(["", "%H", "%h", "%an", "%as", "%p", "%s", ""])
+        listing = self._git("rev-list", "--first-parent", "--reverse", f"--format={fields}", f"{first}..{last}")
         # names may hold any end of a line: what stands between two commits is a line of git's own
-        _, *fields = told.stdout.split("\0")
-        rows = zip(*(fields[place::7] for place in range(6)), strict=True)
+        _, *texts = listing.stdout.split("\0")
+        rows = zip(*(texts[place::7] for place in range(6)), strict=True)
         return [
             Commit(name=name, short=short, author=author, date=date, parents=tuple(parents.split()), subject=subject)
             for name, short, author, date, parents, subject in rows
         ]
+
+    def _is_ancestor(self, commit: str, other: str) -> bool:
+        return self._git("merge-base", "--is-ancestor", commit, other).returncode == 0

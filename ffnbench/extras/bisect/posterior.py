@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -35,8 +35,9 @@ class ProbeResult:
 
 def result_of(commit: int, low: float, high: float) -> ProbeResult:
     """What the 95 % interval of a run's ratio tells."""
-    ends = math.log(low), math.log(high)
-    return ProbeResult(commit, sum(ends) / 2, math.hypot((ends[1] - ends[0]) / 2 / NORMAL, BETWEEN_RUNS))
+    low, high = math.log(low), math.log(high)
+    within_run = (high - low) / 2 / NORMAL
+    return ProbeResult(commit, (low + high) / 2, math.hypot(within_run, BETWEEN_RUNS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +61,24 @@ class Posterior:
         return max(self.groups, key=self.probability_of)
 
     @property
-    def left(self) -> range:
-        """The shortest range of commits that holds the first slow one with 95 %, where there is one."""
+    def credible_range(self) -> range:
+        """The shortest range of commits that holds the first slow one with 95 %, given that there is one."""
         sums = [0.0, *accumulate(map(self.probability_of, self.groups))]
-        part = CONFIDENCE * sums[-1]
-        ends = ((i, bisect_left(sums, min(sums[-1], below + part))) for i, below in enumerate(sums[:-1]))
-        ranges = [range(self.groups[i].start, self.groups[j - 1].stop) for i, j in ends if sums[j] - sums[i] >= part]
-        return min(ranges, key=len)
+        wanted = CONFIDENCE * sums[-1]
+        shortest = range(self.groups[0].start, self.groups[-1].stop)
+        for first, below in enumerate(sums[:-1]):
+            last = bisect_left(sums, min(sums[-1], below + wanted))
+            commits = range(self.groups[first].start, self.groups[last - 1].stop)
+            if sums[last] - below >= wanted and len(commits) < len(shortest):
+                shortest = commits
+        return shortest
 
     @property
-    def next(self) -> int:
-        """The commit whose probe leaves the least entropy to expect. Of probes with one error it is the one that is as
-        likely slow as not; the first of all is the last commit, which tells whether there is a step.
+    def next_probe(self) -> int:
+        """The commit whose probe leaves the least entropy to expect.
+
+        Of probes with one error it is the one that is as likely slow as not. The first of all is the last commit, which
+        tells whether there is a step.
         """
         ends = [group[-1] for group in self.groups]
         if not self.results:
@@ -81,56 +88,66 @@ class Posterior:
 
     def step(self, first: int) -> Estimate:
         """How much slower commits are from that one on, were it the first slow one: a ratio."""
-        weight, pull = _weighed(self.results, first)
-        return _ratio(weight + STEP_SD**-2, pull)
+        weight, weighted_log = _sums_from(first, self.results)
+        return _ratio(weight + STEP_SD**-2, weighted_log)
 
-    def found(self) -> range | None:
+    def first_slow(self) -> range | None:
         """The group that holds the first slow commit with 95 %."""
         best = self.likeliest
         return best if self.probability_of(best) >= CONFIDENCE else None
 
-    def at_end(self) -> Estimate | None:
+    def change_at_end(self) -> Estimate | None:
         """How much slower the last commit is than the good one, by its own probes alone; None without any."""
-        last = len(self.probabilities) - 1
-        weight, pull = _weighed(self.results, last)
-        return _ratio(weight, pull) if weight else None
+        weight, weighted_log = _sums_from(len(self.probabilities) - 1, self.results)
+        return _ratio(weight, weighted_log) if weight else None
 
     def without_step(self, limit: float) -> bool:
         """Whether the last commit is slower by no more than the limit, which is a share."""
-        end = self.at_end()
+        end = self.change_at_end()
         return end is not None and end.high is not None and end.high <= 1 + limit
 
     def tolerance(self, limit: float) -> float:
-        """The share that the next probe is to decide at: the limit itself at the last commit; elsewhere half of the
-        step, or of the limit where the step is smaller, as far from none as from all of it.
+        """The share that the next probe is to decide at.
+
+        At the last commit it is the limit itself. Elsewhere a probe has to tell the step from none, so it is half of
+        the step, as far from 0 as from all of it. A step that looks smaller than the limit counts as the limit, for no
+        smaller one is looked for (benchmarks/bisection.py: with all of the limit fewer commits are named).
         """
-        if self.next == len(self.probabilities) - 1:
+        if self.next_probe == len(self.probabilities) - 1:
             return limit
-        return max(limit, self.step(self.likeliest[-1]).value - 1) / 2
+        step = self.step(self.likeliest[-1]).value - 1
+        return max(limit, step) / 2
 
 
 def posterior_of(count: int, results: Iterable[ProbeResult], skipped: Collection[int] = ()) -> Posterior:
-    """What results say of so many commits, of which some can't be probed; the last one can."""
-    known = tuple(results)
+    """What results say of so many commits, of which some can't be probed; the last one can.
+
+    By Bayes' rule: the results are normal, a commit before the first slow one has log 0, and the step's normal prior is
+    integrated out.
+    """
+    results = tuple(results)
     logs = [math.log(NO_STEP)]
     for first in range(1, count + 1):
-        weight, pull = _weighed(known, first)
-        fits = pull**2 / (weight + STEP_SD**-2) / 2 - math.log1p(weight * STEP_SD**2) / 2  # against no step
-        logs.append(math.log((1 - NO_STEP) / count) + fits)
-    most = max(logs)
-    weights = [math.exp(log - most) for log in logs]
+        weight, weighted_log = _sums_from(first, results)
+        likelihood = (
+            weighted_log**2 / (weight + STEP_SD**-2) / 2 - math.log1p(weight * STEP_SD**2) / 2
+        )  # over no step's
+        logs.append(math.log((1 - NO_STEP) / count) + likelihood)
+    largest = max(logs)
+    weights = [math.exp(log - largest) for log in logs]
     total = math.fsum(weights)
     ends = [commit for commit in range(1, count + 1) if commit not in skipped or commit == count]
     groups = tuple(range(before + 1, end + 1) for before, end in zip([0, *ends], ends, strict=False))
-    return Posterior(tuple(weight / total for weight in weights), known, groups)
+    return Posterior(tuple(weight / total for weight in weights), results, groups)
 
 
-def _weighed(results: Sequence[ProbeResult], first: int) -> tuple[float, float]:
-    """Of the results from a commit on, the sum of weights and of weighted logs."""
-    of = [one for one in results if one.commit >= first]
-    return math.fsum(one.error**-2 for one in of), math.fsum(one.log * one.error**-2 for one in of)
+def _sums_from(first: int, results: Iterable[ProbeResult]) -> tuple[float, float]:
+    """Of the results from a commit on, the sum of weights (inverse variances) and of weighted logs."""
+    slow = [result for result in results if result.commit >= first]
+    weight = math.fsum(result.error**-2 for result in slow)
+    return weight, math.fsum(result.log * result.error**-2 for result in slow)
 
 
-def _ratio(weight: float, pull: float) -> Estimate:
-    mean, half = pull / weight, NORMAL * weight**-0.5
+def _ratio(weight: float, weighted_log: float) -> Estimate:
+    mean, half = weighted_log / weight, NORMAL * weight**-0.5
     return Estimate(value=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))

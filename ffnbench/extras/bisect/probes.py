@@ -12,7 +12,7 @@ from typing import Any
 from ffnbench.common import jsonable
 from ffnbench.common.files import content_of
 from ffnbench.extras.bisect.commits import Commit
-from ffnbench.extras.bisect.posterior import Posterior, ProbeResult, posterior_of, result_of
+from ffnbench.extras.bisect.posterior import Posterior, posterior_of, result_of
 from ffnbench.result import Estimate
 
 FILE = Path("ffnbench", "bisect.jsonl")
@@ -58,38 +58,32 @@ class Bisected:
     @property
     def posterior(self) -> Posterior:
         """What all of it says of every commit."""
-        place = {commit.name: number for number, commit in enumerate(self.commits, start=1)}
-        of = [(place[one.commit], one) for one in self.probed]
-        results: list[ProbeResult] = [
-            result_of(number, one.low, one.high) for number, one in of if one.low and one.high
-        ]
-        return posterior_of(len(place), results, {number for number, one in of if one.skipped and not one.passing})
+        numbers = {commit.name: number for number, commit in enumerate(self.commits, start=1)}
+        results = [result_of(numbers[p.commit], p.low, p.high) for p in self.probed if p.low and p.high]
+        skipped = {numbers[probe.commit] for probe in self.probed if probe.skipped and not probe.passing}
+        return posterior_of(len(numbers), results, skipped)
 
     @property
     def state(self) -> str:
         """Whether the first slow commit is known, or that there is none; else that it is open."""
-        if self.posterior.without_step(self.limit):
+        posterior = self.posterior
+        if posterior.without_step(self.limit):
             return NONE
-        return FOUND if self.posterior.found() else OPEN
+        return FOUND if posterior.first_slow() else OPEN
 
     @property
     def suspects(self) -> tuple[Commit, ...]:
         """The commits that may be the first slow one: one, or those that are left."""
-        if self.state == NONE:
+        posterior = self.posterior
+        if posterior.without_step(self.limit):
             return ()
-        commits = self.posterior.found() or self.posterior.left
+        commits = posterior.first_slow() or posterior.credible_range
         return self.commits[commits.start - 1 : commits.stop - 1]
 
     @property
     def by_commit(self) -> list[tuple[Commit, CommitProbe]]:
         """Every probe, in the order of the commits."""
-        return [(commit, one) for commit in self.commits for one in self.probed if one.commit == commit.name]
-
-    @property
-    def done(self) -> bool:
-        """Whether the commit is found, or there is no step."""
-        posterior = self.posterior
-        return posterior.without_step(self.limit) or posterior.found() is not None
+        return [(commit, probe) for commit in self.commits for probe in self.probed if probe.commit == commit.name]
 
     def with_probes(self, *probed: CommitProbe) -> Bisected:
         """With further probes."""
@@ -104,26 +98,25 @@ class Memory:
 
     def stored(self, commits: tuple[Commit, ...]) -> list[CommitProbe]:
         """What is known of these commits; a line that can't be read is none."""
-        names, found, keys = {one.name for one in commits}, [], [one.name for one in fields(CommitProbe)]
+        names = {commit.name for commit in commits}
+        keys = [field.name for field in fields(CommitProbe)]
         lines = content_of(self.path).split(b"\n") if self.path.is_file() else []
+        probes = []
         for line in lines:
             with suppress(ValueError, KeyError, TypeError):
-                told = jsonable.parse(line)
-                if told["commit"] in names and all(told[key] == value for key, value in self._asked.items()):
-                    probed = jsonable.decode(CommitProbe, {key: told[key] for key in keys} | {"known": True})
-                    measured = 1 / MOST < (probed.low or 0.0) <= (probed.high or 0.0) < MOST
-                    if measured != bool(probed.skipped):
-                        found.append(probed)
-        return found
+                stored = jsonable.parse(line)
+                if stored["commit"] in names and all(stored[key] == value for key, value in self._asked.items()):
+                    probe = jsonable.decode(CommitProbe, {key: stored[key] for key in keys} | {"known": True})
+                    has_interval = 1 / MOST < (probe.low or 0.0) <= (probe.high or 0.0) < MOST
+                    if has_interval != bool(probe.skipped):
+                        probes.append(probe)
+        return probes
 
-    def store(self, probed: CommitProbe) -> None:
+    def store(self, probe: CommitProbe) -> None:
         """Store a probe, where that may be written. One that was skipped because the machine was busy is not stored."""
-        if probed.passing:
-            return
-        told = {**self._asked, **asdict(probed)}
-        if self.path.exists() and not self.path.is_file():
+        if probe.passing or (self.path.exists() and not self.path.is_file()):
             return
         with suppress(OSError):
             self.path.parent.mkdir(exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(told) + "\n")
+                file.write(json.dumps({**self._asked, **asdict(probe)}) + "\n")

@@ -3,30 +3,59 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from ffnbench.api.preparing import with_threads
 from ffnbench.common.errors import EXIT_USAGE, FfnbenchError, Unfinished
 from ffnbench.common.units import counted
 from ffnbench.extras.bisect.commits import BisectRepository, Commit
-from ffnbench.extras.bisect.probes import Bisected, CommitProbe, Memory
-from ffnbench.extras.bisect.request import BisectRequest
+from ffnbench.extras.bisect.probes import OPEN, Bisected, CommitProbe, Memory
 from ffnbench.extras.bisect.table import probe_text
 from ffnbench.following import Following, ProgressListener
 from ffnbench.gate.baseline import policy_of_sides
 from ffnbench.gate.checking import ab, environment_here
-from ffnbench.gate.decision import OUTPUT, Checked, Status
+from ffnbench.gate.decision import OUTPUT, Status
 from ffnbench.gate.sides import BASE, HEAD, sides_asked, variant_of_sides
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import METHOD
+from ffnbench.plan import METHOD, Cache, MatmulPrecision, Mode, Time
 from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.request import DEFAULT_BUDGET_S, SidesRequest, command_line
+from ffnbench.request import DEFAULT_BUDGET_S, Request, Seconds, SidesRequest, command_line
 from ffnbench.result import Progress
 from ffnbench.run.world import World
 
-SHARED = {one.name for one in fields(BisectRequest)} & {one.name for one in fields(SidesRequest)}
+
+@dataclass(frozen=True, kw_only=True)
+class BisectRequest(Request):
+    """`ffnbench bisect`: commits between a good and a bad one, each beside the good one."""
+
+    PLACED = ("variant",)
+
+    d_model: int | None = None
+    d_ff: int | None = None
+    bias: bool | None = None
+    batch: int = 1
+    seq_len: int | None = None
+    dtype: str = "float32"
+    mode: Mode = Mode.FORWARD
+    device: str = "auto"
+    threads: int | None = None
+    time: Time | None = None
+    cache: Cache = Cache.HOT
+    matmul_precision: MatmulPrecision = MatmulPrecision.HIGHEST
+    reduced_reductions: bool = True
+    seed: int = 0
+    timeout: Seconds = 300.0
+    variant: str = ""
+    good: str = ""
+    bad: str = "HEAD"
+    fail_above: str = "5%"
+    probes: int = 20
+    budget: Seconds = 3600.0
+
+
+# what `ab` asks as well
+SHARED = {field.name for field in fields(BisectRequest)} & {field.name for field in fields(SidesRequest)}
 
 
 class ProbeProgress(ProgressListener):
@@ -62,90 +91,100 @@ def search(request: BisectRequest, world: World, progress: ProgressListener) -> 
         folder = repository.git_folder
     flags = replace(asked, base_rev=None, head_rev=None, fail_above=None, budget=DEFAULT_BUDGET_S)
     memory = Memory(
-        folder, target=variant.text, flags=command_line(flags), good=asked.base_rev,
-        machine=environment_here(request.device, world).fingerprint, method=METHOD,
-    )  # fmt: skip
-    found = Bisected(variant=variant.text, good=request.good, bad=request.bad, limit=limit, commits=commits)
-    found = found.with_probes(*memory.stored(commits))
-    if found.probed:
-        progress.tell(f"{counted(len(found.probed), 'probe')} of earlier bisects: {memory.path}")
-    try:
-        for after in _each_probe(found, asked, request, world, progress):
-            found = after
-            memory.store(found.probed[-1])
-    except KeyboardInterrupt:
-        if not found.probed:
-            raise
-        found = replace(found, interrupted=True)
-    return found
-
-
-def _each_probe(
-    found: Bisected, asked: SidesRequest, request: BisectRequest, world: World, progress: ProgressListener
-) -> Iterator[Bisected]:
-    """What is known after each probe."""
+        folder,
+        target=variant.text,
+        flags=command_line(flags),
+        good=asked.base_rev,
+        machine=environment_here(request.device, world).fingerprint,
+        method=METHOD,
+    )
+    bisected = Bisected(variant=variant.text, good=request.good, bad=request.bad, limit=limit, commits=commits)
+    bisected = bisected.with_probes(*memory.stored(commits))
+    if bisected.probed:
+        progress.tell(f"{counted(len(bisected.probed), 'probe')} of earlier bisects: {memory.path}")
     end = time.monotonic() + request.budget
-    for number in range(1, request.probes + 1):
-        left = end - time.monotonic()
-        if found.done or (number > 1 and left < LEAST_BUDGET_S):
-            break
-        posterior = found.posterior
-        commit, tolerance = found.commits[posterior.next - 1], posterior.tolerance(found.limit)
-        of_probe = ProbeProgress(progress.part(number, request.probes, "probe"), first=number == 1)
-        probe = replace(
-            asked, head_rev=commit.name, fail_above=f"{100 * tolerance:.4g}%",
-            budget=max(LEAST_BUDGET_S, min(DEFAULT_BUDGET_S, left)),
-        )  # fmt: skip
-        near = ""
-        try:
-            probed = _probe(probe, commit, world.from_now, of_probe)
-        except FfnbenchError as problem:
-            if problem.hint.startswith("did you mean"):
-                near = f"{problem.hint} or "
-            probed = _not_probed(problem, probe, request)
-        if probed.skipped and commit is found.commits[-1] and posterior.at_end() is None:
-            told = f"{request.bad} can't be measured: {probed.skipped}"
-            if probed.passing:
-                raise Unfinished(told, "the same command again, when it is quiet")
-            raise FfnbenchError(told, f"{near}name an earlier one as --bad")
-        found = found.with_probes(probed)
-        progress.tell(f"probe {number} of at most {request.probes}: {probe_text(found, commit, probed)}")
-        yield found
+    try:
+        for number in range(1, request.probes + 1):
+            left_s = end - time.monotonic()
+            if bisected.state != OPEN or (number > 1 and left_s < LEAST_BUDGET_S):
+                break
+            of_probe = ProbeProgress(progress.part(number, request.probes, "probe"), first=number == 1)
+            commit, probe = _next_probe(bisected, asked, request, world, of_probe, left_s)
+            bisected = bisected.with_probes(probe)
+            progress.tell(f"probe {number} of at most {request.probes}: {probe_text(bisected, commit, probe)}")
+            memory.store(probe)
+    except KeyboardInterrupt:
+        if not bisected.probed:
+            raise
+        return replace(bisected, interrupted=True)
+    return bisected
 
 
-def _probe(asked: SidesRequest, commit: Commit, world: World, progress: ProgressListener) -> CommitProbe:
-    """One commit beside the good one. Raises KeyboardInterrupt where that was ended by hand, and FfnbenchError where
-    one of the two can't be measured.
+def _next_probe(
+    bisected: Bisected,
+    asked: SidesRequest,
+    request: BisectRequest,
+    world: World,
+    progress: ProgressListener,
+    left_s: float,
+) -> tuple[Commit, CommitProbe]:
+    """The commit that says most, measured, or why it can't be.
+
+    Raises FfnbenchError where the last commit can't be measured, of which something has to be known.
     """
-    found = ab(asked, world, Following(progress=progress))
-    if found.interrupted:
+    posterior = bisected.posterior
+    commit = bisected.commits[posterior.next_probe - 1]
+    sides = replace(
+        asked,
+        head_rev=commit.name,
+        fail_above=f"{100 * posterior.tolerance(bisected.limit):.4g}%",
+        budget=max(LEAST_BUDGET_S, min(DEFAULT_BUDGET_S, left_s)),
+    )
+    similar_name = ""
+    try:
+        probe = _probe(sides, commit, world.from_now, progress)
+    except FfnbenchError as problem:
+        if problem.hint.startswith("did you mean"):
+            similar_name = f"{problem.hint} or "
+        probe = _not_probed(problem, sides, request)
+    if probe.skipped and commit is bisected.commits[-1] and posterior.change_at_end() is None:
+        problem_at_end = f"{request.bad} can't be measured: {probe.skipped}"
+        if probe.passing:
+            raise Unfinished(problem_at_end, "the same command again, when it is quiet")
+        raise FfnbenchError(problem_at_end, f"{similar_name}name an earlier one as --bad")
+    return commit, probe
+
+
+def _probe(sides: SidesRequest, commit: Commit, world: World, progress: ProgressListener) -> CommitProbe:
+    """One commit beside the good one.
+
+    Raises KeyboardInterrupt where that was ended by hand, and FfnbenchError where one of the two can't be measured.
+    """
+    checked = ab(sides, world, Following(progress=progress))
+    if checked.interrupted:
         raise KeyboardInterrupt
-    if found.now.stopped:
-        raise Unfinished(found.now.stopped)
-    return _read(found, commit)
+    if checked.now.stopped:
+        raise Unfinished(checked.now.stopped)
+    failure = checked.now.failure(checked.now.plan.reference)
+    if failure:
+        raise Unfinished(f"the good commit can't be measured: {failure.message}", "name another one as --good")
+    findings = {finding.metric: finding for finding in checked.findings}
+    latency, output = findings[LATENCY], findings.get(OUTPUT)
+    difference, allowed, _ = output.reason.partition("; allowed") if output else ("", "", "")
+    differs = difference.replace("head's", "its").replace("base's", "the good one's") if allowed else ""
+    if latency.change is None or not latency.change.low:
+        passing = latency.status is Status.UNCLEAR
+        return CommitProbe(commit=commit.name, differs=differs, skipped=latency.reason, passing=passing)
+    return CommitProbe(commit=commit.name, differs=differs, low=latency.change.low, high=latency.change.high)
 
 
-def _not_probed(problem: FfnbenchError, asked: SidesRequest, request: BisectRequest) -> CommitProbe:
+def _not_probed(problem: FfnbenchError, sides: SidesRequest, request: BisectRequest) -> CommitProbe:
     """A commit that `ab` can't have. Raises FfnbenchError where that is the good one."""
-    base, head = str(asked.base_rev), str(asked.head_rev)
+    base, head = str(sides.base_rev), str(sides.head_rev)
     if problem.message.startswith((BASE, base[:10])):
-        why = problem.message.removeprefix(f"{BASE}: ").replace(base, "it")
-        raise FfnbenchError(f"{request.good} can't be measured: {why}", "name another one as --good")
+        reason = problem.message.removeprefix(f"{BASE}: ").replace(base, "it")
+        raise FfnbenchError(f"{request.good} can't be measured: {reason}", "name another one as --good")
     if problem.exit_code != EXIT_USAGE or not problem.message.startswith((HEAD, head[:10])):
         raise problem
-    why, built = problem.message.removeprefix(f"{HEAD}: "), problem.message.startswith(HEAD)
-    return CommitProbe(commit=head, skipped=why, passing=not built)
-
-
-def _read(found: Checked, commit: Commit) -> CommitProbe:
-    """What a run says of a commit."""
-    rows = {finding.metric: finding for finding in found.findings}
-    latency, output = rows[LATENCY], rows.get(OUTPUT)
-    if failure := found.now.failure(found.now.plan.reference):
-        raise Unfinished(f"the good commit can't be measured: {failure.message}", "name another one as --good")
-    told, allowed, _ = output.reason.partition("; allowed") if output else ("", "", "")
-    differs = told.replace("head's", "its").replace("base's", "the good one's") if allowed else ""
-    seen = CommitProbe(commit=commit.name, differs=differs)
-    if latency.change is None or not latency.change.low:
-        return replace(seen, skipped=latency.reason, passing=latency.status is Status.UNCLEAR)
-    return replace(seen, low=latency.change.low, high=latency.change.high)
+    reason, is_built = problem.message.removeprefix(f"{HEAD}: "), problem.message.startswith(HEAD)
+    return CommitProbe(commit=head, skipped=reason, passing=not is_built)

@@ -31,7 +31,7 @@ def probe_text(found: Bisected, commit: Commit, probed: CommitProbe) -> str:
     """What one probe has found, and how many commits are left."""
     posterior = found.posterior
     told = f"skipped: {probed.skipped}" if probed.skipped else change_text(probed.change)
-    left = f"{counted(len(posterior.left), 'commit')} of {len(found.commits)} left"
+    left = f"{counted(len(posterior.credible_range), 'commit')} of {len(found.commits)} left"
     no_step = posterior.probabilities[0]
     step = f"; no step: {percent(no_step)}" if no_step >= UNLIKELY else ""
     differs = f"; {probed.differs}" if probed.differs else ""
@@ -53,7 +53,7 @@ def _table(found: Bisected) -> Frame:
 
 def _says(found: Bisected) -> list[str]:
     posterior, state, suspects = found.posterior, found.state, found.suspects
-    end = posterior.at_end()
+    end = posterior.change_at_end()
     if state == NONE and end:
         change = f"{found.bad} is not slower than {found.good} by more than {percent(found.limit)}: {change_text(end)}"
         return [change, f"where {found.bad} is slow, {found.good} is too: name an older one as --good"]
@@ -96,7 +96,7 @@ def _records(found: Bisected) -> list[Row]:
 def _answer(found: Bisected) -> Row:
     """All of it: the commits that are left, and every probe."""
     posterior = found.posterior
-    change = posterior.step(posterior.likeliest[-1]) if found.state == FOUND else posterior.at_end()
+    change = posterior.step(posterior.likeliest[-1]) if found.state == FOUND else posterior.change_at_end()
     return {
         "answer": found.state, "commits": [commit.name for commit in found.suspects],
         "change": change and change.value, "change_low": change and change.low, "change_high": change and change.high,

@@ -7,6 +7,7 @@ added by an all-reduce: in a ring each sends 2 (N - 1) / N of their bytes, in ev
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from ffnbench.ffn.spec import FFNSpec, item_bytes
 from ffnbench.plan import Case, MatmulPrecision, Mode, NoProbe, Workload, cost_of, needed_by
 from ffnbench.result import MEMORY, Bound
 
-INSIDE = {MatmulPrecision.HIGH.value: "tf32", MatmulPrecision.MEDIUM.value: "bfloat16"}  # of float32's products
+INSIDE = {MatmulPrecision.HIGH: "tf32", MatmulPrecision.MEDIUM: "bfloat16"}  # of float32's products
 ABOVE_ZERO = least(1e-9)
 
 
@@ -46,7 +47,7 @@ class Hardware:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
     """The least seconds of a case on hardware, and of what on each device. `at_least_s` is the larger of products and
-    memory, and an all-reduce behind it; where one of them is not known it is None, and `unknown` says what is missing.
+    memory, and an all-reduce after it; where one of them is not known it is None, and `unknown` says what is missing.
     """
 
     hardware: str
@@ -69,30 +70,54 @@ class Bounds:
 def bounds_of(case: Case, cost: Cost, hardware: Hardware, devices: int = 1) -> Bounds:
     """The bounds of a case, split over so many devices. How code of the user's splits is not known."""
     work, part = case.workload, _part(case, devices)
-    cost = cost_of(part, NoProbe()) if part and devices > 1 else cost
-    counted = part if part and not cost.failed else None
-    flops, size = (needed_by(counted, cost).flops, _bytes_of(counted, cost)) if counted else (None, None)
+    if part is not None and devices > 1:
+        cost = cost_of(part, NoProbe())
+    flops = size = weight_bytes = None
+    if part is not None and not cost.failed:
+        flops, size, weight_bytes = needed_by(part, cost).flops, _bytes_of(part, cost), cost.weight_bytes
     path = path_of(work)
-    tera, giga, link = getattr(hardware, f"tflops_{path}"), hardware.gb_per_s, hardware.link_gb_per_s
-    products = flops / (tera * 1e12) if flops is not None and tera else None
-    memory = size / (giga * 1e9) if size is not None else None
-    each = max(products, memory) if products is not None and memory is not None else None
-    output = _end_bytes(case) * (2 if work.mode == Mode.TRAIN.value else 1)
-    ring = 2 * (devices - 1) / devices * output / (link * 1e9) if link else 0.0 if devices == 1 else None
+    peak = 1e12 * (getattr(hardware, f"tflops_{path}") or 0.0)
+    bandwidth = 1e9 * hardware.gb_per_s
+    products = flops / peak if flops is not None and peak else None
+    memory = size / bandwidth if size is not None else None
+    device = bound_by = None
+    if products is not None and memory is not None:
+        device = max(products, memory)
+        bound_by = MEMORY if memory >= products else Bound.PRODUCTS
+    all_reduce = _all_reduce_s(case, hardware, devices)
     lacks = {
-        "split of your own code": part is None, "counts": flops is None, f"peak of {path}": not tera,
-        "link bandwidth": ring is None,
-    }  # fmt: skip
+        "split of your own code": part is None,
+        "counts": flops is None,
+        f"peak of {path}": not peak,
+        "link bandwidth": all_reduce is None,
+    }
     return Bounds(
-        hardware=hardware.name, label=case.label, devices=devices, device_flops=flops, device_bytes=size,
-        device_weight_bytes=cost.weight_bytes if counted else None,
+        hardware=hardware.name,
+        label=case.label,
+        devices=devices,
+        device_weight_bytes=weight_bytes,
+        device_flops=flops,
+        device_bytes=size,
         flops_per_byte=flops / size if flops is not None and size else None,
-        ridge_flops_per_byte=1e3 * tera / giga if tera else None,
-        products_at_least_s=products, memory_at_least_s=memory, device_at_least_s=each,
-        all_reduce_at_least_s=ring, at_least_s=each + ring if each is not None and ring is not None else None,
-        bound_by=None if each is None else MEMORY if each == memory else Bound.PRODUCTS.value,
-        unknown=next((what for what, missing in lacks.items() if missing), ""),
-    )  # fmt: skip
+        ridge_flops_per_byte=peak / bandwidth if peak else None,
+        products_at_least_s=products,
+        memory_at_least_s=memory,
+        device_at_least_s=device,
+        all_reduce_at_least_s=all_reduce,
+        at_least_s=device + all_reduce if device is not None and all_reduce is not None else None,
+        bound_by=bound_by,
+        unknown=[*(what for what, is_missing in lacks.items() if is_missing), ""][0],
+    )
+
+
+def _all_reduce_s(case: Case, hardware: Hardware, devices: int) -> float | None:
+    """Of a ring, once in each pass; None where the links are not known."""
+    if devices == 1:
+        return 0.0
+    if hardware.link_gb_per_s is None:
+        return None
+    passes = 2 if case.workload.mode == Mode.TRAIN else 1
+    return passes * 2 * (devices - 1) / devices * _end_bytes(case) / (1e9 * hardware.link_gb_per_s)
 
 
 def path_of(work: Workload) -> str:
@@ -114,28 +139,33 @@ def _bytes_of(case: Case, cost: Cost) -> int:
     Code of the user's may look weights up, or not train them: then those that its products show, of two FLOPs a token
     each forward, and backward as many for the weight's gradient beside the input's.
     """
-    work, touched = case.workload, cost.weight_bytes if cost.weight_bytes_touched is None else cost.weight_bytes_touched
-    read = trained = touched
+    work = case.workload
+    read = cost.weight_bytes if cost.weight_bytes_touched is None else cost.weight_bytes_touched
+    trained = read
     if cost.counted:
         forward, backward = cost.flops_forward or 0, cost.flops_backward or 0
-        read, trained = (min(touched, max(0, flops // 2) * item_bytes(work.dtype))
-                         for flops in (forward, backward - forward))  # fmt: skip
-    ends = {Mode.FORWARD.value: 2, Mode.BACKWARD.value: 3, Mode.TRAIN.value: 4}[work.mode]
-    return read + trained * (work.mode != Mode.FORWARD.value) + ends * _end_bytes(case)
+        trained = min(read, max(0, (backward - forward) // 2) * item_bytes(work.dtype))
+        read = min(read, forward // 2 * item_bytes(work.dtype))
+    if work.mode == Mode.FORWARD:
+        return read + 2 * _end_bytes(case)
+    ends = 3 if work.mode == Mode.BACKWARD else 4
+    return read + trained + ends * _end_bytes(case)
 
 
 def _part(case: Case, devices: int) -> Case | None:
     """What the device with the largest part of d_ff runs; what has no d_ff (router, output gate) each has whole."""
+    if devices == 1:
+        return case
     spec = case.ffn
-    if devices == 1 or not isinstance(spec, FFNSpec):
-        return case if devices == 1 else None
+    if not isinstance(spec, FFNSpec):
+        return None
     if devices > spec.d_ff:
         raise FfnbenchError(
             f"{case.label} has a d_ff of {spec.d_ff:,}: {devices:,} devices can't share it",
             f"--tensor-parallel {spec.d_ff} is the most",
         )
-    moe = spec.moe and replace(spec.moe, shared_d_ff=-(-spec.moe.shared_d_ff // devices))
-    return replace(case, ffn=replace(spec, d_ff=-(-spec.d_ff // devices), moe=moe))
+    moe = spec.moe and replace(spec.moe, shared_d_ff=math.ceil(spec.moe.shared_d_ff / devices))
+    return replace(case, ffn=replace(spec, d_ff=math.ceil(spec.d_ff / devices), moe=moe))
 
 
 Near = dict[str, Any]  # quotients of measured times and bounds, elsewhere: by what binds, their median and 90 % range

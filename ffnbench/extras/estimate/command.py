@@ -4,7 +4,6 @@ import typer
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
-from ffnbench.extras.estimate.request import EstimateRequest
 
 app = typer.Typer()
 
@@ -49,7 +48,7 @@ def estimate(
 
     By published peaks; nothing is measured.
     """
-    from ffnbench.extras.estimate.estimating import bounds
+    from ffnbench.extras.estimate.estimating import EstimateRequest, bounds
     from ffnbench.run.world import this_machine
 
     request, output = asked(EstimateRequest, ctx, variants=placed), output_of(ctx)

@@ -21,19 +21,22 @@ FILE, NEAR = Path(__file__).with_name("published.toml"), Path(__file__).with_nam
 @cache
 def published() -> Registry[Hardware]:
     """Every machine of the table."""
-    known: Registry[Hardware] = Registry("hardware", "`ffnbench list hardware` shows all")
-    for found in hardware_in(FILE):
-        known.add(found.name, found)
-    return known
+    machines: Registry[Hardware] = Registry("hardware", "`ffnbench list hardware` shows all")
+    for machine in hardware_in(FILE):
+        machines.add(machine.name, machine)
+    return machines
 
 
 def hardware_in(path: Path) -> list[Hardware]:
     """The machines of a file; raises FfnbenchError for what can't be read."""
     try:
         data = tomllib.loads(content_of(path).decode())
-        if outside := [name for name, row in data.items() if not isinstance(row, dict)]:
-            raise ValueError(f"{outside[0]} stands in no table")
-        return [jsonable.decode(Hardware, {"name": name, **row}) for name, row in data.items()]
+        machines = []
+        for name, row in data.items():
+            if not isinstance(row, dict):
+                raise ValueError(f"{name} stands in no table")
+            machines.append(jsonable.decode(Hardware, {"name": name, **row}))
+        return machines
     except (ValueError, RecursionError) as problem:
         hint = "it has tables such as [mine], with keys such as tflops_float32 = 20 and gb_per_s = 300"
         raise FfnbenchError(f"cannot read {str(path)!r}: {problem}", hint) from None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ffnbench.extras.estimate.estimating import bounds
-from ffnbench.extras.estimate.request import EstimateRequest
+from ffnbench.extras.estimate.estimating import EstimateRequest, bounds
 from ffnbench.python.arguments import DTypes, Float, Floats, Int, Ints, Match, Modes, StrPath, Texts, Variants, asked
 from ffnbench.python.following import called_here
 from ffnbench.python.public import public
@@ -33,6 +32,8 @@ def estimate(
     tensor_parallel: Int = 1,
 ) -> Answer:
     """Bound the time of variants on machines that are not here, by published peaks; nothing is measured.
+
+    `ffnbench estimate --help-all` says what each argument means.
 
     >>> ffnbench.estimate(["relu", "swiglu"], hardware="h100,a100", dtype="bf16").frame()
     """

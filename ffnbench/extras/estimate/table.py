@@ -93,7 +93,7 @@ def _near_lines(plan: Plan, near: Near) -> list[str]:
     works = [case.workload for case in plan.shown]
     moved = ["weights", "input", "output", *["their gradients"] * any(work.train for work in works)]
     by = {key: f"{digits(of['median'], 2)}x [{digits(of['low'], 2)}, {digits(of['high'], 2)}]"
-          for key in ("all", Bound.PRODUCTS.value, MEMORY) if (of := near.get(key))}  # fmt: skip
+          for key in ("all", Bound.PRODUCTS, MEMORY) if (of := near.get(key))}  # fmt: skip
     shapes = f"{near['all']['shapes']} {near['mode']} shapes in {listed(near['dtypes'])}"
     told = f"on {near['machine']}, {near['measured']}, {shapes} took {by.pop('all')} their bound"
     others = listed(f"{path_of(work)} {work.mode}" for work in works if not is_held(near, work))

@@ -12,7 +12,7 @@ from pathlib import Path
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.history.table import annotated, history_frame
 from ffnbench.extras.history.timeline import Timeline, timeline_of
-from ffnbench.gate.side_by_side import apart, common_rows
+from ffnbench.gate.side_by_side import case_differences, common_rows
 from ffnbench.report.files.store import load as load_report
 from ffnbench.report.formats import View, view_of
 from ffnbench.result import Report
@@ -20,40 +20,45 @@ from ffnbench.stats.figures import with_figures
 
 
 def history(paths: Sequence[str], tell: Callable[[str], None], *, metric: str = "") -> Timeline:
-    """The rows of saved runs over time, with the steps that are found. A folder is read for what it has of runs; what
-    else it has is told.
+    """The rows of saved runs over time, with the steps that are found.
+
+    A folder is read for what it has of runs; what else it has is reported by `tell`.
     """
     if find_spec("ruptures") is None:
         raise FfnbenchError("steps are found by ruptures, which is not installed", "pip install 'ffnbench[history]'")
-    runs = [(file, with_figures(one) if one.environment else one) for path in paths for file, one in _runs(path, tell)]
+    runs = [(file, with_figures(run) if run.environment else run) for path in paths for file, run in _runs(path, tell)]
     if not runs:
         write = f"ffnbench compare relu swiglu -o {shlex.quote(os.path.join(paths[0], 'run.json'))}"
         raise FfnbenchError(f"no run of ffnbench is in {paths[0]!r}", f"`{write}` writes one")
-    found = timeline_of([run for _, run in runs], metric)
-    if not found.rows:
-        which = f"a {metric} of the same row" if metric else "the same row on the same kind of machine"
-        told = (
-            f"no two of these {len(runs)} runs have {which}{'' if metric else _unlike(runs)}"
-            if found.runs > 1
-            else "one run alone has no history"
-        )
-        more = f"`ffnbench check {shlex.quote(runs[0][0])} --append` adds a run of the same plan to its file"
-        raise FfnbenchError(told, more)
-    return found
+    timeline = timeline_of([run for _, run in runs], metric)
+    if timeline.rows:
+        return timeline
+    if timeline.runs == 1:
+        problem = "one run alone has no history"
+    elif metric:
+        problem = f"no two of these {len(runs)} runs have a {metric} of the same row"
+    else:
+        problem = f"no two of these {len(runs)} runs have the same row on the same kind of machine{_unlike(runs)}"
+    more = f"`ffnbench check {shlex.quote(runs[0][0])} --append` adds a run of the same plan to its file"
+    raise FfnbenchError(problem, more)
 
 
 def _unlike(runs: Sequence[tuple[str, Report]]) -> str:
-    """What is not the same about the first run and the last one, where that is in their plans."""
+    """The first thing that is not the same about the first run and the last one, where that is in their plans."""
     (first, old), (last, new) = runs[0], runs[-1]
-    if not (common := common_rows([old, new])):
-        differs = [("the first row", old.plan.shown[0].label, new.plan.shown[0].label)]
+    common = common_rows([old, new])
+    if common:
+        differences = case_differences(old.plan.case(common[0]), new.plan.case(common[0]))
     else:
-        differs = apart(old.plan.case(common[0]), new.plan.case(common[0]))
-    return "".join(f": {what} is {was} in {first!r}, {now} in {last!r}" for what, was, now in differs[:1])
+        differences = [("the first row", old.plan.shown[0].label, new.plan.shown[0].label)]
+    if not differences:
+        return ""
+    name, then, now = differences[0]
+    return f": {name} is {then} in {first!r}, {now} in {last!r}"
 
 
 def _runs(path: str, tell: Callable[[str], None]) -> Iterator[tuple[str, Report]]:
-    """The runs of a file, or of all files of a folder; what is there and no run is told in a line."""
+    """The runs of a file, or of all files of a folder, each with the path of its file."""
     if not os.path.isdir(path):
         yield from ((path, run) for run in load_report(path).runs)
         return
@@ -69,15 +74,15 @@ def _runs(path: str, tell: Callable[[str], None]) -> Iterator[tuple[str, Report]
         tell(f"note: left out, as they are no runs: {', '.join(others)}")
 
 
-def history_view(found: Timeline) -> View:
+def history_view(timeline: Timeline) -> View:
     """Rows over time as the end of a command."""
 
     def picture(suffix: str) -> bytes:
         from ffnbench.extras.history.picture import history_figure
         from ffnbench.report.pictures.canvas import render
 
-        return render(history_figure(found), suffix, texts=True)
+        return render(history_figure(timeline), suffix)
 
-    title = f"history: {', '.join(dict.fromkeys(row.case.label for row in found.rows))}"
-    view = view_of(history_frame(found), pictures={"": picture}, title=title, every=False)
-    return replace(view, stdout={**view.stdout, "github": lambda: annotated(found)})
+    title = f"history: {', '.join(dict.fromkeys(row.case.label for row in timeline.rows))}"
+    view = view_of(history_frame(timeline), pictures={"": picture}, title=title, every=False)
+    return replace(view, stdout={**view.stdout, "github": lambda: annotated(timeline)})

@@ -1,6 +1,6 @@
-"""Rows over time, a panel each: every run, a band of their intervals, the levels, and a line at each step.
+"""Rows over time, a panel each: every run with its interval, the levels, and a line at each step.
 
-Runs stand one beside another, however long it was from one to the next; days below tell when.
+Runs stand one beside another, however long it was from one to the next; the numbers below tell when.
 """
 
 from __future__ import annotations
@@ -8,74 +8,104 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ffnbench.common.units import IEC, SI, TIME, scale, signed_percent
 from ffnbench.extras.history.table import commit_text, metric_text, named, runs_text
 from ffnbench.extras.history.timeline import Series, Timeline
 from ffnbench.gate.side_by_side import RATIO
 from ffnbench.metrics import LATENCY, PEAK
-from ffnbench.report.pictures.canvas import BLACK, SMALL, drawing, literal, panels, shortened, write_numbers
+from ffnbench.report.pictures.canvas import (
+    BLACK,
+    COLOURS,
+    PAGE,
+    SMALL,
+    drawing,
+    finish,
+    limits_of,
+    literal,
+    panels,
+    scale_axis,
+    shortened,
+    write_numbers,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, PANEL, AROUND, DPI = 7.0, 1.5, 0.35, 300  # inches: a paper's page, the height of a panel, the line above all
-MOST, DAYS = 24, 3  # panels, and days below one
+HEIGHT = 1.1  # inches, of a panel
+MOST, MOST_DATES = 24, 7  # panels, and dates below one
 SPAN = 0.05  # of a value, that a panel shows at least: what only scatters looks like that
-TOLD, ROOM = 4, 0.12  # words of steps one below another, and what each takes of the height
-FONTS = {"font.size": 7, "xtick.labelsize": 5.5, "ytick.labelsize": 6, "axes.titlesize": 6.5, "axes.linewidth": 0.6}
+ROOM = 0.7  # for the words of steps, in halves of the span
 UNITS = {LATENCY: TIME, PEAK: IEC}
-RUN, SLOWER, FASTER = "#0072B2", "#D55E00", "#009E73"
-STEP: dict[str, Any] = {"linewidth": 0.9, "linestyle": "--", "zorder": 1}
+SLOWER, RUN, FASTER = COLOURS[1:4]
 
 
-def history_figure(found: Timeline) -> Figure:
+@drawing()
+def history_figure(timeline: Timeline) -> Figure:
     """The rows in their order; of very many the first ones."""
-    from matplotlib.figure import Figure
-
-    rows = found.rows[:MOST]
-    down = math.ceil(len(rows) / min(2, len(rows)))
-    with drawing(**FONTS):
-        figure = Figure(figsize=(WIDTH, AROUND + PANEL * down), dpi=DPI, layout="constrained")
-        grid = panels(figure, len(rows), min(2, len(rows)))
-        for number, (axes, row) in enumerate(zip(grid.flat, rows, strict=False)):
-            _panel(axes, row, named(found, row), number)
-        shown = f", {len(rows)} of {len(found.rows)} rows" * (len(rows) < len(found.rows))
-        told = f"history of {runs_text(found)}{shown}; bands: 95% intervals; lines: levels between steps"
-        figure.suptitle(told, fontsize=SMALL, x=0.01, ha="left")
+    rows = timeline.rows[:MOST]
+    figure, grid = panels(len(rows), 1, (PAGE, HEIGHT))
+    for axes, row in zip(grid, rows, strict=True):
+        _draw(axes, row)
+        axes.set_title(literal(shortened(f"{named(timeline, row)}: {_metric(row)}")))
+    shown = f", {len(rows)} of {len(timeline.rows)} rows" if len(rows) < len(timeline.rows) else ""
+    finish(figure, f"history of {runs_text(timeline)}{shown}; bars: 95% intervals; lines: levels between steps")
     return figure
 
 
-def _panel(axes: Axes, row: Series, name: str, number: int) -> None:
-    from matplotlib.ticker import MaxNLocator
+def _unit(row: Series) -> tuple[str, float]:
+    if row.metric == RATIO:
+        return "", 1.0
+    return scale([point.value.value for point in row.points], UNITS.get(row.metric, SI))
 
-    points = [point.value for point in row.points]
-    unit, size = ("", 1.0) if row.metric == RATIO else scale([p.value for p in points], UNITS.get(row.metric, SI))
-    title = shortened(f"{name}: {metric_text(row)}" + f" ({unit})" * bool(unit), 60)
-    axes.set_title(literal(title), loc="left", pad=3)
-    places, values = list(range(len(points))), [point.value / size for point in points]
-    lows, highs = ([(getattr(p, end) or p.value) / size for p in points] for end in ("low", "high"))
-    axes.plot(places, values, linestyle="", marker="o", markersize=2.6, color=RUN, zorder=3)
+
+def _metric(row: Series) -> str:
+    """`time vs relu`; `latency (ms)`."""
+    unit = _unit(row)[0]
+    return f"{metric_text(row)} ({unit})" if unit else metric_text(row)
+
+
+def _draw(axes: Axes, row: Series) -> None:
+    size = _unit(row)[1]
+    places = range(len(row.points))
+    values = [point.value.value / size for point in row.points]
+    lows = [(point.value.low or point.value.value) / size for point in row.points]
+    highs = [(point.value.high or point.value.value) / size for point in row.points]
+    axes.vlines(places, lows, highs, color=RUN)
+    axes.plot(places, values, linestyle="", marker="o", markersize=2.4, color=RUN)
     for start, end in pairwise([0, *(step.at for step in row.steps), len(values)]):
         level = math.exp(fmean(map(math.log, values[start:end])))
-        axes.fill_between(places[start:end], lows[start:end], highs[start:end], color=RUN, alpha=0.2, linewidth=0)
-        axes.plot([start - 0.5, end - 0.5], [level] * 2, color=BLACK, linewidth=0.9, zorder=4)
-    for place, step in enumerate(row.steps):
-        axes.axvline(step.at - 0.5, color=SLOWER if step.change.value > 1 else FASTER, **STEP)
-        late, down = step.at > len(values) / 2, place % TOLD * SMALL * 1.3 + 1
+        axes.hlines(level, start - 0.5, end - 0.5, color=BLACK, linewidth=0.9)
+    for number, step in enumerate(row.steps):
+        axes.axvline(step.at - 0.5, color=SLOWER if step.change.value > 1 else FASTER, linestyle="--")
+        commit = commit_text(row, step.at).split()[0]
         axes.annotate(
-            literal(f"{signed_percent(step.change.value - 1)} {commit_text(row, step.at).split()[0]}"),
-            (step.at - 0.5, 1), (-2 if late else 2, -down), ("data", "axes fraction"), "offset points",
-            ha="right" if late else "left", va="top", fontsize=SMALL,
-        )  # fmt: skip
-    middle, span = (min(values) + max(values)) / 2, max(max(values) - min(values), SPAN * max(values))
-    low, high = (max(span / 2, min(far, span)) for far in (middle - min(lows), max(highs) - middle))
-    axes.set_ylim(middle - low - 0.04 * span, middle + high + (0.04 + ROOM * min(len(row.steps), TOLD)) * (low + high))
-    axes.set_xlim(-0.7, len(values) - 0.3)
-    kept = sorted({round(k * (len(values) - 1) / (DAYS - 1)) for k in range(DAYS)})
-    axes.set_xticks(kept, [row.points[at].run.created[:10] for at in kept])
-    axes.yaxis.set_major_locator(MaxNLocator(4))
+            literal(f"{signed_percent(step.change.value - 1)} {commit}"),
+            (step.at - 0.5, 1),
+            xycoords=axes.get_xaxis_transform(),
+            xytext=(2, -1 - 1.3 * SMALL * (number % 2)),
+            textcoords="offset points",
+            va="top",
+            fontsize=SMALL,
+        )
+    low, high = limits_of(values, [*lows, *highs])
+    middle, half = (low + high) / 2, max(high - low, SPAN * high) / 2
+    top = middle + half * (1 + (ROOM if row.steps else 0.0))
+    scale_axis(axes.yaxis, middle - half, top, most=4)
     write_numbers(axes.yaxis, "{:,.6g}".format)
-    axes.tick_params(axis="both", length=2, pad=1.5)
+    axes.set_xlim(-0.7, len(values) - 0.3)
+    count = min(MOST_DATES, len(places))
+    numbered = sorted({round(k * (len(values) - 1) / (count - 1)) for k in range(count)})
+    axes.set_xticks(numbered, _dates(row, numbered))
+
+
+def _dates(row: Series, places: list[int]) -> list[str]:
+    """The days of these runs; hours, minutes and seconds as well where several are of one day, or of one minute."""
+    times = [row.points[place].run.created.replace("T", " ") for place in places]
+    for start, end in ((0, 10), (5, 16), (5, 19)):
+        texts = [time[start:end] for time in times]
+        if len(set(texts)) == len(texts):
+            break
+    return texts

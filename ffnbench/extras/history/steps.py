@@ -36,17 +36,24 @@ def steps_of(runs: Sequence[Mean]) -> list[Shift]:
     import ruptures  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
     series = np.array([[run.mean] for run in runs]) / scatter(runs)
-    ends = [0, *ruptures.Pelt(model="l1", min_size=SHORTEST, jump=1).fit_predict(series, PENALTY)]
-    levels = [history_of(runs[start:end]).over_runs for start, end in pairwise(ends)]
-    changes = zip(ends[1:], (change_between(old, new) for old, new in pairwise(levels)), strict=False)
-    return [Shift(at, one.estimate()) for at, one in changes if one.difference.p_value() < 1 - CONFIDENCE]
+    ends = ruptures.Pelt(model="l1", min_size=SHORTEST, jump=1).fit_predict(series, PENALTY)
+    levels = [history_of(runs[start:end]).over_runs for start, end in pairwise([0, *ends])]
+    steps = []
+    for at, (old, new) in zip(ends, pairwise(levels), strict=False):
+        change = change_between(old, new)
+        if change.difference.p_value() < 1 - CONFIDENCE:
+            steps.append(Shift(at, change.estimate()))
+    return steps
 
 
 def scatter(runs: Sequence[Mean]) -> float:
-    """How far runs of one level lie about it, by successive differences: absolute ones, which a step and odd runs move
-    less than squares, and the prior of a baseline's runs with what these leave uncertain themselves.
+    """How far runs of one level lie about it: a standard deviation of logs.
+
+    It is estimated by successive differences, absolute ones, which a step and odd runs move less than squares; it is
+    drawn towards the prior of a baseline's runs with what these leave uncertain themselves.
     """
     prior = PRIOR**2 + median(run.error**2 for run in runs)
-    apart = fmean(abs(b.mean - a.mean) for a, b in pairwise(runs)) * math.sqrt(math.pi) / 2
+    mean_difference = fmean(abs(later.mean - earlier.mean) for earlier, later in pairwise(runs))
+    seen = mean_difference * math.sqrt(math.pi) / 2  # of normal values
     freedom = history_of(runs).between.freedom
-    return math.sqrt((PRIOR_FREEDOM * prior + (freedom - PRIOR_FREEDOM) * apart**2) / freedom)
+    return math.sqrt((PRIOR_FREEDOM * prior + (freedom - PRIOR_FREEDOM) * seen**2) / freedom)

@@ -5,19 +5,17 @@ A row is what is measured, and how: its label alone does not make it one. Exact 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 from ffnbench.extras.history.steps import Shift, steps_of
-from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, apart, is_busy, mean_in, value_in
+from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, case_differences, is_busy, mean_in, value_in
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
 from ffnbench.result import Environment, Estimate, Report
 from ffnbench.stats.history import Change, change_between, history_of
-from ffnbench.stats.interval import Mean, Part, whole
+from ffnbench.stats.interval import Mean, VarianceEstimate, mean_with_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +23,7 @@ class Point:
     """A row in one run; `log` is of what is timed."""
 
     run: Report
+    case: Case
     value: Estimate
     log: Mean | None
 
@@ -55,73 +54,110 @@ class Timeline:
     @property
     def steps(self) -> list[tuple[Series, Shift]]:
         """All steps, what has grown most first."""
-        return sorted(((row, step) for row in self.rows for step in row.steps), key=lambda one: -one[1].change.value)
+        steps = [(row, step) for row in self.rows for step in row.steps]
+        return sorted(steps, key=lambda item: -item[1].change.value)
+
+
+@dataclass(frozen=True, slots=True)
+class RowIdentity:
+    """What two runs that have one row have in common.
+
+    `place` is the kind of machine and the method of what is timed; `case` and `reference` are what is measured and, of
+    a ratio, against what.
+    """
+
+    metric: str
+    place: tuple[str, int] | None
+    case: tuple[object, ...]
+    reference: tuple[object, ...] | None
 
 
 def timeline_of(runs: Sequence[Report], metric: str = "") -> Timeline:
-    """Runs with their figures, in any order, each once. Without a metric: ratios, seconds of what has none, and of what
-    is exact what has changed, or is not timed.
+    """Runs with their figures, in any order, each once.
+
+    Without a metric: ratios, seconds of what has none, and of what is exact what has changed, or is not timed.
     """
-    once = {
+    unique = {
         (run.created, run.environment and run.environment.fingerprint, run.samples[:1]): run for run in runs
     }.values()
-    found: dict[tuple[Any, ...], list[Point]] = {}
-    for run in sorted(once, key=lambda run: run.created):
-        for label in (case.label for case in run.plan.shown):
-            for one in (metric,) if metric else COMPARED:
-                if point := _point(run, label, one):
-                    found.setdefault(_identity(run, label, one), []).append(point)
-    rows = {key: _row(key[0], key[1], of) for key, of in found.items() if len(of) > 1}
+    points: dict[RowIdentity, list[Point]] = {}
+    for run in sorted(unique, key=lambda run: run.created):
+        for case in run.plan.shown:
+            for name in (metric,) if metric else COMPARED:
+                point = _point(run, case.label, name)
+                if point:
+                    points.setdefault(_identity(run, case.label, name), []).append(point)
+    rows = {identity: _series(identity.metric, of) for identity, of in points.items() if len(of) > 1}
     if not metric:
-        ratios = {key[1:4] for key in rows if key[0] == RATIO}
-        timed = {key[1] for key in found if key[0] in TIMED}
-        rows = {
-            key: row for key, row in rows.items()
-            if (key[1:4] not in ratios if row.metric == LATENCY else row.machine or row.steps or key[1] not in timed)
-        }  # fmt: skip
+        rows = _telling_rows(rows, timed={identity.case[0] for identity in points if identity.metric in TIMED})
     followed = sorted(rows.values(), key=lambda row: not row.steps)
-    shown = {key[3] for key in rows}
-    single = (of[-1].run.plan.case(key[1]) for key, of in found.items() if key[3] not in shown)
-    alone = dict.fromkeys(" ".join([case.label, *unlike(case, followed)]) for case in single)
-    return Timeline(len(once), tuple(followed), tuple(alone))
+    shown = {identity.case for identity in rows}
+    alone = []
+    for identity, of in points.items():
+        if identity.case not in shown:
+            case = of[-1].case
+            alone.append(" ".join([case.label, *unlike(case, followed)]))
+    return Timeline(len(unique), tuple(followed), tuple(dict.fromkeys(alone)))
+
+
+def _telling_rows(rows: Mapping[RowIdentity, Series], timed: Collection[object]) -> dict[RowIdentity, Series]:
+    """Without the seconds of what has a ratio, and without exact figures that are as they were beside times."""
+    with_ratio = {(identity.place, identity.case) for identity in rows if identity.metric == RATIO}
+    telling = {}
+    for identity, row in rows.items():
+        if identity.metric == LATENCY:
+            is_telling = (identity.place, identity.case) not in with_ratio
+        else:
+            is_telling = identity.metric == RATIO or bool(row.steps) or identity.case[0] not in timed
+        if is_telling:
+            telling[identity] = row
+    return telling
 
 
 def change_since_first(runs: Sequence[Mean]) -> Change:
     """From the first run to the last. What moves between runs is learnt from all but the last, and counts for both."""
     first = runs[0]
     between = history_of(runs[:-1]).between
-    both = Part(2 * between.variance, between.freedom)
-    error = whole((both, Part(first.error**2, first.freedom)))
-    return change_between(Mean(first.mean, math.sqrt(error.variance), error.freedom), runs[-1])
+    of_both = VarianceEstimate(2 * between.variance, between.freedom)
+    own = VarianceEstimate(first.error**2, first.freedom)
+    return change_between(mean_with_error(first.mean, (of_both, own)), runs[-1])
 
 
 def unlike(case: Case, rows: Sequence[Series]) -> list[str]:
     """What sets a case apart from rows of the same label: `d_ff 128`."""
     others = [row.case for row in rows if row.case.label == case.label]
-    return list(dict.fromkeys(f"{what} {now}" for other in others for what, _, now in apart(other, case)))
+    return list(dict.fromkeys(f"{name} {now}" for other in others for name, _, now in case_differences(other, case)))
 
 
-def _identity(run: Report, label: str, metric: str) -> tuple[Any, ...]:
-    """What two runs that have one row have in common: metric and label, where and what it is, and against what."""
-    here = (run.environment.fingerprint, run.plan.protocol.method) if metric in TIMED and run.environment else None
-    cases = [run.plan.case(one) for one in (label, run.plan.reference_of(label))][: 1 + (metric == RATIO)]
-    what = [(case.label, case.ffn, case.workload, case.arm) for case in cases]
-    return (metric, label, here, *what)
+def _identity(run: Report, label: str, metric: str) -> RowIdentity:
+    place = None
+    if metric in TIMED and run.environment:
+        place = run.environment.fingerprint, run.plan.protocol.method
+    reference = _measured(run.plan.case(run.plan.reference_of(label))) if metric == RATIO else None
+    return RowIdentity(metric, place, _measured(run.plan.case(label)), reference)
+
+
+def _measured(case: Case) -> tuple[object, ...]:
+    return case.label, case.ffn, case.workload, case.arm
 
 
 def _point(run: Report, label: str, metric: str) -> Point | None:
     """A metric of a row in a run; None where the run does not know it, or was disturbed."""
-    if run.failure(label) or (metric in TIMED and is_busy(run, label)):
+    is_timed = metric in TIMED
+    if run.failure(label) or (is_timed and is_busy(run, label)):
         return None
-    value, log = value_in(run, label, metric), mean_in(run, label, metric) if metric in TIMED else None
-    if value is None or not value.value or (metric in TIMED and log is None):
+    value = value_in(run, label, metric)
+    log = mean_in(run, label, metric) if is_timed else None
+    if value is None or not value.value or (is_timed and log is None):
         return None
-    # the error of a single process is not known: it is part of what moves between runs
-    return Point(run, value, replace(log, error=0.0, freedom=1.0) if log and not log.freedom else log)
+    if log and not log.freedom:  # the error of a single process is not known: it is part of what moves between runs
+        log = replace(log, error=0.0, freedom=1.0)
+    return Point(run, run.plan.case(label), value, log)
 
 
-def _row(metric: str, label: str, points: Sequence[Point]) -> Series:
-    last, logs = points[-1].run, [point.log for point in points if point.log]
+def _series(metric: str, points: Sequence[Point]) -> Series:
+    last = points[-1]
+    logs = [point.log for point in points if point.log]
     if logs:
         change = change_since_first(logs).estimate()
         steps = steps_of(logs)
@@ -130,6 +166,11 @@ def _row(metric: str, label: str, points: Sequence[Point]) -> Series:
         change = Estimate(value=values[-1] / values[0])
         steps = [Shift(at, Estimate(value=b / a)) for at, (a, b) in enumerate(pairwise(values), start=1) if a != b]
     return Series(
-        case=last.plan.case(label), metric=metric, reference=last.plan.reference_of(label), points=tuple(points),
-        steps=tuple(steps), machine=last.environment if logs else None, change=change,
-    )  # fmt: skip
+        case=last.case,
+        metric=metric,
+        reference=last.run.plan.reference_of(last.case.label),
+        points=tuple(points),
+        steps=tuple(steps),
+        machine=last.run.environment if logs else None,
+        change=change,
+    )

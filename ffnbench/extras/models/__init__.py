@@ -2,4 +2,4 @@
 
 from ffnbench.features import Feature
 
-FEATURE = Feature(name="models", commands=("inspect",), calls=("inspect",), verbs=("hf_layers", "hf_whole"))
+FEATURE = Feature(name="models", commands=("inspect",), calls=("inspect",), requests=("CountLayers", "CountWhole"))

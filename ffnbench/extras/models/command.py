@@ -4,7 +4,6 @@ import typer
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
-from ffnbench.extras.models.request import InspectRequest
 
 app = typer.Typer()
 
@@ -24,10 +23,6 @@ def inspect(
     ctx: typer.Context,
     model: o.Model,
     whole_model: o.WholeModel = False,
-    heads: o.Heads = None,
-    kv_heads: o.KVHeads = None,
-    head_dim: o.HeadDim = None,
-    causal: o.Causal = None,
     length: o.Length = None,
     dtype: o.CachedDType = "float32",
     format: o.Format = "table",
@@ -36,6 +31,7 @@ def inspect(
     out: o.TableOut = None,
 ) -> int:
     """Show a model's FFNs, one row a kind of layer."""
+    from ffnbench.extras.models.by_length import InspectRequest
     from ffnbench.extras.models.inspecting import model_answer
     from ffnbench.run.world import this_machine
 

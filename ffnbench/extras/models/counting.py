@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ffnbench.extras.models.beside import Beside
-from ffnbench.extras.models.beside_reader import layers_beside, note_on, rest_beside
+from ffnbench.extras.models.rest import note_on, rest_of
 from ffnbench.ffn.cost import params, params_active
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.models.model import LayerGroup, ModelSpec, crosses
+from ffnbench.models.model import ModelSpec, crosses
+
+
+def sum_of(numbers: Iterable[int | None]) -> int | None:
+    """The sum; None where one of them is not known."""
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +79,13 @@ class WholeModel:
     counted_by: str
     note: str = ""
     defaults: str = ""
-    embeddings: int | None
-    attention: int | None
+    embeddings: int | None = None
+    attention: int | None = None
     ffn: int
     router: int
-    norms: int | None
-    head: int | None
-    other: int | None = 0
+    norms: int | None = None
+    head: int | None = None
+    other: int = 0
     idle: int | None  # parameters of experts that a token does not go to
 
     @property
@@ -88,56 +97,44 @@ class WholeModel:
     @property
     def params(self) -> int | None:
         """The sum; None where a part is not known."""
-        known = [part for part in self.parts.values() if part is not None]
-        return sum(known) if len(known) == len(self.parts) else None
+        return sum_of(self.parts.values())
 
     @property
     def active(self) -> int | None:
         """Those that a token meets."""
-        return None if self.params is None or self.idle is None else self.params - self.idle
+        if self.params is None or self.idle is None:
+            return None
+        return self.params - self.idle
 
 
 def whole_model(model: ModelSpec) -> WholeModel:
-    """All parameters of a model in closed form."""
-    router = ffn = idle = 0
+    """All parameters of a model in closed form; those of its FFNs alone where the others are not known."""
+    router = ffn = idle = attention = 0
     for group in model.groups:
-        routing = group.ffn.moe.router_params(group.ffn.d_model) if group.ffn.moe else 0
-        router += group.count * routing
-        ffn += group.count * (params(group.ffn) - routing)
+        of_router = group.ffn.moe.router_params(group.ffn.d_model) if group.ffn.moe else 0
+        router += group.count * of_router
+        ffn += group.count * (params(group.ffn) - of_router)
         idle += group.count * (params(group.ffn) - params_active(group.ffn))
-    layers = list(zip(model.groups, layers_beside(model), strict=True))
-    rest = rest_beside(model)
-    outer_norms = None if rest is None else sum(part.norm_params for part in rest)
-    return WholeModel(
+        if group.attention is not None:
+            attentions = 2 if crosses(model, group) else 1
+            attention += group.count * attentions * group.attention.params
+    ffns = WholeModel(
         name=model.name,
         source=model.source,
         counted_by="closed form",
         note="; ".join(filter(None, (model.note, note_on(model)))),
         defaults=model.defaults,
-        embeddings=None if rest is None else sum(part.embedding_params for part in rest),
-        attention=_sum(_attention(model, group, beside) for group, beside in layers),
         ffn=ffn,
         router=router,
-        norms=_sum([*(_norms(group, beside) for group, beside in layers), outer_norms]),
-        head=None if rest is None else sum(part.head_params for part in rest),
-        other=sum(part.other for part in rest or ()),
         idle=idle,
     )
-
-
-def _attention(model: ModelSpec, group: LayerGroup, beside: Beside | None) -> int | None:
-    if group.attention is None or beside is None:
-        return None
-    each = group.attention.params * (2 if crosses(model, group) else 1)
-    return group.count * each + beside.attention_params(group.count, group.attention)
-
-
-def _norms(group: LayerGroup, beside: Beside | None) -> int | None:
-    if group.attention is None or beside is None:
-        return None
-    return group.count * beside.norm_params(group.ffn.d_model, group.attention)
-
-
-def _sum(numbers: Iterable[int | None]) -> int | None:
-    found = list(numbers)
-    return None if None in found else sum(number for number in found if number is not None)
+    rests = rest_of(model)
+    if rests is None:
+        return ffns
+    return replace(
+        ffns,
+        embeddings=sum(rest.embeddings for rest in rests),
+        attention=attention + sum(rest.attention for rest in rests),
+        norms=sum(rest.norms for rest in rests),
+        head=sum(rest.head for rest in rests),
+    )

@@ -6,18 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.models.by_length import count_by_length
+from ffnbench.extras.models.by_length import InspectRequest, count_by_length
 from ffnbench.extras.models.counting import CountedModel, WholeModel, count_model
 from ffnbench.extras.models.counting import whole_model as whole_of
 from ffnbench.extras.models.layers import layers_view
-from ffnbench.extras.models.request import InspectRequest
+from ffnbench.extras.models.messages import CountLayers, CountWhole
 from ffnbench.extras.models.table import model_view, parts_view
+from ffnbench.messages import Failed, WorkerRequest
 from ffnbench.models.family_reader import ASK, INSTALL, NOT_INSTALLED, Unanswered
 from ffnbench.models.presets import config_path, model_of
 from ffnbench.report.formats import View
-from ffnbench.request import HEADS, spelling
 from ffnbench.run.session import WorkerLost
 from ffnbench.run.world import COUNT_TIMEOUT_S, World
 
@@ -25,12 +24,9 @@ T = TypeVar("T", CountedModel, WholeModel)
 
 
 def model_answer(request: InspectRequest, world: World) -> View:
-    """The answer to a request; raises FfnbenchError for flags of attention without a length."""
-    of_attention = [spelling(name) for name in HEADS if getattr(request, name) is not None]
+    """The answer to a request."""
     if request.length is not None:
         return layers_view(count_by_length(request))
-    if of_attention:
-        raise FfnbenchError(f"{of_attention[0]} changes what is counted at a length", "add --length 512")
     if request.whole_model:
         return parts_view(inspect_whole(request.model, world))
     return model_view(inspect(request.model, world))
@@ -41,38 +37,47 @@ def inspect(name: str, world: World) -> CountedModel:
     try:
         return count_model(model_of(name))
     except Unanswered as problem:
-        return _known(_by_transformers("hf_layers", name, CountedModel, world), problem)
+        return _known(_by_transformers(CountLayers(source=source_of(name)), world), problem)
 
 
 def inspect_whole(name: str, world: World) -> WholeModel:
     """All parameters of a preset or of a config.json by part; what the table does not know transformers counts."""
     try:
-        found = whole_of(model_of(name))
-        if found.params is None:  # where transformers can't help the note says why
-            more = _by_transformers("hf_whole", name, WholeModel, world)
-            found = replace(found, note="; ".join(filter(None, (found.note, more)))) if isinstance(more, str) else more
+        whole = whole_of(model_of(name))
     except Unanswered as problem:
-        found = _known(_by_transformers("hf_whole", name, WholeModel, world), problem)
-    return found
+        return _known(_by_transformers(CountWhole(source=source_of(name)), world), problem)
+    if whole.params is not None:
+        return whole
+    counted = _by_transformers(CountWhole(source=source_of(name)), world)
+    if isinstance(counted, str):  # why they can't help
+        return replace(whole, note="; ".join(filter(None, (whole.note, counted))))
+    return counted
 
 
-def _by_transformers(job: str, path: str, answer_as: type[T], world: World) -> T | str:
+def source_of(path: str) -> str:
+    """The absolute path of a config.json."""
+    return str(Path(config_path(path)).expanduser().resolve())
+
+
+def _by_transformers(request: WorkerRequest[T], world: World) -> T | str:
     """What a worker counts by transformers; why not, where they can't help."""
     worker = world.launch()
     try:
-        answer = worker.ask({"do": job, "source": str(Path(config_path(path)).expanduser().resolve())}, COUNT_TIMEOUT_S)
+        answer = worker.ask(request, COUNT_TIMEOUT_S)
     except WorkerLost as lost:
         return f"building it: {lost}"
     finally:
         worker.close()
-    if "failure" in answer:
-        return f"{answer['message']}: {INSTALL}" if answer["message"] == NOT_INSTALLED else str(answer["message"])
-    return jsonable.decode(answer_as, answer["model"])
+    if not isinstance(answer, Failed):
+        return answer
+    if answer.message == NOT_INSTALLED:
+        return f"{answer.message}: {INSTALL}"
+    return answer.message
 
 
-def _known(found: T | str, unknown: Unanswered) -> T:
+def _known(counted: T | str, unknown: Unanswered) -> T:
     """What was counted; raises FfnbenchError of what is unknown where nothing was."""
-    if isinstance(found, str):
-        known = unknown.hint.removesuffix(ASK)  # they have been asked
-        raise FfnbenchError(unknown.message, f"{known}{found}") from unknown
-    return found
+    if isinstance(counted, str):
+        hint = unknown.hint.removesuffix(ASK)  # they have been asked
+        raise FfnbenchError(unknown.message, f"{hint}{counted}") from unknown
+    return counted

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ffnbench.extras.models.by_length import InspectRequest
 from ffnbench.extras.models.inspecting import model_answer
-from ffnbench.extras.models.request import InspectRequest
 from ffnbench.python.arguments import DType, Int, StrPath, asked
 from ffnbench.python.following import called_here
 from ffnbench.python.public import public
@@ -14,10 +14,6 @@ from ffnbench.report.answers import Answer
 def inspect(
     model: StrPath,
     *,
-    heads: Int | None = None,
-    kv_heads: Int | None = None,
-    head_dim: Int | None = None,
-    causal: bool | None = None,
     whole_model: bool = False,
     length: Int | None = None,
     dtype: DType = "float32",
@@ -25,6 +21,8 @@ def inspect(
     """A model's FFNs in words and numbers, a row a kind of layer; `whole_model` counts all parameters, by part.
 
     With a `length` it counts FLOPs and bytes of keys and values too.
+
+    `ffnbench inspect --help-all` says what each argument means.
 
     >>> ffnbench.inspect("mixtral-8x7b").frame()[["kind", "count", "params", "params_active"]]
     """

@@ -12,7 +12,7 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 from itertools import chain
 from math import prod
@@ -82,6 +82,11 @@ class FoundFFN:
         return sum(prod(shape) for _, shape in self.shapes)
 
     @property
+    def parameter_paths(self) -> list[str]:
+        """Of its parameters in the model."""
+        return [f"{self.path}.{name}" for name, _ in self.shapes]
+
+    @property
     def stack(self) -> str:
         """The path without the number of the layer."""
         return NUMBER.sub("*", self.path)
@@ -114,11 +119,14 @@ def load(source: str) -> Loaded:
         model_type = type_of(data)
         refuse_other_classes(data, model_type, transformers)
         config = transformers.CONFIG_MAPPING[model_type].from_dict(json.loads(json.dumps(data)))
-        named = [getattr(transformers, name, None) for name in data.get("architectures") or ()]
-        own = next((each for each in named if getattr(each, "config_class", None) is type(config)), None)
+        kind = None
+        for name in data.get("architectures") or ():
+            named = getattr(transformers, name, None)
+            if kind is None and getattr(named, "config_class", None) is type(config):
+                kind = named
         return Loaded(
             config=config,
-            kind=own,
+            kind=kind,
             note=code_note(data, f"transformers' {model_type}"),
             defaults=_defaults(config, data),
             output_apart=data.get("tie_word_embeddings") is False,
@@ -137,14 +145,16 @@ def _defaults(config: Any, data: dict[str, Any]) -> str:
 
     Raises FfnbenchError for a size under a name that the class does not read.
     """
-    named = ["num_attention_heads", "vocab_size", *chain(*families().sizes.values())]
-    own = {field.name: getattr(config, field.name) if field.name in named else None for field in fields(config)}
+    sizes = {"num_attention_heads", "vocab_size", *chain(*families().sizes.values())}
+    own = {field.name: getattr(config, field.name) if field.name in sizes else None for field in fields(config)}
     parts = {key: part for key, part in vars(config).items() if hasattr(part, "model_type")}
-    known = [own, *map(vars, parts.values())]
-    others = {name: other for other, name in config.attribute_map.items() if other in own} | config.attribute_map
-    words = by_own_names(data, config.model_type, own, others, known)[1]
-    nested = [_defaults(part, data.get(f"{key}_dict") or data.get(key) or data) for key, part in parts.items()]
-    return "; ".join(filter(None, (words, *nested)))
+    known = [own, *(vars(part) for part in parts.values())]
+    other_names = {name: other for other, name in config.attribute_map.items() if other in own}
+    _, words = by_own_names(data, config.model_type, own, other_names | config.attribute_map, known)
+    all_words = [words]
+    for key, part in parts.items():
+        all_words.append(_defaults(part, data.get(f"{key}_dict") or data.get(key) or data))
+    return "; ".join(filter(None, all_words))
 
 
 def build_empty(config: Any, kind: Any = None, tied: bool = False) -> Any:
@@ -176,120 +186,134 @@ def _model_class(config: Any) -> Any:
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
     if type(config) in MODEL_MAPPING:
-        found = MODEL_MAPPING[type(config)]
-        return found[0] if isinstance(found, tuple) else found
+        return _first(MODEL_MAPPING[type(config)])
     module = importlib.import_module(type(config).__module__.replace("configuration_", "modeling_"))
-    kinds = [kind for name, kind in vars(module).items() if isinstance(kind, type) and "PreTrained" not in name]
-    for kind in kinds:
-        if getattr(kind, "config_class", None) is type(config):
+    for name, kind in vars(module).items():
+        takes_it = isinstance(kind, type) and getattr(kind, "config_class", None) is type(config)
+        if takes_it and "PreTrained" not in name:
             return kind
     raise LookupError(f"no model class for {type(config).__name__}")
 
 
+def _first(kind: Any) -> Any:
+    """A class, or the first of several."""
+    return kind[0] if isinstance(kind, tuple) else kind
+
+
 def feed_forwards(model: Any) -> list[FoundFFN]:
     """Every FFN of a model's numbered layers, in their order; what stands inside one is part of it."""
-    found: list[FoundFFN] = []
+    ffns: list[FoundFFN] = []
     modules = dict(model.named_modules())
+    inside = ""  # of the last FFN that is a module
     for path, module in modules.items():
-        if not below_layer(path, modules) or elsewhere(path, modules):
+        if (inside and path.startswith(inside)) or not path_in_layer(path, modules) or is_other_part(path, modules):
             continue
-        if found and not found[-1].pair and path.startswith(f"{found[-1].path}."):
-            continue
-        if _is_ffn(path, module, modules):
-            if shapes := _shapes(module):
-                found.append(FoundFFN(path=path, module=module, shapes=shapes))
-        else:
-            found += [FoundFFN(path=path, module=module, shapes=shapes, pair=pair) for pair, shapes in _pairs(module)]
-    return found
+        if not _has_ffn_name(path, modules):
+            for pair in PAIRS:
+                if shapes := _pair_shapes(module, pair):
+                    ffns.append(FoundFFN(path=path, module=module, shapes=shapes, pair=pair))
+        elif shapes := _shapes(module):
+            ffns.append(FoundFFN(path=path, module=module, shapes=shapes))
+            inside = f"{path}."
+    return ffns
 
 
-def _is_ffn(path: str, module: Any, modules: dict[str, Any]) -> bool:
+def _has_ffn_name(path: str, modules: dict[str, Any]) -> bool:
     """Whether it has an FFN's name, or is one of a list that has."""
-    parent, _, name = path.rpartition(".")
-    several = type(module).__name__ == "ModuleList"
+    owner, _, name = path.rpartition(".")
     if name.isdigit():
-        name = parent.rpartition(".")[2] if type(modules[parent]).__name__ == "ModuleList" else ""
+        name = owner.rpartition(".")[2] if _is_list(modules[owner]) else ""
     if name == "mixer":
-        return bool(MIXED.search(type(module).__name__))
-    half = any(name in names and all(hasattr(modules[parent], each) for each in names) for names in PAIRS)
-    return name in NAMES and not several and not half
+        return bool(MIXED.search(type(modules[path]).__name__))
+    if name not in NAMES or _is_list(modules[path]):
+        return False
+    return not any(name in pair and all(hasattr(modules[owner], half) for half in pair) for pair in PAIRS)
 
 
-def below_layer(path: str, modules: dict[str, Any]) -> list[str] | None:
-    """The paths from a numbered layer down to `path`, the layer's own first; None outside of all layers.
+def _is_list(module: Any) -> bool:
+    return type(module).__name__ == "ModuleList"
+
+
+def path_in_layer(path: str, modules: dict[str, Any]) -> list[str]:
+    """The paths from a numbered layer down to `path`, the layer's own first; none outside of all layers.
 
     A layer has a number for a name, and parts: a list of bare projections holds none. What merges patches between two
     parts of a model, or reads them out, is no layer.
     """
-    parts = path.split(".")
     if BETWEEN.search(path):
-        return None
-    for depth, part in enumerate(parts):
-        layer = modules.get(".".join(parts[: depth + 1]))
-        if part.isdigit() and layer is not None and any(True for _ in layer.children()):
-            return [".".join(parts[: end + 1]) for end in range(depth, len(parts))]
-    return None
+        return []
+    names = path.split(".")
+    paths = [".".join(names[: depth + 1]) for depth in range(len(names))]
+    for depth, name in enumerate(names):
+        layer = modules.get(paths[depth])
+        if name.isdigit() and layer is not None and list(layer.children()):
+            return paths[depth:]
+    return []
 
 
-def elsewhere(path: str, modules: dict[str, Any]) -> bool:
+def is_other_part(path: str, modules: dict[str, Any]) -> bool:
     """Whether a path in a numbered layer is, or lies in, a part that is no FFN."""
-    layer, *inside = below_layer(path, modules) or [path]
-    if _is_other(modules.get(layer)):
+    layer, *inside = path_in_layer(path, modules)
+    if _has_other_class(modules.get(layer)):
         return True
     for owner in inside:
-        name, part = owner.rpartition(".")[2], modules.get(owner)
-        if NO_FFN.search(name) or _is_other(part) or (name == "mixer" and not MIXED.search(type(part).__name__)):
+        name, module = owner.rpartition(".")[2], modules.get(owner)
+        if NO_FFN.search(name) or _has_other_class(module):
+            return True
+        if name == "mixer" and not MIXED.search(type(module).__name__):
             return True
     return False
 
 
-def _is_other(module: Any) -> bool:
+def _has_other_class(module: Any) -> bool:
     """Whether its class is no FFN's; a block that holds one beside its attention is called after the attention only."""
     return bool(NO_FFN_CLASS.search(type(module).__name__)) and not any(hasattr(module, name) for name in NAMES)
 
 
-def left_over(model: Any, found: Iterable[FoundFFN]) -> list[str]:
-    """What stands in a numbered layer and is nothing known: neither part of an FFN that was found nor another part.
+def left_over(model: Any, ffns: Iterable[FoundFFN]) -> list[str]:
+    """What stands in a numbered layer and is nothing known: neither part of an FFN nor another part.
 
     Paths without the numbers of layers, each once: such a model can't be counted by names.
     """
-    claimed = {f"{one.path}.{name}" for one in found for name, _ in one.shapes}
+    claimed = {path for ffn in ffns for path in ffn.parameter_paths}
     modules = dict(model.named_modules())
-    names = [name for name, _ in model.named_parameters() if name not in claimed and below_layer(name, modules)]
-    return list(dict.fromkeys(NUMBER.sub("*", name) for name in names if not elsewhere(name, modules)))
+    left = []
+    for path, _ in model.named_parameters():
+        if path not in claimed and path_in_layer(path, modules) and not is_other_part(path, modules):
+            left.append(NUMBER.sub("*", path))
+    return list(dict.fromkeys(left))
 
 
 def counted_ffns(config: Any, model: Any) -> list[FoundFFN]:
     """All FFNs of a model. Raises FfnbenchError where none is found, or something is left over that may be one's."""
-    found = feed_forwards(model)
-    if left := left_over(model, found):
-        shown = ", ".join(left[:3]) + (f" and {len(left) - 3} more" if len(left) > 3 else "")
+    ffns = feed_forwards(model)
+    left = left_over(model, ffns)
+    if left:
+        shown = ", ".join(left[:3])
+        if len(left) > 3:
+            shown += f" and {len(left) - 3} more"
         raise FfnbenchError(
             f"the layers of {config.model_type} hold what may be FFNs under names that nobody declared: {shown}",
             "count them by hand, or name the FFN's class as a variant",
         )
-    if not found:
+    if not ffns:
         raise FfnbenchError(
             f"the {config.model_type} model of transformers has no FFN that can be told by its name",
             "looked for modules called " + ", ".join(sorted(NAMES)),
         )
-    return found
+    return ffns
 
 
 def count_layers(source: str) -> CountedModel:
     """The FFNs of a config.json's model as transformers builds it, equal ones together; errors as in `counted_ffns`."""
     loaded = load(source)
     config = loaded.config
-    import transformers
-
-    kinds = Counter(
-        (found.stack, found.name, found.params, active_params(found))
-        for found in counted_ffns(config, build_whole(config, loaded.kind))
-    )
+    ffns = counted_ffns(config, build_whole(config, loaded.kind))
+    kinds = Counter((ffn.stack, ffn.name, ffn.params, active_params(ffn)) for ffn in ffns)
     return CountedModel(
         name=config.model_type,
         source=source,
-        counted_by=f"transformers {transformers.__version__}, which built it",
+        counted_by=f"{_version()}, which built it",
         note=loaded.note,
         defaults=loaded.defaults,
         layers=tuple(
@@ -299,40 +323,58 @@ def count_layers(source: str) -> CountedModel:
     )
 
 
-def active_params(found: FoundFFN) -> int | None:
+def _version() -> str:
+    import transformers
+
+    return f"transformers {transformers.__version__}"
+
+
+def active_params(ffn: FoundFFN) -> int | None:
     """The parameters that a token meets: of stacked experts as many as its router chooses, of the rest all.
 
     None where there are experts that are not one stack of each weight, or where no module says how many are chosen.
     """
-    routable = {name: shape for name, shape in found.shapes if "shared" not in name}
+    routable = {name: shape for name, shape in ffn.shapes if "shared" not in name}
     stacked: dict[str, tuple[int, ...]] = {name: shape for name, shape in routable.items() if len(shape) == 3}
     if not stacked:
-        return None if any("experts." in name for name in routable) else found.params
-    stacked |= {name: routable[name] for name in routable if name.removesuffix("_bias") in stacked}
-    owners, sizes = {name.rpartition(".")[0] for name in stacked}, {shape[0] for shape in stacked.values()}
-    chosen = {module.top_k for module in found.module.modules() if isinstance(getattr(module, "top_k", None), int)}
-    if (len(owners) > 1 and any("expert" in owner for owner in owners)) or len(sizes) > 1 or len(chosen) != 1:
+        return None if any("experts." in name for name in routable) else ffn.params
+    for name, shape in routable.items():
+        if name.removesuffix("_bias") in stacked:
+            stacked[name] = shape
+    owners = {name.rpartition(".")[0] for name in stacked}
+    experts = {shape[0] for shape in stacked.values()}
+    chosen = {module.top_k for module in ffn.module.modules() if isinstance(getattr(module, "top_k", None), int)}
+    several_stacks = len(owners) > 1 and any("expert" in owner for owner in owners)
+    if several_stacks or len(experts) > 1 or len(chosen) != 1:
         return None
-    routed, experts = sum(prod(shape) for shape in stacked.values()), sizes.pop()
-    return found.params - routed // max(1, experts) * max(0, experts - int(chosen.pop()))
+    count, top_k = experts.pop(), int(chosen.pop())
+    of_one = sum(prod(shape) for shape in stacked.values()) // max(1, count)
+    return ffn.params - of_one * max(0, count - top_k)
 
 
-def _shapes(module: Any, prefix: str = "") -> Shapes:
-    """The parameters of an FFN, without norms and scales inside it."""
-    others = {name for name, part in module.named_modules() if name and NO_FFN_CLASS.search(type(part).__name__)}
-    return tuple(
-        (prefix + name, tuple(p.shape))
-        for name, p in module.named_parameters()
-        if not any(NO_FFN.search(part) for part in name.split("."))
-        and not any(name.startswith(f"{other}.") for other in others)
-    )
+def _shapes(module: Any) -> Shapes:
+    """The parameters of an FFN by name, without norms and scales inside it."""
+    others = [f"{name}." for name, part in module.named_modules() if name and _is_no_ffn(part)]
+    shapes = []
+    for name, parameter in module.named_parameters():
+        if not any(NO_FFN.search(part) for part in name.split(".")) and not name.startswith(tuple(others)):
+            shapes.append((name, tuple(parameter.shape)))
+    return tuple(shapes)
 
 
-def _pairs(module: Any) -> Iterator[tuple[tuple[str, ...], Shapes]]:
-    for names in PAIRS:
-        pair = [getattr(module, name, None) for name in names]
-        if all(hasattr(half, "named_parameters") and not NO_FFN_CLASS.search(type(half).__name__) for half in pair):
-            yield names, tuple(s for half, name in zip(pair, names, strict=True) for s in _shapes(half, f"{name}."))
+def _is_no_ffn(module: Any) -> bool:
+    return bool(NO_FFN_CLASS.search(type(module).__name__))
+
+
+def _pair_shapes(layer: Any, pair: tuple[str, ...]) -> Shapes:
+    """The parameters of two projections that stand in the layer itself; none where it has not both."""
+    shapes: list[tuple[str, tuple[int, ...]]] = []
+    for name in pair:
+        half = getattr(layer, name, None)
+        if not hasattr(half, "named_parameters") or _is_no_ffn(half):
+            return ()
+        shapes += [(f"{name}.{inner}", shape) for inner, shape in _shapes(half)]
+    return tuple(shapes)
 
 
 def build_whole(config: Any, named: Any = None) -> Any:
@@ -344,8 +386,8 @@ def build_whole(config: Any, named: Any = None) -> Any:
     if named is None or isinstance(model, named):
         return model
     own = build_empty(config, named, tied=True)
-    ffns = [sorted(found.params for found in feed_forwards(each)) for each in (model, own)]
-    return model if ffns[0] == ffns[1] else own
+    ffns, own_ffns = (sorted(ffn.params for ffn in feed_forwards(each)) for each in (model, own))
+    return model if ffns == own_ffns else own
 
 
 def _with_output(config: Any) -> Any:
@@ -356,8 +398,7 @@ def _with_output(config: Any) -> Any:
     for name in WITH_OUTPUT[:-1] if fills_masks else WITH_OUTPUT:
         mapping = getattr(modeling_auto, name)
         if type(config) in mapping:
-            found = mapping[type(config)]
-            return found[0] if isinstance(found, tuple) else found
+            return _first(mapping[type(config)])
     return None
 
 
@@ -365,43 +406,47 @@ def count_whole(source: str) -> WholeModel:
     """All parameters of a config.json's model; errors as for `counted_ffns`."""
     loaded = load(source)
     config = loaded.config
-    import transformers
-
     model = build_whole(config, loaded.kind)
     ffns = counted_ffns(config, model)
-    parts = sorted_parts(model, {f"{found.path}.{name}" for found in ffns for name, _ in found.shapes})
+    parts = sorted_parts(model, {path for ffn in ffns for path in ffn.parameter_paths})
     if loaded.output_apart and config.tie_word_embeddings:  # T5's classes tie the two until they have read the weights
         output = model.get_output_embeddings()
-        parts["head"] += 0 if output is None else output.weight.numel()
-    idle = [None if (active := active_params(found)) is None else found.params - active for found in ffns]
+        if output is not None:
+            parts["head"] += output.weight.numel()
+    idle: int | None = 0
+    for ffn in ffns:
+        active = active_params(ffn)
+        idle = None if idle is None or active is None else idle + ffn.params - active
     return WholeModel(
         name=config.model_type,
         source=source,
-        counted_by=f"transformers {transformers.__version__}, which built {type(model).__name__}",
+        counted_by=f"{_version()}, which built {type(model).__name__}",
         note="; ".join(filter(None, ("parts are told by the names of modules", "FFN: with its routers", loaded.note))),
         defaults=loaded.defaults,
         **{name: parts[name] for name in ("embeddings", "attention", "ffn", "norms", "head", "other")},
         router=0,
-        idle=None if None in idle else sum(filter(None, idle)),
+        idle=idle,
     )
 
 
-def sorted_parts(model: Any, networks: Collection[str]) -> Counter[str]:
-    """Part -> parameters, each of them once. `networks` are the paths of the FFNs' parameters."""
+def sorted_parts(model: Any, of_ffns: Collection[str]) -> Counter[str]:
+    """Part -> parameters, each of them once. `of_ffns` are the paths of the FFNs' parameters."""
     kinds = {path: type(module).__name__ for path, module in model.named_modules()}
-    count: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for path, parameter in model.named_parameters():
-        steps = path.split(".")[:-1]
-        around = [kinds[".".join(steps[: n + 1])] for n in range(len(steps))] or [""]
-        if "norm" in around[-1].lower():
+        owners = path.split(".")[:-1]
+        around = [kinds[".".join(owners[: depth + 1])] for depth in range(len(owners))]
+        if around and "norm" in around[-1].lower():
             part = "norms"
-        elif path in networks:
+        elif path in of_ffns:
             part = "ffn"
         elif any("Attention" in kind for kind in around):
             part = "attention"
         elif HEAD.search(path):
             part = "head"
+        elif any("Embed" in kind for kind in around):
+            part = "embeddings"
         else:
-            part = "embeddings" if any("Embed" in kind for kind in around) else "other"
-        count[part] += parameter.numel()
-    return count
+            part = "other"
+        counts[part] += parameter.numel()
+    return counts

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ffnbench.common import jsonable
+from ffnbench.extras.models.counting import CountedModel, WholeModel
+from ffnbench.extras.models.messages import CountLayers, CountWhole
 from ffnbench.extras.models.transformers import count_layers, count_whole
 
 
-def hf_layers(jobs: object, source: str) -> dict[str, Any]:
+def layers(jobs: object, request: CountLayers) -> CountedModel:
     """The FFNs of a model as transformers builds it."""
-    return {"model": jsonable.encode(count_layers(source))}
+    return count_layers(request.source)
 
 
-def hf_whole(jobs: object, source: str) -> dict[str, Any]:
+def whole(jobs: object, request: CountWhole) -> WholeModel:
     """All parameters of a model as transformers builds it."""
-    return {"model": jsonable.encode(count_whole(source))}
+    return count_whole(request.source)
 
 
-VERBS = {"hf_layers": hf_layers, "hf_whole": hf_whole}
+HANDLERS = {"CountLayers": (CountLayers, layers), "CountWhole": (CountWhole, whole)}

@@ -128,7 +128,7 @@ def _commands(reports: Iterable[Report]) -> str:
 def _title(report: Report) -> str:
     """`compare: relu, gelu, swiglu`, without what is set by `@`."""
     command = report.plan.kind
-    if command == Kind.COMPARE.value and report.environment is None:
+    if command == Kind.COMPARE and report.environment is None:
         command = "cost"
     names = list(dict.fromkeys(case.variant.partition("@")[0] for case in report.plan.shown))
     title = f"{command}: {', '.join(names[:MOST_NAMES])}"

@@ -4,7 +4,6 @@ import typer
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
-from ffnbench.extras.selftest.request import SelftestRequest
 
 app = typer.Typer()
 
@@ -35,6 +34,7 @@ def selftest(
 ) -> int:
     """Count how often ffnbench is wrong on this machine."""
     from ffnbench.extras.selftest import measuring
+    from ffnbench.extras.selftest.measuring import SelftestRequest
     from ffnbench.run.world import this_machine
 
     request, output = asked(SelftestRequest, ctx), output_of(ctx)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ffnbench.extras.selftest import measuring
-from ffnbench.extras.selftest.request import SelftestRequest
+from ffnbench.extras.selftest.measuring import SelftestRequest
 from ffnbench.python.arguments import Float, Int, asked
 from ffnbench.python.following import called_here
 from ffnbench.python.public import public
@@ -22,6 +22,8 @@ def selftest(
     wait: bool = False,
 ) -> Answer:
     """How often ffnbench is wrong on this machine, by runs whose true ratios are known.
+
+    `ffnbench selftest --help-all` says what each argument means.
 
     >>> ffnbench.selftest(repeats=4)
     """

@@ -7,25 +7,25 @@ from dataclasses import asdict, replace
 
 from ffnbench.common.errors import Interrupted, Unfinished
 from ffnbench.common.units import percent
-from ffnbench.extras.selftest.exam import COVERAGE, FALSE_AT_MOST, SLOWER, Rate, Rates, Told, failures, rates_of
+from ffnbench.extras.selftest.rates import COVERAGE, FALSE_AT_MOST, SLOWER, Rate, Rates, SelftestRow, failures, rates_of
 from ffnbench.report.formats import NOT_ALL, View, view_of
 from ffnbench.report.frame import UNKNOWN, Column, Frame, Row
 from ffnbench.result import Verdict
 
-BUSY = Verdict.BUSY.value
+BUSY = Verdict.BUSY
 ENDED_EARLY = f"interrupted; {NOT_ALL}"
 
 
 def rates_frame(rates: Rates) -> Frame:
     """One row: what all runs together came to."""
     shares = {"false": rates.false_difference, "wrong": rates.wrong_way, "coverage": rates.covered, "says": rates.busy}
-    row: Row = {"runs": rates.runs, **shares, **rates.found, "a run": rates.seconds}
+    row: Row = {"runs": rates.runs, **shares, **rates.detected, "a run": rates.seconds}
     columns = (
         Column(key="runs", write=str),
         Column(key="false", unit="diffs", write=_share),
         Column(key="wrong", unit="way", write=_share),
         Column(key="coverage", unit="of 95%", write=_share),
-        *(Column(key=name, title="finds", unit=name, priority=1, write=_share) for name in rates.found),
+        *(Column(key=name, title="finds", unit=name, priority=1, write=_share) for name in rates.detected),
         Column(key="says", unit=BUSY, priority=2, write=_share),
         Column(key="a run", unit="s", priority=3, write="{:.0f}".format),
     )
@@ -50,7 +50,7 @@ def _share(share: Rate) -> str:
     return f"{100 * share.value:.1f}%" if share.of else UNKNOWN
 
 
-def selftest_view(told: Sequence[Told], repeats: int) -> View:
+def selftest_view(told: Sequence[SelftestRow], repeats: int) -> View:
     """The answer of `selftest`, its records one a row of each run; a broken promise is how it ends."""
     rates = rates_of(told)
     view = view_of(replace(rates_frame(rates), saved=[asdict(one) for one in told]))

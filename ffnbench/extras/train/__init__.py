@@ -2,4 +2,4 @@
 
 from ffnbench.features import Feature
 
-FEATURE = Feature(name="train", commands=("train",), calls=("train",), kinds=("train",), verbs=("train",))
+FEATURE = Feature(name="train", commands=("train",), calls=("train",), kinds=("train",), requests=("Train",))

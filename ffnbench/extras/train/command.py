@@ -4,7 +4,6 @@ import typer
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
-from ffnbench.extras.train.request import TrainRequest
 
 app = typer.Typer()
 
@@ -16,7 +15,7 @@ app = typer.Typer()
         "ffnbench train relu gelu swiglu relu2 -o learnt.json -o learnt.png",
         "ffnbench train relu mine=mypkg.mlp:Mlp --steps 200 --text book.txt",
         "ffnbench train relu swiglu --lr 1e-3,3e-3,6e-3 --budget 30m -o learnt.json",
-        docs="docs/training.md#what-is-told",
+        docs="docs/training.md#what-is-reported",
     ),
 )
 def train(
@@ -66,7 +65,7 @@ def train(
     from ffnbench.api.measuring import measure_here_or_elsewhere
     from ffnbench.api.preparing import prepare
     from ffnbench.extras.train.measuring import measure
-    from ffnbench.extras.train.planning import plan_train
+    from ffnbench.extras.train.planning import TrainRequest, plan_train
     from ffnbench.report.views import report_view
     from ffnbench.run.world import this_machine
 
@@ -75,7 +74,7 @@ def train(
         world, elsewhere = this_machine(wait=output.wait), output.measure
         notes = destination.defaults
         prepared = prepare(request, world, plan_train, notes=notes, elsewhere=elsewhere is not None)
-        destination.expect(prepared.priced())
+        destination.expect(prepared.cost_report())
         report = measure_here_or_elsewhere(prepared, world, destination, elsewhere, measure)
         destination.show(report_view(report))
     return destination.code

@@ -34,8 +34,10 @@ class DecoderSpec(AddedSpec):
         require_positive("layers", self.layers)
         if self.d_model % HEAD_DIM:
             near = max(1, round(self.d_model / HEAD_DIM)) * HEAD_DIM
-            told = f"--d-model {self.d_model:,} can't be cut into heads of {HEAD_DIM}"
-            raise FfnbenchError(told, f"give a multiple: --d-model {near}")
+            raise FfnbenchError(
+                f"--d-model {self.d_model:,} can't be cut into heads of {HEAD_DIM}",
+                f"give a multiple: --d-model {near}",
+            )
 
     @property
     def attention(self) -> AttentionSpec:
@@ -50,11 +52,13 @@ class DecoderSpec(AddedSpec):
 
     def bytes_held(self, case: Case) -> int:
         """Its weights in float32 and their gradients, and where it is trained the two moments of AdamW."""
-        from ffnbench.run.what_fits import as_known
+        from ffnbench.run.resources import as_known
 
-        inner = as_known(replace(case, ffn=self.around))
-        ffn = cost_of(inner, NoProbe()).params if inner else 0
-        return self.layers * (self.attention.params + ffn) * (16 if trained_by(case) else 8)
+        params, known = self.attention.params, as_known(replace(case, ffn=self.around))
+        if known is not None:
+            params += cost_of(known, NoProbe()).params
+        bytes_each = 16 if trained_by(case) else 8
+        return self.layers * params * bytes_each
 
     def build(self, *, device: Any, dtype: Any) -> Any:
         """Its module."""
@@ -73,6 +77,12 @@ class TrainCase(Case):
     training: Training | None = field(default=None, metadata=LATER)
 
     @property
+    def recipe(self) -> Training:
+        """How a case that is trained is trained."""
+        assert self.training is not None
+        return self.training
+
+    @property
     def ends_with(self) -> str:
         """A run is done when it has a loss."""
         return LOSS if self.training else ""
@@ -88,14 +98,24 @@ def decoder_cost(spec: DecoderSpec, inner: Cost, *, seq_len: int, dtype: str) ->
     are not known.
     """
     attention = attention_flops(spec.attention, seq_len)
-    params = spec.layers * (spec.attention.params + 2 * spec.d_model) + spec.d_model
-    forward, backward = (
-        None if flops is None else spec.layers * (flops + times * attention)
-        for flops, times in ((inner.flops_forward, 1), (inner.flops_backward, 2))
-    )
-    total = params + spec.layers * inner.params
+    forward = backward = None
+    if inner.flops_forward is not None:
+        forward = spec.layers * (inner.flops_forward + attention)
+    if inner.flops_backward is not None:
+        backward = spec.layers * (inner.flops_backward + 2 * attention)
+    others = spec.layers * (spec.attention.params + 2 * spec.d_model) + spec.d_model
+    params = others + spec.layers * inner.params
     return replace(
-        inner, params=total, params_active=params + spec.layers * inner.params_active, params_formula=None,
-        flops_forward=forward, flops_backward=backward, flops_elementwise=None, flops_elementwise_backward=None,
-        weight_bytes=total * item_bytes(dtype), weight_bytes_touched=None, peak_bytes=None, saved_bytes=None,
-    )  # fmt: skip
+        inner,
+        params=params,
+        params_active=others + spec.layers * inner.params_active,
+        params_formula=None,
+        flops_forward=forward,
+        flops_backward=backward,
+        flops_elementwise=None,
+        flops_elementwise_backward=None,
+        weight_bytes=params * item_bytes(dtype),
+        weight_bytes_touched=None,
+        peak_bytes=None,
+        saved_bytes=None,
+    )

@@ -3,25 +3,86 @@
 from __future__ import annotations
 
 import math
-import time
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ffnbench.api.measuring import ended, measured_once, tell_wait, visited
+from ffnbench.api.measuring import ended, measure_cell, measured_once, tell_wait
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep
+from ffnbench.common.units import counted
 from ffnbench.extras.train.decoder import trained_by
-from ffnbench.extras.train.lessons import Lessons
-from ffnbench.following import UNFOLLOWED, Following
+from ffnbench.extras.train.running import OVER, train
+from ffnbench.following import UNFOLLOWED, Following, ProgressListener
 from ffnbench.plan import Plan
+from ffnbench.report.progress import duration
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.result import raw_of
+from ffnbench.result import Progress, raw_of
 from ffnbench.run.schedule import Schedule
 from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.run.world import World
 
 CHECKPOINTS = "[0-9a-f]" * 16 + ".*"  # named by a hash
+# of a budget is kept for the cells that are timed behind the runs: a fifth, so many seconds at least and at most
+TIMED, LEAST_TIMED_S, MOST_TIMED_S = 0.2, 12.0, 60.0
+LEAST_CELL_S = 1.0  # of a timed cell: then it makes the fewest workers and rounds that give a time
+
+
+@dataclass(slots=True)
+class Cells:
+    """Trains or times the cells of a plan, one by one. A budget begins when this is made."""
+
+    prepared: Prepared
+    world: World
+    pool: WorkerPool
+    end: float = math.inf  # of the budget, by the world's clock
+    end_of_training: float = math.inf
+    first_run: bool = True
+
+    def __post_init__(self) -> None:
+        budget_s = self.prepared.plan.protocol.budget_s
+        if budget_s is None:
+            return
+        self.end = self.end_of_training = self.world.now() + budget_s
+        if not all(trained_by(case) for case in self.prepared.plan.cases):
+            self.end_of_training -= min(max(TIMED * budget_s, LEAST_TIMED_S), MOST_TIMED_S, budget_s / 2)
+
+    def visit(self, cell: Plan, following: Following) -> ShownReport:
+        """Train the case of a cell, or time its cases."""
+        if not trained_by(cell.cases[0]):
+            return self._time(cell, following)
+        start = new_report(cell, self.prepared.costs_of(cell))
+        following.journal(start)
+        if self.world.now() >= self.end_of_training:
+            return replace(start, stopped=OVER)
+        progress = OfAllRuns(following.progress, tells_time=self.first_run)
+        self.first_run = False
+        run = train(cell, self.pool, replace(following, progress=progress), self.end_of_training, self.world.now)
+        return replace(start, **raw_of(run))
+
+    def _time(self, cell: Plan, following: Following) -> ShownReport:
+        """With its share of what is left of the budget."""
+        bound_s = math.inf
+        if self.end < math.inf:
+            cells_left = following.progress.left + 1
+            bound_s = max(LEAST_CELL_S, (self.end - self.world.now()) / cells_left)
+            cell = replace(cell, protocol=replace(cell.protocol, budget_s=bound_s))
+        return measure_cell(cell, self.prepared, self.world, following, pool=self.pool, bound_s=bound_s)
+
+
+@dataclass(slots=True)
+class OfAllRuns(ProgressListener):
+    """Progress of a run, with the time left for all: those that come after it are as long as this one."""
+
+    of_run: ProgressListener
+    tells_time: bool
+
+    def __call__(self, event: Progress) -> None:
+        left_s = (event.eta_s or 0.0) * (1 + self.of_run.left / max(1e-9, 1 - event.done))
+        if self.tells_time:
+            self.tells_time = False
+            self.of_run.tell(f"{counted(self.of_run.left + 1, 'run')} will take about {duration(left_s)}")
+        self.of_run(replace(event, eta_s=left_s))
 
 
 @dataclass(slots=True)
@@ -45,26 +106,18 @@ def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED)
     for note in plan.notes:
         if not note.label:
             following.progress.tell(f"note: {note.text}")
-    lessons, pool = Lessons(plan), WorkerPool(plan, world.launch, world.now)
-
-    def visit(cell: Plan, of_cell: Following) -> ShownReport:
-        if trained_by(cell.cases[0]):
-            start = new_report(cell, prepared.costs_of(cell))
-            of_cell.journal(start)
-            return replace(start, **raw_of(lessons(cell, pool, of_cell)))
-        cell = lessons.with_rest(cell, of_cell.progress.left)
-        return visited(cell, prepared, world, of_cell, pool=pool, bound_s=cell.protocol.budget_s or math.inf)
-
+    pool = WorkerPool(plan, world.launch, world.now)
+    cells = Cells(prepared, world, pool)
     spent_s = world.spent_s
     with closing(pool), world.lock(following.progress.tell) as beside:
-        budget = Schedule(time.monotonic, plan.protocol, spent_s=spent_s)
+        budget = Schedule(world.now, plan.protocol, spent_s=spent_s)
         before = following.resumed()
         if before is None and following.folder is not None:
             forget_checkpoints(following.folder)
         if before or plan.is_sweep:
-            report = RunsAndTimes(prepared, world, following, visit, before, budget).measure()
+            report = RunsAndTimes(prepared, world, following, cells.visit, before, budget).measure()
         else:
-            report = visit(plan, following)
+            report = cells.visit(plan, following)
     return ended(report, plan, beside)
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from ffnbench.metrics import Metric
 
-LOSS, CHOOSING, CURVE, HELD_OUT = "loss", "choosing_loss", "training_loss", "held_out_loss"
-# fmt: off
-METRICS = (
-    # held out at the end, and by then; on what rates are chosen by; of the steps of a point
-    Metric(name=LOSS, unit="nats", job="train", exact=False, less_is_better=True),
-    Metric(name=HELD_OUT, unit="nats", job="train", exact=False, less_is_better=True),
-    Metric(name=CHOOSING, unit="nats", job="train", exact=False, less_is_better=True),
-    Metric(name=CURVE, unit="nats", job="train", exact=False, less_is_better=True),
-    Metric(name="training_s", unit="s", job="train", exact=False, less_is_better=True),  # by then, in older files
+LOSS = "loss"  # held out, at the end
+HELD_OUT = "held_out_loss"  # after so many steps
+CHOOSING = "choosing_loss"  # at the end, of the part that rates are chosen by
+CURVE, SECONDS = "training_loss", "training_s"  # in files of earlier versions: of the steps of a point, and by then
+UNITS = {LOSS: "nats", HELD_OUT: "nats", CHOOSING: "nats", CURVE: "nats", SECONDS: "s"}
+METRICS = tuple(
+    Metric(name=name, unit=unit, job="train", exact=False, less_is_better=True) for name, unit in UNITS.items()
 )
-# fmt: on

@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.common.errors import Unsupported
 from ffnbench.extras.train.text import VOCABULARY
 from ffnbench.ffn.attention_module import Attention
 from ffnbench.ffn.spec import AttentionSpec
@@ -27,13 +26,14 @@ class RotaryAttention(Attention):
         head_dim = q.shape[-1]
         steps = BASE ** -(torch.arange(0, head_dim, 2, device=x.device, dtype=torch.float32) / head_dim)
         angles = torch.arange(x.shape[1], device=x.device, dtype=torch.float32)[:, None] * steps
-        cos, sin = (torch.cat((one, one), dim=-1).to(q.dtype) for one in (angles.cos(), angles.sin()))
+        angles = torch.cat((angles, angles), dim=-1)
+        cos, sin = angles.cos().to(q.dtype), angles.sin().to(q.dtype)
         return _turned(q, cos, sin), _turned(k, cos, sin), v
 
 
 def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    one, other = x.chunk(2, dim=-1)
-    return x * cos + torch.cat((-other, one), dim=-1) * sin
+    first, second = x.chunk(2, dim=-1)
+    return x * cos + torch.cat((-second, first), dim=-1) * sin
 
 
 class Norm(nn.Module):
@@ -58,10 +58,8 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.norms[0](x))
-        y = self.ffn(self.norms[1](x))
-        if y.shape != x.shape:  # would be broadcast
-            raise Unsupported(f"the FFN returns shape {tuple(y.shape)} for an input of {tuple(x.shape)}")
-        return x + y
+        y: Tensor = x + self.ffn(self.norms[1](x))
+        return y
 
 
 class Decoder(nn.Module):

@@ -1,91 +1,100 @@
-"""What was learnt: loss against steps, FLOPs and seconds; and loss against the time of a step and of a token."""
+"""What was learnt: loss against steps, by itself and beside the reference's; loss against the time of a step and of a
+token.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.units import SI, TIME, scale
+from ffnbench.common.units import TIME, scale
 from ffnbench.extras.train.losses import learnt
 from ffnbench.extras.train.planning import STEP, TOKEN
 from ffnbench.extras.train.table import ENDS, training_of, training_records
-from ffnbench.report.pictures.canvas import BLACK, DPI, drawing, ended, literal, pens
+from ffnbench.report.frame import Row
+from ffnbench.report.pictures.canvas import (
+    BLACK,
+    LETTERS,
+    PAGE,
+    drawing,
+    ended,
+    finish,
+    literal,
+    named_lines,
+    names_apart,
+    panels,
+    pens,
+    shortened,
+)
 from ffnbench.report.words import CERTAIN
 from ffnbench.result import Report
 
-SIZE = 7.0, 5.2  # inches
-SMALL = 7
+HEIGHT = 1.9  # inches, of a panel
+MARKERS_OF_CURVE = 8
 LATE = 0.2  # of the steps, after which curves are drawn: before it they are one line
-BAR: dict[str, Any] = {"linewidth": 0.9, "marker": "|", "markersize": 3}
-RING: dict[str, Any] = {"marker": "o", "markersize": 10, "markerfacecolor": "none", "color": BLACK, "linestyle": ""}
+RING: dict[str, Any] = {"marker": "o", "markersize": 8, "markerfacecolor": "none", "color": BLACK, "linestyle": ""}
+WHAT = {STEP: "a step: forward and backward", TOKEN: "one token: forward"}
 
 
+@drawing()
 def training_figure(report: Report) -> Figure:
     """Curves above, loss and time below; a ring is around what is on the Pareto front.
 
     Curves are of what is held out, and of the steps' own losses in files of earlier versions, which have no other. Bars
     are intervals of the difference and of the ratio to the reference, which has none.
     """
-    found = {name: one for name, one in learnt(report).items() if one.loss}
-    if not found:
+    trained = {name: one for name, one in learnt(report).items() if one.loss}
+    if not trained:
         raise FfnbenchError("there is no loss to draw", "no run was trained to its end: the table says why")
-    looks = dict(zip(found, pens(found), strict=True))
-    rows = {row["variant"]: row for row in training_records(report)}
+    looks = dict(zip(trained, pens(trained), strict=True))
+    rows = {row["variant"]: row for row in training_records(report) if row["variant"] in trained}
     steps, reference = training_of(report).steps, report.plan.name_of(report.plan.reference)
-    with drawing(**{"font.size": SMALL, "legend.fontsize": SMALL}):
-        figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
-        halves = figure.add_gridspec(2, 1)
-        above, below = (figure.add_subfigure(halves[place]) for place in range(2))
-        curves: Any = above.subplots(1, 3, sharey=True)
-        for name, one in found.items():
-            row, look = rows[name], looks[name]
-            of_marker = 3 if one.held_out else 0  # a curve of ten points has room for them
-            late = [point for point in one.held_out or one.curve if point[0] >= LATE * steps]
-            for axes, whole in zip(curves, (steps, row["training_flops"], row["training_s"]), strict=True):
-                if whole:
-                    places = [step / steps * whole for step, _ in late]
-                    losses = [loss for _, loss in late]
-                    axes.plot(places, losses, label=literal(name), markersize=of_marker, **look | {"linewidth": 1.0})
-            if late and row["training_s"]:
-                ends = row["training_low_s"], row["training_high_s"]
-                curves[2].plot(ends, [late[-1][1]] * 2, color=look["color"], **BAR)
-        unit, size = scale([(row["training_flops"] or 0) for row in rows.values()], SI)
-        curves[1].xaxis.set_major_formatter(lambda value, _: f"{value / size:g}")
-        titles = "steps", f"FLOPs, {unit} (of the blocks)", f"seconds: steps x step time {CERTAIN}"
-        for axes, title in zip(curves, titles, strict=True):
-            axes.set_xlabel(title)
-            axes.set_xlim(left=0)
-        drawn = "held-out" if any(one.held_out for one in found.values()) else "training"
-        curves[0].set_ylabel(f"{drawn} loss, nats per byte")
-        for axes, of in zip(below.subplots(1, 2, sharey=True), (STEP, TOKEN), strict=True):
-            _front(axes, rows, looks, of, reference)
-        below.axes[0].set_ylabel("held-out loss, nats per byte")
-        bars = f"bars: {CERTAIN} of the difference and of the ratio to {reference}; ring: Pareto front"
-        below.suptitle(literal(bars), fontsize=SMALL)
-        handles, names = curves[0].get_legend_handles_labels()
-        figure.legend(handles, names, loc="outside lower center", ncols=6)
-        told = f"{steps:,} steps, d_model {report.plan.shown[0].ffn.d_model}; a probe of a small model"
-        figure.suptitle(literal(told + ended(report)), fontsize=SMALL)
+    curves = {
+        name: {step: loss for step, loss in one.held_out or one.curve if step >= LATE * steps}
+        for name, one in trained.items()
+    }
+    figure, [losses, differences, *fronts] = panels(4, 2, (PAGE, HEIGHT))
+    drawn = "held-out" if any(one.held_out for one in trained.values()) else "training"
+    losses.set(xlabel="steps", ylabel=f"{drawn} loss, nats per byte")
+    differences.set(xlabel="steps", ylabel=f"difference to {literal(shortened(reference, LETTERS))}")
+    for name, curve in curves.items():
+        look = looks[name] | {"markevery": max(1, len(curve) // MARKERS_OF_CURVE)}
+        losses.plot(list(curve), list(curve.values()), **look)
+        shared = [step for step in curve if step in curves.get(reference, {})]
+        differences.plot(shared, [curve[step] - curves[reference][step] for step in shared], **look)
+    for axes, of in zip(fronts, (STEP, TOKEN), strict=True):
+        _front(axes, rows, looks, of, reference)
+    fronts[1].sharey(fronts[0])
+    fronts[0].set_ylabel("held-out loss, nats per byte")
+
+    handles = named_lines(names_apart(list(looks)), looks.values())
+    handles.append(Line2D([], [], label="Pareto front", **RING))
+    about = f"{steps:,} steps, d_model {report.plan.shown[0].ffn.d_model}; a probe of a small model{ended(report)}"
+    bars = f"bars below: {CERTAIN} of the difference and of the ratio to {shortened(reference, LETTERS)}"
+    finish(figure, f"{about}\n{bars}", handles)
     return figure
 
 
-def _front(axes: Axes, rows: dict[str, Any], looks: dict[str, dict[str, Any]], of: str, reference: str) -> None:
+def _front(axes: Axes, rows: Mapping[str, Row], looks: Mapping[str, dict[str, Any]], of: str, reference: str) -> None:
     """Loss over time, both as they are paired with the reference's."""
-    start = rows[reference][f"{of}_s"] or 0.0
-    timed = {name: rows[name] for name in looks if rows[name][f"{of}_ratio"]}
-    unit, size = scale([start * row[f"{of}_ratio"] for row in timed.values()] or [1.0], TIME)
+    start = rows[reference][f"{of}_s"] if reference in rows else None
+    timed = {name: row for name, row in rows.items() if start and row[f"{of}_ratio"]}
+    unit, size = scale([start * row[f"{of}_ratio"] for row in timed.values()], TIME)
+    axes.set_xlabel(f"{WHAT[of]}, {unit}" if timed else f"{WHAT[of]}: not timed")
     for name, row in timed.items():
         look, loss = looks[name], row["loss"]
-        x, low, high = (start * row[f"{of}_ratio{end}"] / size for end in ENDS)
-        axes.plot([low, high], [loss, loss], color=look["color"], linewidth=0.9)
+        time, low, high = (start * row[f"{of}_ratio{end}"] / size for end in ENDS)
+        axes.hlines(loss, low, high, color=look["color"])
         if row["difference_low"] is not None:
-            of_difference = [loss - row["difference"] + row[f"difference{end}"] for end in ENDS]
-            axes.plot([x] * len(ENDS), of_difference, color=look["color"], linewidth=0.9)
-        axes.plot([x], [loss], linestyle="", markersize=4.5, **look)
+            of_reference = loss - row["difference"]
+            axes.vlines(
+                time, of_reference + row["difference_low"], of_reference + row["difference_high"], color=look["color"]
+            )
+        axes.plot(time, loss, **look | {"linestyle": ""})
         if row[f"pareto_front_{of}"]:
-            axes.plot([x], [loss], **RING)
-    what = "a step: forward and backward" if of == STEP else "one token: forward"
-    axes.set_xlabel(f"{what}, {unit}")
+            axes.plot(time, loss, **RING)

@@ -6,19 +6,19 @@ be a job. Two cells behind them time the blocks: a step's forward and backward, 
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import counted, percent
 from ffnbench.extras.train.decoder import DecoderSpec, TrainCase
 from ffnbench.extras.train.kind import TRAIN
-from ffnbench.extras.train.request import TrainRequest
-from ffnbench.extras.train.text import LEAST_BATCHES, Parts, Text, Training, read_text
+from ffnbench.extras.train.text import Parts, Text, Training, read_text
 from ffnbench.ffn.spec import read_positive
 from ffnbench.plan import OWN, Case, Mode, Note, NoteKind, Plan, Point, Probe, Protocol, group_suffix
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_budget
 from ffnbench.planning.fields import cut
+from ffnbench.request import AddedRequest, Seconds, Texts
 
 D_MODEL = 128  # where nothing says how wide
 OF, STEP, TOKEN, RUN = "of", "step", "token", "run"  # the axis of the cells, and its values
@@ -27,43 +27,60 @@ MOST_SEEDS = 20
 JUNK = 0.9  # of a text that is none, less is printable
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainRequest(AddedRequest):
+    """`ffnbench train`."""
+
+    COMMAND = "train"
+
+    d_model: int | None = None
+    layers: int = 3
+    context: int = 128
+    batch: int = 24
+    dtype: str = "float32"
+    steps: int = 800
+    seeds: int = 3
+    lr: Texts = "3e-3"
+    text: str | None = None
+    budget: Seconds | None = None
+
+
 def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
     """Parse, check and size everything; raises FfnbenchError with a hint for whatever is wrong."""
-    counts = {name: read_positive(name, getattr(request, name)) for name in ("steps", "seeds", "layers", "context")}
-    if counts["seeds"] > MOST_SEEDS:
+    for name in ("steps", "seeds", "layers", "context"):
+        read_positive(name, getattr(request, name))
+    if request.seeds > MOST_SEEDS:
         raise FfnbenchError(f"--seeds {request.seeds} are more than {MOST_SEEDS}", "3 to 5 tell what a probe can tell")
     if request.budget is not None:
         check_budget(request.budget)
-    more = {"seq_len": counts["context"], "mode": Mode.TRAIN.value, "metrics": "latency"}
-    found = plan_compare(as_compare(request, budget=None, **more), probe, d_model=D_MODEL)
-    alike = (replace(case, workload=replace(case.workload, routing=None)) for case in found.cases)  # as they are learnt
-    found = replace(found, cases=tuple(alike), metrics=("latency",))
-    _refuse_others(found)
-    work = found.cases[0].workload
-    text, parts = read_text(request.text or "", LEAST_BATCHES * work.batch * (work.seq_len + 1))
-    shared = [_of_blocks(case, request.layers) for case in found.cases]
-    one_token = replace(work, batch=1, seq_len=1, mode=Mode.FORWARD.value)
-    cases: list[Case] = []
+    workload = {"seq_len": request.context, "mode": Mode.TRAIN, "metrics": "latency"}
+    compared = plan_compare(as_compare(request, budget=None, **workload), probe, d_model=D_MODEL)
+    models = [_model(case, request.layers) for case in compared.cases]
+    _refuse_others(replace(compared, cases=tuple(models)))
+    work = models[0].workload
+    text, parts = read_text(request.text or "", work.batch, work.seq_len)
+    cases = []
     for seed in range(request.seed, request.seed + request.seeds):
         for rate in rates_of(request.lr):
             training = Training(text=text, steps=request.steps, rate=rate, seed=seed)
             point = ((OF, RUN), ("lr", rate), ("seed", seed))
-            cases += [replace(_at(case, point), training=training) for case in shared]
-    first_run = {case.label: run.label for case, run in zip(shared, cases, strict=False)}
-    # what a budget leaves when all are trained
-    cases += [_at(case, ((OF, STEP),), found.reference) for case in shared]
-    cases += [_at(replace(case, workload=one_token), ((OF, TOKEN),), found.reference) for case in shared]
+            cases += [replace(_at(model, point, against=model.label), training=training) for model in models]
+    first_runs = {model.label: run.label for model, run in zip(models, cases, strict=False)}
+    one_token = replace(work, batch=1, seq_len=1, mode=Mode.FORWARD)
+    for of, fed in ((STEP, work), (TOKEN, one_token)):  # they have what a budget leaves when all are trained
+        cases += [_at(replace(model, workload=fed), ((OF, of),), against=compared.reference) for model in models]
+    notes = [replace(note, label=first_runs.get(note.label, "")) for note in compared.notes]
     return replace(
-        found,
+        compared,
         cases=tuple(cases),
-        reference=first_run[found.reference],
+        reference=first_runs[compared.reference],
         kind=TRAIN,
+        metrics=("latency",),
         protocol=Protocol(
             workers=WORKERS, rounds=ROUNDS, seed=request.seed, timeout_s=request.timeout, budget_s=request.budget
         ),
-        notes=(*(replace(note, label=first_run.get(note.label, "")) for note in found.notes),
-               *_notes(request, text, parts)),
-    )  # fmt: skip
+        notes=(*notes, *_notes(request, text, parts)),
+    )
 
 
 def rates_of(text: str) -> tuple[float, ...]:
@@ -81,16 +98,18 @@ def rates_of(text: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(rates))
 
 
-def _of_blocks(case: Case, layers: int) -> TrainCase:
-    """The case of so many blocks around its network."""
-    same = {one.name: getattr(case, one.name) for one in fields(Case)}
-    return TrainCase(**same | {"ffn": DecoderSpec(around=same["ffn"], layers=layers)})
+def _model(case: Case, layers: int) -> TrainCase:
+    """The case of a decoder with its network."""
+    known = {one.name: getattr(case, one.name) for one in fields(Case)}
+    known["ffn"] = DecoderSpec(around=known["ffn"], layers=layers)
+    known["workload"] = replace(case.workload, routing=None)  # experts are fed as they learn it
+    return TrainCase(**known)
 
 
-def _at(case: TrainCase, point: Point, reference: str = "") -> TrainCase:
-    """The case at a point; a run is compared with nothing by itself."""
-    end = group_suffix(dict(point))
-    return replace(case, label=case.label + end, point=point, against=(reference or case.label) + end)
+def _at(case: TrainCase, point: Point, against: str) -> TrainCase:
+    """The case at a point, compared with another one there."""
+    suffix = group_suffix(dict(point))
+    return replace(case, label=case.label + suffix, point=point, against=against + suffix)
 
 
 def _refuse_others(plan: Plan) -> None:

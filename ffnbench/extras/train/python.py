@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from ffnbench.api.preparing import prepare
 from ffnbench.extras.train.measuring import measure
-from ffnbench.extras.train.planning import plan_train
-from ffnbench.extras.train.request import TrainRequest
+from ffnbench.extras.train.planning import TrainRequest, plan_train
 from ffnbench.python.arguments import Device, DType, Float, Int, Match, StrPath, Texts, Variants, asked
 from ffnbench.python.following import called_here
 from ffnbench.python.public import public
@@ -44,6 +43,8 @@ def train(
     wait: bool = False,
 ) -> Report:
     """Train a small language model of bytes with each variant: held-out loss beside the time of a step and of a token.
+
+    `ffnbench train --help-all` says what each argument means.
 
     >>> ffnbench.train(["relu", "swiglu"], steps=200).frame()[["variant", "loss", "difference", "verdict"]]
     """

@@ -10,13 +10,12 @@ from ffnbench.extras.train.losses import (
     CITED,
     SAME_NATS,
     Learnt,
-    agreement,
+    at_an_end_of_rates,
     front_of,
     learnt,
     pairs_of_losses,
     resolves,
     runs_of,
-    wider_rates,
 )
 from ffnbench.extras.train.planning import OF, STEP, TOKEN
 from ffnbench.extras.train.text import Training
@@ -31,6 +30,7 @@ from ffnbench.stats.interval import CONFIDENCE, Mean
 
 MARK = "*"
 NATS = "nats/byte"
+SCOPE = "a probe: a small model, trained for a short time"
 ENDS = "", "_low", "_high"  # of a name in a record: the value, and the interval of it
 OF_DIFFERENCE = 23  # what `-0.064 [-0.079, -0.050]` takes
 LEARNS = VERDICTS | {Verdict.FASTER: "better", Verdict.SLOWER: "worse"}
@@ -66,7 +66,7 @@ def training_records(report: Report) -> list[Row]:
             seconds, comparison = report.estimate(label, LATENCY), report.comparison(label)
             ratio = comparison.ratio if comparison and comparison.verdict is not Verdict.BUSY else None
             record |= in_row(f"{of}_s", seconds) | in_row(f"{of}_ratio", ratio)
-            record[f"{of}_verdict"] = comparison and comparison.verdict.value
+            record[f"{of}_verdict"] = comparison and comparison.verdict
             record[f"pareto_front_{of}"] = name in fronts[of] if one.loss and seconds else None
         for end in ENDS:
             ratio = record[f"step_ratio{end}"]
@@ -138,10 +138,10 @@ def _timed(of: str, first: int, second: int) -> tuple[Column, Column]:
     """The time of a step or of a token, and its ratio to the reference's."""
 
     def text(row: Row) -> str | None:
-        return BUSY if row[f"{of}_verdict"] == Verdict.BUSY.value else None
+        return BUSY if row[f"{of}_verdict"] == Verdict.BUSY else None
 
     def ratio(row: Row) -> str | None:
-        reference = row[f"{of}_verdict"] == Verdict.REFERENCE.value and row[f"{of}_ratio"] is not None
+        reference = row[f"{of}_verdict"] == Verdict.REFERENCE and row[f"{of}_ratio"] is not None
         return "1" if reference else None
 
     seconds = Column(
@@ -203,12 +203,12 @@ def _header(report: Report) -> str:
 
 
 def _summary(report: Report, rows: list[Row], found: dict[str, Learnt]) -> list[str]:
-    """Who learns best and by how much, the Pareto front, whether to try other rates, what failed, how far it goes."""
+    """Who learns best and by how much, the Pareto front, whether to try other rates, what failed."""
     lines = [_answer(report, rows, found)]
     if front := [row["variant"] for row in rows if row["pareto_front_step"]]:
         lines.append(f"Pareto front of loss and time of a step: {listed(front)}")
     lost = [f"{name}: {'; '.join(why)}" for name, one in found.items() if (why := _failed(report, name, one))]
-    lines += [*_edge(report, found), *lost, _scope(found), *general_line(report), *machine_line(report)]
+    lines += [*_edge(report, found), *lost, SCOPE, *general_line(report), *machine_line(report)]
     return list(filter(None, lines))
 
 
@@ -235,18 +235,11 @@ def _answer(report: Report, rows: list[Row], found: dict[str, Learnt]) -> str:
 
 def _edge(report: Report, found: dict[str, Learnt]) -> list[str]:
     """A warning of who learns best at an end of the list of rates, and the longer list to try."""
-    wider = wider_rates(report, found)
-    if not wider.names:
+    names, rates = at_an_end_of_rates(report, found)
+    if not names:
         return []
-    rates = ",".join(f"{rate:.2g}" for rate in wider.rates)
-    return [f"warning: the best rate is at an end of the list for {listed(wider.names)}: --lr {rates}"]
-
-
-def _scope(found: dict[str, Learnt]) -> str:
-    """That it is a probe, and what others report of much larger models."""
-    agrees = [f"{source} {value:+.1f} of {count} forms" for source, (value, count) in agreement(found).items()]
-    with_others = f"; rank correlation with T5-base: {', '.join(agrees)}" if agrees else ""
-    return f"a probe: a small model, trained for a short time{with_others}"
+    longer = ",".join(f"{rate:.2g}" for rate in rates)
+    return [f"warning: the best rate is at an end of the list for {listed(names)}: --lr {longer}"]
 
 
 def _details(report: Report, rows: list[Row]) -> list[str]:

@@ -54,68 +54,74 @@ class Parts:
         return min(len(self.train), len(self.choosing), len(self.held_out))
 
 
-def read_text(path: str, least_bytes: int) -> tuple[Text, Parts]:
-    """The parts of a file or a folder, each with at least so many bytes; of the .py files of the standard library where
-    none is named.
+def read_text(path: str, batch: int, context: int) -> tuple[Text, Parts]:
+    """The parts of a file or a folder, or of the standard library's .py files where none is named; each part has
+    LEAST_BATCHES batches at least.
 
-    Files are split by the hash of their names; one, or so few that a part would be too short, by place: the last bytes
-    are held out. Raises FfnbenchError where there is none, it can't be read, or is too short.
+    Files are split by the hash of their names. One file, or so few that a part would be too short, are split by place:
+    the last bytes are held out. Raises FfnbenchError for a text that can't be read or is too short.
     """
+    root = Path(path or sysconfig.get_path("stdlib"))
     try:
-        root = Path(path or sysconfig.get_path("stdlib")).expanduser()
-    except RuntimeError as problem:  # ~name of nobody
-        raise FfnbenchError(
-            f"--text {path!r} is in the home of a user that is not there", "is the path right?"
-        ) from problem
-    try:
-        names = [root] if root.is_file() else sorted(_files(root, library=not path))
-        if sum(name.stat().st_size for name in names) > MOST_BYTES:
+        if not root.exists():
+            raise FfnbenchError(f"--text {path!r} is no file and no folder", "is the path right?")
+        files = [root] if root.is_file() else sorted(_files_in(root, library=not path))
+        if sum(file.stat().st_size for file in files) > MOST_BYTES:
             raise FfnbenchError(f"--text {path!r} holds more than 1 GiB", "name a part of it")
-        contents = {name: name.read_bytes() for name in names}
+        contents = {str(file.relative_to(root)): file.read_bytes() for file in files}
     except OSError as problem:
         raise FfnbenchError(f"--text {path!r} can't be read: {problem.strerror}", "is the path right?") from problem
-    whole = b"".join(contents.values())
-    parts = _cut(whole)
-    if len(names) > 1:
-        by_name = _split({str(name.relative_to(root)): content for name, content in contents.items()})
-        parts = by_name if by_name.shortest >= least_bytes else parts
+    content = b"".join(contents.values())
+    least_bytes = LEAST_BATCHES * batch * (context + 1)
+    parts = _split_by_name(contents)
+    if parts.shortest < least_bytes:
+        parts = _split_by_place(content)
     if parts.shortest < least_bytes:
         named = f"--text {path!r}" if path else "the default text, the standard library's .py files,"
         raise FfnbenchError(
-            f"{named} has {len(whole):,} bytes: too short for parts of {least_bytes:,}, "
+            f"{named} has {len(content):,} bytes: too short for parts of {least_bytes:,}, "
             f"{LEAST_BATCHES} batches, to be held out",
             "a longer text, a smaller --batch or a smaller --context",
         )
-    told = Text(
-        path=path, files=len(names), bytes=len(whole), held_out_bytes=len(parts.held_out),
-        sha256=hashlib.sha256(whole).hexdigest(), printable=1 - len(whole.translate(None, TEXT)) / len(whole),
-    )  # fmt: skip
-    return told, parts
+    text = Text(
+        path=path,
+        files=len(files),
+        bytes=len(content),
+        held_out_bytes=len(parts.held_out),
+        sha256=hashlib.sha256(content).hexdigest(),
+        printable=1 - len(content.translate(None, TEXT)) / len(content),
+    )
+    return text, parts
 
 
-def _files(root: Path, *, library: bool) -> Iterator[Path]:
-    if not root.is_dir():
-        raise FfnbenchError(f"--text {str(root)!r} is no file and no folder", "is the path right?")
+def _files_in(root: Path, *, library: bool) -> Iterator[Path]:
+    """The files below a folder that are not hidden; of the standard library its own sources, without their tests."""
     for folder, inner, names in os.walk(root):
         inner[:] = [name for name in inner if not name.startswith(".") and not (library and name in SKIPPED)]
-        yield from (Path(folder, name) for name in names if not name.startswith(".") and
-                    (not library or name.endswith(".py")) and Path(folder, name).is_file())  # fmt: skip
+        for name in names:
+            file = Path(folder, name)
+            if not name.startswith(".") and file.is_file() and (name.endswith(".py") or not library):
+                yield file
 
 
-def _cut(whole: bytes) -> Parts:
-    end, held = int(len(whole) * (1 - HELD_OUT - CHOOSING)), int(len(whole) * (1 - HELD_OUT))
-    return Parts(whole[:end], whole[end:held], whole[held:], by_place=True)
+def _split_by_place(content: bytes) -> Parts:
+    choosing_at = int(len(content) * (1 - HELD_OUT - CHOOSING))
+    held_out_at = int(len(content) * (1 - HELD_OUT))
+    return Parts(content[:choosing_at], content[choosing_at:held_out_at], content[held_out_at:], by_place=True)
 
 
-def _split(files: dict[str, bytes]) -> Parts:
+def _split_by_name(contents: dict[str, bytes]) -> Parts:
     """By the hash of each name: a file that is added moves no other one."""
-    found: dict[str, list[bytes]] = {"train": [], "choosing": [], "held_out": []}
-    for name, content in files.items():
+    train, choosing, held_out = bytearray(), bytearray(), bytearray()
+    for name, content in contents.items():
         place = int(hashlib.sha256(os.fsencode(name)).hexdigest()[:8], 16) / 2**32
-        part = "held_out" if place < HELD_OUT else "choosing" if place < HELD_OUT + CHOOSING else "train"
-        found[part].append(content)
-    train, choosing, held_out = (b"".join(contents) for contents in found.values())
-    return Parts(train, choosing, held_out)
+        if place < HELD_OUT:
+            held_out += content
+        elif place < HELD_OUT + CHOOSING:
+            choosing += content
+        else:
+            train += content
+    return Parts(bytes(train), bytes(choosing), bytes(held_out))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

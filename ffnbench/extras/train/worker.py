@@ -1,228 +1,202 @@
-"""A model that is trained, step by step, in a process of its own. Needs torch.
+"""Trains one model, step by step, in a process of its own. Needs torch.
 
-What a step does depends on the seed and its number alone: it goes on from a checkpoint as if it had never been away.
+What a step does depends on the seed and the step's number alone: training goes on from a checkpoint as if it had never
+stopped.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import place_of
 from ffnbench.extras.train.decoder import TrainCase
-from ffnbench.extras.train.kind import TRAIN
-from ffnbench.extras.train.metrics import CURVE, HELD_OUT
+from ffnbench.extras.train.messages import Train, Trained
 from ffnbench.extras.train.module import LanguageModel
-from ffnbench.extras.train.text import LEAST_BATCHES, VOCABULARY, Training, read_text
+from ffnbench.extras.train.text import VOCABULARY, read_text
 from ffnbench.worker.backends.building import seed_all
 from ffnbench.worker.jobs import Jobs
 
-WARM_UP, LAST = 0.05, 0.1  # of the steps, and of the rate
-POINTS = 40  # of a curve
-EVALUATED, AT_ONCE = 200_000, 4096  # bytes, at most; of a batch
-TENTHS, ON_THE_WAY = 10, 50_000  # points of the held-out curve; bytes of each before the last, at most
+WARM_UP = 0.05  # of the steps
+LAST_RATE = 0.1  # of the rate, at the last step
+TENTHS = 10  # of the steps: after each of them the model is evaluated
+EVALUATED, ON_THE_WAY = 200_000, 50_000  # bytes at most that a model is evaluated on: at the end, and before
+AT_ONCE = 4096  # bytes of a batch that is evaluated
 DIVERGED = 2 * math.log(VOCABULARY)  # nats: twice what guessing costs
 SAVING = 0.05  # of the time, at most
-TRAINEE = "trainee"
+RUN = "training run"  # where the worker holds it
 
 
-@dataclass(slots=True)
-class Trainee:
-    """One model of one case. `checkpoint` is where it is kept from time to time, None for nowhere."""
+class TrainingRun:
+    """The training of one model. `checkpoint` is the file that it can be gone on with from, None for none."""
 
-    case: TrainCase
-    checkpoint: Path | None
-    model: nn.Module = field(init=False)
-    optimizer: torch.optim.Optimizer = field(init=False)
-    step: int = 0
-    elapsed: float = 0.0
-    curve: list[tuple[str, int, float]] = field(default_factory=list)  # CURVE: so many steps; HELD_OUT: after so many
-    saved: str = ""  # why nothing is kept, where that failed
-    _window: list[Tensor] = field(default_factory=list)
-    _told: int = 0
-    _saved_at: float = 0.0
-    _text: Any = None
+    def __init__(self, case: TrainCase, checkpoint: Path | None) -> None:
+        assert case.training is not None
+        self.case, self.training, self.checkpoint = case, case.training, checkpoint
+        self.device = place_of(case.workload.device)
+        text, self.parts = read_text(self.training.text.path, case.workload.batch, case.workload.seq_len)
+        if text.sha256 != self.training.text.sha256:
+            raise FfnbenchError(f"the text {text.path!r} is not the one that was planned", "--text: a copy of it")
+        self.not_saved = ""  # why no checkpoint is kept
+        self._next_save = 0.0
+        self._begin()
+        if checkpoint is not None and checkpoint.is_file():
+            self._resume(checkpoint)
 
-    @property
-    def training(self) -> Training:
-        """How it is trained."""
-        assert self.case.training is not None
-        return self.case.training
-
-    def __post_init__(self) -> None:
-        training, work, spec = self.training, self.case.workload, self.case.ffn
-        told, self._text = read_text(training.text.path, LEAST_BATCHES * work.batch * (work.seq_len + 1))
-        if told.sha256 != training.text.sha256:
-            raise FfnbenchError(f"the text {told.path!r} is not the one that was planned", "--text: a copy of it")
-        seed_all(training.seed, spec.around)
-        where = {"device": place_of(work.device), "dtype": torch.float64 if work.dtype == "float64" else torch.float32}
+    def _begin(self) -> None:
+        spec = self.case.ffn
+        seed_all(self.training.seed, spec.around)
+        double = self.case.workload.dtype == "float64"
+        where = {"device": self.device, "dtype": torch.float64 if double else torch.float32}
         self.model = LanguageModel(spec.d_model, partial(spec.build, **where), **where).train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.0)
-        if self.checkpoint and self.checkpoint.is_file():
-            self._load()
+        self.step = 0
+        self.curve: list[tuple[int, float]] = []  # steps, and the held-out loss after them
 
-    def go(self, seconds: float) -> dict[str, Any]:
-        """Train for about so long, or to the end; tells what is new of the curve, and when it has ended the loss on
-        what was held out, and on the part that rates are chosen by.
+    def train_for(self, seconds: float) -> Trained:
+        """Train for about so long, one step at least, or to the end.
+
+        Tells how far it is, and at the end the losses on what is held out and on the part that rates are chosen by.
         """
-        start, steps = perf_counter(), self.training.steps
-        diverged = None
-        while self.step < steps and diverged is None:
-            began = perf_counter()
-            self._window.append(self._one_step())
-            self.step += 1
-            closes = self.step % max(1, steps // POINTS) == 0 or self.step == steps
-            losses = torch.stack(self._window).tolist() if closes else []  # one look at the device for many steps
-            self.elapsed += perf_counter() - began
-            if closes:
-                diverged = self._close_window(losses)
-            if self.step < steps and self.step * TENTHS // steps > (self.step - 1) * TENTHS // steps:
-                self._held_out(ON_THE_WAY)
+        start, first_step, steps = perf_counter(), self.step, self.training.steps
+        losses = []
+        while self.step < steps:
+            losses.append(self._train_step())
+            tenths = self.step * TENTHS // steps
+            if self.step < steps and tenths > (self.step - 1) * TENTHS // steps:
+                self.curve.append((self.step, self._loss_of(self.parts.held_out, ON_THE_WAY)))
             if perf_counter() - start > seconds:
                 break
-        ended: dict[str, Any] = {}
-        if diverged is not None or self.step < steps:
-            self._keep()
-        else:
-            ended = {"loss": self._held_out(EVALUATED), "choosing": self._loss_of(self._text.choosing)}
-            if not all(map(math.isfinite, ended.values())):
-                ended = {"diverged": steps}
-        new = self.curve[self._told :]
-        self._told = len(self.curve)
-        told = {"step": self.step, "curve": new, "seconds": self.elapsed, "diverged": diverged, "saved": self.saved}
-        return told | ended
+        diverged = None
+        for number, loss in enumerate(losses, start=first_step + 1):
+            if not float(loss) < DIVERGED:
+                diverged = number
+                break
+        step_s = (perf_counter() - start) / max(1, len(losses))
+        if diverged is not None:
+            return Trained(step=self.step, step_s=step_s, diverged=diverged)
+        if self.step < steps:
+            self._save()
+            loss = self.curve[-1][1] if self.curve else None
+            return Trained(step=self.step, step_s=step_s, loss=loss, not_saved=self.not_saved)
+        return self._evaluate(step_s)
 
-    def _held_out(self, most: int) -> float:
-        """The loss on what is held out, a point of the curve where it is a number."""
-        loss = self._loss_of(self._text.held_out, most)
-        if math.isfinite(loss):
-            self.curve.append((HELD_OUT, self.step, loss))
-        return loss
+    def _evaluate(self, step_s: float) -> Trained:
+        """The losses of the model at the end."""
+        held_out = self._loss_of(self.parts.held_out, EVALUATED)
+        choosing = self._loss_of(self.parts.choosing, EVALUATED)
+        curve = (*self.curve, (self.step, held_out))
+        if not all(math.isfinite(loss) for loss in (choosing, *(loss for _, loss in curve))):
+            return Trained(step=self.step, step_s=step_s, diverged=self.step)
+        return Trained(step=self.step, step_s=step_s, held_out=held_out, choosing=choosing, curve=curve)
 
-    def _close_window(self, losses: list[float]) -> int | None:
-        """Its mean loss; the step at which it has diverged, if it has."""
-        first = self.step - len(losses)
-        self._window = []
-        for number, loss in enumerate(losses, start=first + 1):
-            if not loss < DIVERGED:
-                return number
-        self.curve.append((CURVE, len(losses), math.fsum(losses) / len(losses)))
-        return None
-
-    def _one_step(self) -> Tensor:
+    def _train_step(self) -> Tensor:
+        """The loss of the step, not waited for."""
         self.optimizer.param_groups[0]["lr"] = self._rate()
-        batch = self._batch()
-        loss = self._loss(batch)
+        loss = self._loss(self._batch())
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         self.optimizer.step()
+        self.step += 1
         return loss.detach()
 
     def _rate(self) -> float:
-        """Linear warm-up, then a cosine down to LAST of it."""
+        """Linear warm-up, then a cosine down to LAST_RATE of it."""
         training = self.training
-        warm = max(1, round(WARM_UP * training.steps))
-        if self.step < warm:
-            return training.rate * (self.step + 1) / warm
-        done = (self.step - warm) / max(1, training.steps - warm)
-        return training.rate * (LAST + (1 - LAST) * (1 + math.cos(math.pi * done)) / 2)
+        warm_up = max(1, round(WARM_UP * training.steps))
+        if self.step < warm_up:
+            return training.rate * (self.step + 1) / warm_up
+        done = (self.step - warm_up) / max(1, training.steps - warm_up)
+        return training.rate * (LAST_RATE + (1 - LAST_RATE) * (1 + math.cos(math.pi * done)) / 2)
 
     def _batch(self) -> Tensor:
         """Sequences from random places, the same for every variant: (batch, seq_len + 1)."""
-        work, training = self.case.workload, self.training
-        generator = torch.Generator().manual_seed(training.seed * 1_000_003 + self.step)
-        places = torch.randint(len(self._text.train) - work.seq_len, (work.batch,), generator=generator).tolist()
-        return self._sequences(self._text.train, places)
+        work, text = self.case.workload, self.parts.train
+        generator = torch.Generator().manual_seed(self.training.seed * 1_000_003 + self.step)
+        places = torch.randint(len(text) - work.seq_len, (work.batch,), generator=generator)
+        return self._sequences(text, places.tolist())
 
-    def _sequences(self, part: bytes, places: list[int]) -> Tensor:
-        size, device = self.case.workload.seq_len + 1, place_of(self.case.workload.device)
-        cut = b"".join(part[place : place + size] for place in places)
-        return torch.frombuffer(bytearray(cut), dtype=torch.uint8).view(-1, size).to(device, torch.int64)
+    def _sequences(self, text: bytes, places: list[int]) -> Tensor:
+        size = self.case.workload.seq_len + 1
+        content = bytearray(b"".join(text[place : place + size] for place in places))
+        return torch.frombuffer(content, dtype=torch.uint8).view(-1, size).to(self.device, torch.int64)
 
-    def _loss(self, batch: Tensor) -> Tensor:
+    def _loss(self, sequences: Tensor) -> Tensor:
         """Nats per byte, the mean."""
         dtype = getattr(torch, self.case.workload.dtype)
-        mixed = torch.autocast(batch.device.type, dtype) if dtype.itemsize < 4 else nullcontext()
+        mixed = torch.autocast(self.device.type, dtype) if dtype.itemsize < 4 else nullcontext()
         with mixed:
-            logits = self.model(batch[:, :-1])
-        return F.cross_entropy(logits.flatten(0, 1).float(), batch[:, 1:].flatten())
+            logits = self.model(sequences[:, :-1])
+        return F.cross_entropy(logits.flatten(0, 1).float(), sequences[:, 1:].flatten())
 
-    def _loss_of(self, part: bytes, most: int = EVALUATED) -> float:
-        """Over evenly spread sequences of a part, at most so many bytes, in batches."""
+    def _loss_of(self, text: bytes, most_bytes: int) -> float:
+        """Over evenly spread sequences of a text."""
         work = self.case.workload
-        count = max(1, min(most, len(part)) // (work.seq_len + 1))
-        places = [number * (len(part) - work.seq_len - 1) // max(1, count - 1) for number in range(count)]
+        count = max(1, min(most_bytes, len(text)) // (work.seq_len + 1))
+        places = [number * (len(text) - work.seq_len - 1) // max(1, count - 1) for number in range(count)]
         at_once = max(work.batch, AT_ONCE // work.seq_len)
+        total = 0.0
         self.model.eval()
         with torch.no_grad():
-            losses = [(float(self._loss(self._sequences(part, some))), len(some)) for some in _by(places, at_once)]
+            for start in range(0, count, at_once):
+                batch = places[start : start + at_once]
+                total += len(batch) * float(self._loss(self._sequences(text, batch)))
         self.model.train()
-        return math.fsum(loss * size for loss, size in losses) / count
+        return total / count
 
-    def _keep(self) -> None:
+    def _save(self) -> None:
         """Write all that it takes to go on, whole or not at all."""
-        if self.checkpoint is None or self.saved or perf_counter() < self._saved_at:
+        if self.checkpoint is None or self.not_saved or perf_counter() < self._next_save:
             return
         start = perf_counter()
         new = self.checkpoint.with_suffix(".new")
-        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(), "step": self.step,
-                 "elapsed": self.elapsed, "curve": self.curve, "window": self._window,
-                 "random": torch.get_rng_state()}  # fmt: skip
+        state = {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "step": self.step,
+            "curve": self.curve,
+            "random": torch.get_rng_state(),
+        }
         try:
             new.parent.mkdir(parents=True, exist_ok=True)
             torch.save(state, new)
             os.replace(new, self.checkpoint)
         except (OSError, RuntimeError) as problem:  # a full disk is no reason to lose the run itself
-            self.saved = f"no checkpoint is kept: {problem}".splitlines()[0]
+            self.not_saved = f"no checkpoint is kept: {problem}".splitlines()[0]
             with suppress(OSError):
                 new.unlink()
-        self._saved_at = perf_counter() + (perf_counter() - start) / SAVING
+        self._next_save = perf_counter() + (perf_counter() - start) / SAVING
 
-    def _load(self) -> None:
-        """Go on from the checkpoint; a file that is none is passed over."""
-        assert self.checkpoint is not None
+    def _resume(self, checkpoint: Path) -> None:
+        """Go on from the checkpoint; one that can't be read is passed over."""
         try:
-            state = torch.load(self.checkpoint, weights_only=True)
+            state = torch.load(checkpoint, weights_only=True)
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
             torch.set_rng_state(state["random"])
-            made = sum(steps for metric, steps, _ in state["curve"] if metric == CURVE) + len(state["window"])
-            numbers = [state["elapsed"], *(loss for _, _, loss in state["curve"]), *map(float, state["window"])]
-            if not (state["step"] == made <= self.training.steps and math.isfinite(math.fsum(numbers))):
-                raise ValueError("its step is not where its curve ends")
-        except Exception:  # cut off, edited, of an earlier version, or of code of the user's that has changed
-            self.checkpoint.unlink()
-            return self.__post_init__()
-        self.step, self.elapsed, self.curve = state["step"], state["elapsed"], state["curve"]
-        self._window = state["window"]
-        return None
+            self.step, self.curve = state["step"], state["curve"]
+        except Exception:  # cut off, of an earlier version, or of code of the user's that has changed
+            checkpoint.unlink()
+            self._begin()
 
 
-def train(jobs: Jobs, label: str, seconds: float, checkpoint: str) -> dict[str, Any]:
-    """Train a case for so long, or to its end; what was found since it was asked the last time."""
-    case = jobs.settle(label)
-    assert isinstance(case, TrainCase)
-    if TRAINEE not in jobs.held:
-        jobs.held[TRAINEE] = Trainee(case, Path(checkpoint) if checkpoint else None)
-    trainee: Trainee = jobs.held[TRAINEE]
-    return trainee.go(seconds)
+def train(jobs: Jobs, request: Train) -> Trained:
+    """Train a case for so long, or to its end; what there is to tell of it."""
+    if RUN not in jobs.held:
+        case = jobs.settle(request.label)
+        assert isinstance(case, TrainCase)
+        jobs.held[RUN] = TrainingRun(case, Path(request.checkpoint) if request.checkpoint else None)
+    run: TrainingRun = jobs.held[RUN]
+    return run.train_for(request.seconds)
 
 
-VERBS = {TRAIN: train}
-
-
-def _by(values: list[int], size: int) -> Iterator[list[int]]:
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
+HANDLERS = {"Train": (Train, train)}

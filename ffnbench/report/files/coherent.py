@@ -21,8 +21,8 @@ MEASURES = {
     Kind.ACTIVATIONS: (ActivationSpec,),
     Kind.BLOCK: (*NETWORKS, AttentionSpec),
 }
-PROBLEMS = {
-    Kind.BLOCK.value: "block.plan:problems"
+PROBLEMS: dict[str, str] = {
+    Kind.BLOCK: "block.plan:problems"
 }  # what else its plan may lack: functions (plan) -> texts, as `file:name`
 SHORTEST_S, MOST = 1e-15, 1e18  # of a sample
 

@@ -26,7 +26,7 @@ OLDER = {  # what older files have beside the fields of a type: it is passed ove
 }
 
 # what older files call suspect, a row whose answers were wrong or whose times could not be true, has no figures either
-OLDER_FAILURES = {"suspect": FailureKind.MISMATCH.value}
+OLDER_FAILURES = {"suspect": FailureKind.MISMATCH}
 
 
 def report_text(report: Report) -> str:
@@ -156,7 +156,7 @@ def _keep_one_machine(run: dict[str, Any]) -> None:
                 of[name] = [one for one in found if not _is_of(one, others, workers)]
     for case in plan["cases"]:
         case["point"] = [value for value in case["point"] if value[0] != "machine"]
-    run["warnings"].append({"label": "", "text": LEFT_OUT, "kind": NoteKind.GENERAL.value})
+    run["warnings"].append({"label": "", "text": LEFT_OUT, "kind": NoteKind.GENERAL})
     first = plan["cases"][0]
     if plan["reference"] in others:
         plan["reference"] = first.get("against") or first["label"]

@@ -1,49 +1,98 @@
-"""What all pictures share: pens, texts that fit, and the bytes of a file. No display needed.
+"""What all pictures share: style, panels, ticks, names, pens, the title above, the legend below. No display needed.
 
-Colours are Okabe & Ito's (2008), which colour-blind readers can tell apart, and some more; a print in grey tells curves
-by their markers. A pen belongs to a name, so that an activation looks the same in every picture.
+Every picture is as wide as a column or as a page of a paper, with letters of a size that is read there. Colours are
+Okabe and Ito's (2008), which colour-blind readers can tell apart, and some more; a print in grey tells curves by their
+markers. A pen belongs to a name, so that an activation looks the same in every picture.
 """
 
 from __future__ import annotations
 
 import io
 import math
-import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from zlib import crc32
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from ffnbench.common.streams import visible
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.result import Report
 
-BLACK = "black"
+COLUMN, PAGE = 3.3, 7.0  # inches: the width of a paper's column, and of its page
+DPI = 200  # of a png; print takes svg or pdf
+SMALL = 5.5  # points: the least letters
+MOST_IN_LEGEND = 8  # columns
+LETTERS, LONGEST = 40, 60  # of a name, of the title of a panel
+
+BLACK, GREY, BAND = "black", "#808080", "#EBEBEB"
 COLOURS = (
-    BLACK, "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#6A3DD0", "#8C6239", "#999933",
-    "#808080",
-)  # fmt: skip
+    BLACK,
+    "#D55E00",
+    "#0072B2",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#882255",
+    "#6A3DD0",
+    "#8C6239",
+    "#999933",
+    GREY,
+)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "*", "p")
-LOOKS = 2 * len(MARKERS)  # full, then hollow
-SMALL = 5.5  # points
-SIDE_BY_SIDE, FEW_TICKS = 1.5, 3.0  # from these ratios on an axis is logarithmic, and has ticks by decade
-TICKS = {20: (1,), 3: (1, 2, 5), 0: (1, 1.5, 2, 3, 5, 7)}  # in a decade, where the axis is longer than that
-DPI = 150  # of a picture for a page; those for a column of a paper have 300
+PENS = 2 * len(MARKERS)  # each marker full, then hollow
 STYLE = {
-    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True, "axes.grid": True,
-    "grid.color": BLACK, "grid.alpha": 0.1, "grid.linewidth": 0.6, "legend.frameon": False, "legend.fontsize": "small",
-}  # fmt: skip
+    "font.size": 6.5,
+    "axes.titlesize": 6.5,
+    "axes.titlepad": 3,
+    "axes.titlelocation": "left",
+    "axes.labelpad": 1.5,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": BLACK,
+    "grid.alpha": 0.1,
+    "grid.linewidth": 0.6,
+    "xtick.labelsize": 6,
+    "ytick.labelsize": 6,
+    "xtick.major.size": 2,
+    "ytick.major.size": 2,
+    "xtick.major.pad": 1.5,
+    "ytick.major.pad": 1.5,
+    "xtick.minor.size": 1.2,
+    "ytick.minor.size": 1.2,
+    "lines.linewidth": 0.9,
+    "lines.markersize": 3.4,
+    "lines.markeredgewidth": 0.8,
+    "legend.frameon": False,
+    "legend.fontsize": SMALL,
+    "legend.handletextpad": 0.4,
+    "legend.columnspacing": 1.0,
+    "legend.borderpad": 0.1,
+    "legend.labelspacing": 0.25,
+    "figure.titlesize": SMALL,
+    "figure.constrained_layout.w_pad": 0.03,
+    "figure.constrained_layout.h_pad": 0.03,
+}
+
+SIDE_BY_SIDE, FEW_TICKS = 1.5, 3.0  # from these ratios on an axis is logarithmic, and has ticks by decade
+DIGITS_OF_TICKS = {100: (1,), 3: (1, 2, 5)}  # in a decade, where the axis is longer than that
+FARTHEST = 3.0  # how far beyond the values an axis shows of a wide interval
 
 
 @contextmanager
 def drawing(**settings: Any) -> Iterator[None]:
-    """The style of all pictures, with these settings, for the while; a sign that the font lacks is a box, and no
-    warning. Styles of matplotlib's own are not loaded: those in the user's folder would be as well.
+    """Draw in the style of all pictures, with these settings. A sign that the font lacks is a box, and no warning.
+
+    Styles of matplotlib's own are not loaded: those in the user's folder would be as well.
     """
     defaults = {name: value for name, value in dict.items(matplotlib.rcParamsDefault) if name != "backend"}
     with matplotlib.rc_context(defaults | STYLE | settings), warnings.catch_warnings():
@@ -51,34 +100,51 @@ def drawing(**settings: Any) -> Iterator[None]:
         yield
 
 
-def render(figure: Figure, suffix: str, *, texts: bool = False) -> bytes:
-    """The picture as png, svg or pdf bytes; with `texts` as texts, which the reader's font draws, in svg and pdf."""
+def columns_for(number: int) -> int:
+    """How many of so many panels stand in a row of a page."""
+    return {1: 1, 2: 2, 4: 2}.get(number, 3)
+
+
+def panels(number: int, columns: int, size: tuple[float, float], **grid: Any) -> tuple[Figure, list[Any]]:
+    """A figure with so many axes, row by row. `size` is the width of the figure and the height of a row, in inches;
+    `finish` adds what the title and the legend take.
+    """
+    width, height = size
+    rows = math.ceil(number / columns)
+    figure = Figure(figsize=(width, height * rows), dpi=DPI, layout="constrained")
+    axes = list(figure.subplots(rows, columns, squeeze=False, **grid).flat)
+    for unused in axes[number:]:
+        unused.remove()
+    for above in axes[number - columns : number] if grid.get("sharex") else ():
+        above.tick_params(labelbottom=True)
+    return figure, axes[:number]
+
+
+def finish(figure: Figure, title: str, handles: Sequence[Any] = ()) -> None:
+    """Write the title above the axes and the legend below, and make the figure higher by what they take."""
+    width, height = figure.get_size_inches()
+    lines = map(literal, title.split("\n"))
+    above = figure.suptitle("\n".join(lines), x=0.01, ha="left", wrap=True)
+    height += above.get_window_extent().height / figure.dpi
+    for columns in range(min(len(handles), MOST_IN_LEGEND), 0, -1):
+        legend = figure.legend(handles=handles, ncols=columns, loc="outside lower left")
+        size = legend.get_window_extent()
+        if size.width <= figure.bbox.width or columns == 1:
+            height += size.height / figure.dpi
+            break
+        legend.remove()
+    figure.set_size_inches(width, height)
+
+
+def render(figure: Figure, suffix: str) -> bytes:
+    """The picture as png, svg or pdf bytes. Texts stay texts in svg and pdf, in the reader's font."""
     buffer = io.BytesIO()
-    with drawing(**({"svg.fonttype": "none", "pdf.fonttype": 42} if texts else {})):
+    with drawing(**{"svg.fonttype": "none", "pdf.fonttype": 42}):
         figure.savefig(buffer, format=suffix.removeprefix("."), dpi=figure.dpi)
     return buffer.getvalue()
 
 
-def pens(names: Iterable[str]) -> list[dict[str, Any]]:
-    """A pen for each name: of an activation by its place in the table, of another one by what its letters give, in a
-    colour that no other one has where there is one.
-    """
-    table = [activation.name for activation in ACTIVATIONS]
-    places: dict[str, int] = {}
-    for name in sorted(names := list(names), key=lambda name: name not in table):
-        first = table.index(name) if name in table else crc32(name.encode()) % LOOKS
-        free = [n for n in (*range(first, LOOKS), *range(LOOKS + len(names))) if n not in places.values()]
-        told = {place % len(COLOURS) for place in places.values()}
-        apart = [place for place in free if place % len(COLOURS) not in told]
-        places[name] = first if name in table else [*apart, *free][0]
-    return [_pen(places[name]) for name in names]
-
-
-def _pen(place: int) -> dict[str, Any]:
-    """Colour and marker of a place."""
-    colour = COLOURS[place % len(COLOURS)]
-    face = "white" if place // len(MARKERS) % 2 else colour
-    return {"color": colour, "marker": MARKERS[place % len(MARKERS)], "markerfacecolor": face}
+# Names and pens
 
 
 def literal(text: str) -> str:
@@ -87,62 +153,94 @@ def literal(text: str) -> str:
     return f" {escaped}" if escaped.startswith("_") else escaped
 
 
-def shortened(text: str, most: int = 120) -> str:
+def shortened(text: str, most: int = LONGEST) -> str:
     """A text of at most so many letters; of a longer one both ends, since labels often differ at their end alone."""
+    if len(text) <= most:
+        return text
     half = most // 2
-    return text if len(text) <= most else f"{text[: most - half - 1]}…{text[-half:]}"
+    return f"{text[: most - half - 1]}…{text[-half:]}"
+
+
+def names_apart(names: Sequence[str], most: int = LETTERS) -> list[str]:
+    """Names of at most so many letters; those that are alike when they are cut are numbered."""
+    cut = [shortened(name, most) for name in names]
+    apart = []
+    for place, name in enumerate(cut):
+        number = cut[: place + 1].count(name)
+        is_alone = len({full for full, short in zip(names, cut, strict=True) if short == name}) == 1
+        apart.append(name if is_alone else f"{name} ({number})")
+    return apart
+
+
+def pens(names: Iterable[str]) -> list[dict[str, Any]]:
+    """Colour and marker of each name, as keywords of `plot`: of an activation by its place in the table, of another
+    name by what its letters give, in a colour that nothing else in the picture has where one is left.
+    """
+    table = [activation.name for activation in ACTIVATIONS]
+    names = list(names)
+    places = {name: table.index(name) for name in names if name in table}
+    for name in names:
+        if name in places:
+            continue
+        start = crc32(name.encode()) % PENS
+        free = [place for place in (*range(start, PENS), *range(start)) if place not in places.values()]
+        colours = {place % len(COLOURS) for place in places.values()}
+        in_own_colour = [place for place in free if place % len(COLOURS) not in colours]
+        places[name] = [*in_own_colour, *free, start][0]
+    return [_pen(places[name]) for name in names]
+
+
+def _pen(place: int) -> dict[str, Any]:
+    colour = COLOURS[place % len(COLOURS)]
+    is_hollow = place // len(MARKERS) % 2
+    face = "white" if is_hollow else colour
+    return {"color": colour, "marker": MARKERS[place % len(MARKERS)], "markerfacecolor": face}
+
+
+def named_lines(names: Sequence[str], looks: Iterable[dict[str, Any]]) -> list[Line2D]:
+    """What a legend tells of curves: each name with its pen."""
+    return [Line2D([], [], label=literal(name), **look) for name, look in zip(names, looks, strict=True)]
 
 
 def ended(report: Report) -> str:
     """What the title of a run that was not finished ends with."""
-    return "; interrupted" if report.interrupted else "; ended early" if report.stopped else ""
+    if report.interrupted:
+        return "; interrupted"
+    return "; ended early" if report.stopped else ""
 
 
-# What pictures of a paper share: axes, ticks, the legend below and the lines above
+# Axes
 
 
-def panels(figure: Figure, number: int, columns: int, **how: Any) -> Any:
-    """A grid of so many axes, row by row; those that are left over are hidden."""
-    grid: Any = figure.subplots(math.ceil(number / columns), columns, squeeze=False, **how)
-    for axes in grid.flat[number:]:
-        axes.set_visible(False)
-    return grid
+def limits_of(values: Sequence[float], ends: Iterable[float | None]) -> tuple[float, float]:
+    """All values, and of the ends of their intervals what is not FARTHEST away."""
+    low, high = min(values), max(values)
+    known = [end for end in ends if end is not None]
+    return max(min([low, *known]), low / FARTHEST), min(max([high, *known]), high * FARTHEST)
 
 
-def write_numbers(axis: Any, text: Callable[[float], str] = "{:g}".format) -> None:
+def scale_axis(axis: Any, low: float, high: float, *, below: float = 1.0, most: int = 5) -> None:
+    """Show these values with room at both ends, `below` times as much at the lower one, and at most so many ticks.
+
+    The axis is logarithmic where its ends are far apart.
+    """
+    name = axis.axis_name
+    if low > 0 and high / low > SIDE_BY_SIDE:
+        room = (high / low) ** 0.06
+        axis.axes.set(**{f"{name}scale": "log", f"{name}lim": (low / room**below, high * room)})
+        axis.set_minor_locator(NullLocator())
+        if high / low < FEW_TICKS:
+            axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
+        else:
+            digits = [digits for least, digits in DIGITS_OF_TICKS.items() if high / low > least]
+            axis.set_major_locator(LogLocator(subs=digits[0], numticks=most + 2))
+    else:
+        room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0
+        axis.axes.set(**{f"{name}lim": (low - room * below, high + room)})
+        axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 4, 5, 10]))
+    write_numbers(axis)
+
+
+def write_numbers(axis: Any, text: Callable[[float], str] = "{:,g}".format) -> None:
     """Have the numbers beside an axis written like this."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
-
-
-def scale_axis(axis: Any, low: float, high: float, *, room: float = 0.06, below: float = 1.0, most: int = 5) -> None:
-    """Show these values with room at both ends, so many times of it below; logarithmic where they are far apart."""
-    if low > 0 and high / low > SIDE_BY_SIDE:
-        factor = (high / low) ** room
-        set_limits(axis, low / factor**below, high * factor, scale="log")
-        axis.set_minor_locator(NullLocator())
-        subs = next(subs for least, subs in TICKS.items() if high / low > least)
-        few = high / low < FEW_TICKS
-        axis.set_major_locator(MaxNLocator(most + 1) if few else LogLocator(subs=subs, numticks=most + 2))
-    else:
-        space = room * (high - low) or 0.1 * abs(high) or 1.0
-        set_limits(axis, low - space * below, high + space)
-        axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 4, 5, 10]))
-
-
-def set_limits(axis: Any, low: float, high: float, scale: str = "linear") -> None:
-    """The ends of an axis, and its scale."""
-    name = axis.axis_name
-    axis.axes.set(**{f"{name}scale": scale, f"{name}lim": (low, high)})
-
-
-def lines_above(figure: Figure, text: str, letters: int) -> int:
-    """The title, wrapped to so many letters; gives its number of lines."""
-    lines = textwrap.wrap(text, letters)
-    figure.suptitle("\n".join(map(literal, lines)), fontsize=SMALL, x=0.01, ha="left")
-    return len(lines)
-
-
-def legend_below(figure: Figure, columns: int, *, side: str = "left", **how: Any) -> None:
-    """One legend for all axes, below them."""
-    usual = {"handletextpad": 0.2, "columnspacing": 1.0, "borderpad": 0.1, "labelspacing": 0.25, "fontsize": SMALL}
-    figure.legend(loc=f"outside lower {side}", ncols=columns, **usual | how)

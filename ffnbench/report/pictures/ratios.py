@@ -1,9 +1,8 @@
-"""The picture of measured cases, for a paper's column: ratios with intervals beside parameters, FLOPs and memory.
+"""The picture of measured cases, for a paper's column: each row's time relative to its reference's, with its interval,
+beside bars of what else differs. What is the same in all rows stands in the title.
 
-A ratio is a row's time relative to its reference's, in figures below its name; a row that has none says why there.
-Where nothing was timed there are bars alone, and a row that failed says so below its name. What a row came to is told
-by its marker as well as by its colour, so that a print in grey tells it too. Rows of one reference stand together.
-Texts stay texts in .svg and .pdf.
+A row that has no ratio says why in its place. Where nothing was timed there are bars alone. Markers tell verdicts as
+well as colours do, so that a print in grey tells them too. Rows of one reference stand together.
 """
 
 from __future__ import annotations
@@ -17,213 +16,229 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.streams import visible
-from ffnbench.common.units import SI
+from ffnbench.common.units import SI, TIME, quantity
 from ffnbench.metrics import ERROR, LATENCY, PEAK
 from ffnbench.plan import Kind
 from ffnbench.report.columns import case_rows, column
-from ffnbench.report.frame import Frame, Row, ShownColumn, estimate_in
-from ffnbench.report.header import conditions_line, heading
+from ffnbench.report.frame import UNKNOWN, Frame, Row, ShownColumn, estimate_in
+from ffnbench.report.header import conditions_line, headings, in_groups
 from ffnbench.report.pictures.canvas import (
+    BAND,
     BLACK,
+    COLUMN,
     SMALL,
     drawing,
     ended,
-    legend_below,
-    lines_above,
+    finish,
+    limits_of,
     literal,
+    names_apart,
+    panels,
     scale_axis,
     shortened,
-    write_numbers,
 )
-from ffnbench.report.words import (
-    CERTAIN,
-    VERDICTS,
-    WITHIN,
-    interval_text,
-    verdict_word,
-)
-from ffnbench.result import Estimate, Report, Verdict
+from ffnbench.report.words import CERTAIN, VERDICTS, WITHIN, interval_text, verdict_word
+from ffnbench.result import Report, Verdict
 from ffnbench.stats.verdict import SAME_WITHIN
 
-WIDTH, DPI = 3.3, 300  # inches: a column of a paper
-ROW, FOLDED = 0.27, 0.36  # inches: a row, and one whose name may be folded
-AROUND, HEADING = 0.85, 0.2  # inches: what titles, axis and legend take, a line above a group
-NAME = 6.5  # points
-LINE, LINES, HEAD = 15, 2, 60  # letters of a label, and of a line above a group that has the whole width
-UP, DOWN = 0.18, 0.28  # of a row: from its middle to its name, and to its figures
-FARTHEST = 3.0  # how far beyond the ratios the axis shows of a wide interval
-NUMBER, ALONE = 1.2, 0.55  # the room of a bar's number, in longest bars: beside ratios, and where there are none
-BAR, BAND = "#A9C4DA", "0.92"
-BEFORE: dict[str, Any] = {  # how a text stands that ends at a place
-    "xytext": (-2, 0), "textcoords": "offset points", "fontsize": SMALL, "va": "center", "ha": "right",
-    "annotation_clip": False,
-}  # fmt: skip
-LOOK = {"axes.grid": False, "axes.spines.left": False, "figure.constrained_layout.w_pad": 0.02,
-        "figure.constrained_layout.h_pad": 0.02}  # fmt: skip
-MARKS: dict[Verdict, tuple[str, str]] = {  # marker, colour: Okabe & Ito's
-    Verdict.SLOWER: (">", "#D55E00"),
-    Verdict.FASTER: ("<", "#0072B2"),
-    Verdict.SAME: ("o", BLACK),
-    Verdict.UNCLEAR: ("o", BLACK),
-    Verdict.REFERENCE: ("s", BLACK),
+ROW, LINE = 0.19, 0.11  # inches: a row of one line, each further line
+AXIS, TITLES = 0.38, 0.22  # inches: what the axis takes, and the titles of bars
+LETTERS = 18  # of a name in one line
+LONGEST = 100  # letters of a name
+BAR = "#A9C4DA"
+MARKS: dict[Verdict, tuple[str, str, str]] = {  # marker, its colour, what it is filled with
+    Verdict.SLOWER: (">", "#D55E00", "#D55E00"),
+    Verdict.FASTER: ("<", "#0072B2", "#0072B2"),
+    Verdict.SAME: ("o", BLACK, BLACK),
+    Verdict.UNCLEAR: ("o", BLACK, "white"),
+    Verdict.REFERENCE: ("s", BLACK, BLACK),
 }
-PANELS = (  # bars
-    column("latency_s", text=None), column("params", units=SI), column("flops_timed"), column(PEAK), column(ERROR),
-)  # fmt: skip
+STYLE = {
+    "axes.grid": False,
+    "axes.spines.left": False,
+    "ytick.major.size": 0,
+    "ytick.labelsize": 6.5,
+    "legend.handlelength": 1.2,
+}
 
 
+@drawing(**STYLE)
 def ratio_figure(report: Report) -> Figure:
-    """The ratios on the left where there are any, one narrow panel of bars for each amount that is known.
+    """The ratios on the left where there are any, a panel of bars for each amount in which rows differ.
 
     Raises FfnbenchError where nothing was timed and no amount is known.
     """
-    places, headings = _places(report)
-    names = [_name(report, label) for label in places]
-    operations = report.plan.kind == Kind.ACTIVATIONS.value
-    by_label = {row["label"]: row for row in case_rows(report)}
-    rows = [by_label[label] for label in places]
-    timed = LATENCY in report.plan.metrics
-    bars = [one for one in PANELS if any(row[one.key] for row in rows)]
-    if operations:
-        bars = [one for one in bars if one.key == "latency_s"]
-    if timed or ERROR not in report.plan.metrics:
-        bars = [one for one in bars if one.key != ERROR]
-    if not timed and not bars:
+    plan = report.plan
+    rows = in_groups(plan, case_rows(report))
+    is_compared = (
+        report.environment is not None
+        and LATENCY in plan.metrics
+        and not all(plan.is_reference(row["label"]) for row in rows)
+    )
+    amounts = _amounts(report, rows, is_compared=is_compared)
+    if not is_compared and not amounts:
         raise FfnbenchError(
             "there is nothing to draw: no row has a number", "the table says why: leave the picture out"
         )
-    others = any(row["verdict"] != Verdict.REFERENCE.value for row in rows)
-    compared = bool(others and report.environment and timed) or not bars
-    words = dict(zip(places.values(), map(verdict_word, rows), strict=True))
-    failed = {} if timed else {at: word for at, word in words.items() if word}
-    row = FOLDED if any("\n" in name for name in names) else ROW
-    size = WIDTH, AROUND + row * len(places) + HEADING * len(headings)
-    with drawing(**LOOK):
-        figure = Figure(figsize=size, dpi=DPI, layout="constrained")
-        widths = [*([2.6] if compared else []), *[1.0 for _ in bars]]
-        axes: Any = figure.subplots(1, len(widths), squeeze=False, width_ratios=widths)[0]
-        up = UP if compared or failed else 0.0
-        _frame(axes, {at - up: name for at, name in zip(places.values(), names, strict=True)}, headings)
-        _below_names(axes[0], failed)
-        if compared:
-            _ratios(axes[0], report, rows, list(places.values()))
-        shown = Frame(columns=tuple(bars), rows=rows).shown()
-        for one, of_bars in zip(axes[-len(bars) :], shown, strict=False):
-            _bars(one, of_bars, rows, list(places.values()), NUMBER if report.comparisons else ALONE)
-        lines_above(figure, about(report), 74)
-        figure.draw_without_rendering()
+    differing = [shown for shown in amounts if _differs(shown, rows)]
+    equal = [shown for shown in amounts if shown not in differing]
+    if not is_compared and not differing:
+        differing, equal = equal, []
+
+    names = _names(report, rows)
+    places, groups, height = _places(names, dict(headings(plan)))
+    widths = [*([2.2] if is_compared else []), *(1.0 for _ in differing)]
+    size = COLUMN, height + AXIS + (TITLES if differing else 0.0)
+    figure, axes = panels(len(widths), len(widths), size, width_ratios=widths, sharey=True)
+    axes[0].set_ylim(height, 0)
+    axes[0].set_yticks(places, ["\n".join(map(literal, lines)) for lines in names])
+    for place, text in groups.items():
+        heading = axes[0].text(0, place, literal(text), fontstyle="italic", va="center", backgroundcolor="white")
+        heading.set(transform=axes[0].get_yaxis_transform())
+    handles = _ratios(axes[0], report, rows, places, most=4 - len(differing)) if is_compared else []
+    bars = axes[1:] if is_compared else axes
+    for panel, shown in zip(bars, differing, strict=True):
+        _bars(panel, shown, rows, places)
+    if not is_compared:
+        _say_why(axes[0], rows, places)
+    same = ", ".join(_range(shown, rows) for shown in equal)
+    finish(figure, about(report) + (f"\nall rows: {same}" if same else ""), handles)
     return figure
 
 
 def about(report: Report) -> str:
     """What a picture is of, above it."""
-    operations = report.plan.kind == Kind.ACTIVATIONS.value
-    return ("activations by themselves" if operations else conditions_line(report.plan)) + ended(report)
+    is_of_activations = report.plan.kind == Kind.ACTIVATIONS
+    what = "activations by themselves" if is_of_activations else conditions_line(report.plan)
+    return what + ended(report)
 
 
-def _places(report: Report) -> tuple[dict[str, float], dict[float, str]]:
-    """Where each row stands from above, in rows; and the lines above groups, where there are several."""
-    places: dict[str, float] = {}
-    headings: dict[float, str] = {}
-    at = 0.0
-    for group in report.plan.groups:
-        if len(report.plan.groups) > 1:
-            headings[at] = heading(group) or f"relative to {group.reference}"
-            at += HEADING / ROW
-        for case in group.cases:
-            places[case.label] = at
-            at += 1
-    return places, headings
+def _amounts(report: Report, rows: Sequence[Row], *, is_compared: bool) -> list[ShownColumn]:
+    """The amounts that rows have: the latency where no ratio tells it, and errors where nothing was timed."""
+    columns = [] if is_compared else [column("latency_s", text=None)]
+    if report.plan.kind != Kind.ACTIVATIONS:
+        columns += [column("params", units=SI), column("flops_timed"), column(PEAK)]
+        if LATENCY not in report.plan.metrics and ERROR in report.plan.metrics:
+            columns.append(column(ERROR))
+    known = [one for one in columns if any(row[one.key] for row in rows)]
+    return Frame(columns=tuple(known), rows=rows).shown()
 
 
-def _frame(axes: Sequence[Axes], names: dict[float, str], headings: dict[float, str]) -> None:
-    """Rows on the same heights in all panels, named at the first."""
-    for number, one in enumerate(axes):
-        one.set_ylim(max(names) + 0.7, -0.6)
-        one.set_yticks(list(names), [""] * len(names) if number else names.values())
-        one.tick_params(axis="y", which="both", length=0, labelsize=NAME, pad=2)
-        one.tick_params(axis="x", labelsize=SMALL, length=2, pad=1)
-    for at, text in headings.items():
-        axes[0].annotate(
-            literal(shortened(text, HEAD if len(axes) == 1 else LINE * LINES)), (0, at),
-            xycoords=("axes fraction", "data"), fontstyle="italic", **BEFORE,
-        )  # fmt: skip
+def _known(shown: ShownColumn, rows: Sequence[Row]) -> list[tuple[float, str]]:
+    """The values of a column that are known, the smallest first, each with its text."""
+    pairs = zip((row[shown.column.key] for row in rows), shown.texts, strict=True)
+    return sorted(pair for pair in pairs if pair[0] is not None)
 
 
-def _name(report: Report, label: str) -> str:
-    """A label of at most so many lines, folded at its keys."""
-    operations = report.plan.kind == Kind.ACTIVATIONS.value
-    name = report.plan.case(label).variant if operations else report.plan.name_of(label)
-    if len(name) <= LINE:
-        return literal(name)
-    folded = shortened(name, LINE * LINES - 3).replace("@", " @")
-    lines = textwrap.wrap(folded, LINE, break_on_hyphens=False, max_lines=LINES, placeholder="…")
-    return "\n".join(literal(line.replace(" @", "@")) for line in lines)
+def _differs(shown: ShownColumn, rows: Sequence[Row]) -> bool:
+    """Whether bars of this column would differ in length."""
+    values = _known(shown, rows)
+    return values[-1][0] > (1 + SAME_WITHIN) * values[0][0]
 
 
-def _below_names(axes: Axes, words: dict[float, str]) -> None:
-    """What is said of rows, by their places."""
-    axes.set_yticks([at + DOWN for at in words], list(words.values()), minor=True)
-    axes.tick_params(axis="y", which="minor", labelsize=SMALL)
+def _range(shown: ShownColumn, rows: Sequence[Row]) -> str:
+    """`params 4.72 M`; `params 522 to 524 k`."""
+    texts = [text for _, text in _known(shown, rows)]
+    value = texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
+    return f"{shown.title} {value} {shown.unit}".strip()
 
 
-def _ratios(axes: Axes, report: Report, rows: Sequence[Row], places: Sequence[float]) -> None:
-    """Marker and interval of each row that has them; in figures, or why it has none, below its name."""
+def _names(report: Report, rows: Sequence[Row]) -> list[list[str]]:
+    """The name of each row in lines, folded at its keys."""
+    is_of_activations = report.plan.kind == Kind.ACTIVATIONS
+    labels = [row["label"] for row in rows]
+    if is_of_activations:
+        names = [report.plan.case(label).variant for label in labels]
+    else:
+        names = [report.plan.name_of(label) for label in labels] if headings(report.plan) else labels
+    keyed = [name.replace("@", " @") for name in names_apart(names, LONGEST)]
+    return [
+        [line.replace(" @", "@") for line in textwrap.wrap(name, LETTERS, break_on_hyphens=False)] for name in keyed
+    ]
+
+
+def _places(names: Sequence[Sequence[str]], headings: dict[int, str]) -> tuple[list[float], dict[float, str], float]:
+    """How far below the top each row stands, and each heading of a group with its text; and the height of all. In
+    inches. Headings are given by the number of the row that they stand above.
+    """
+    places: list[float] = []
+    groups: dict[float, str] = {}
+    top = 0.0
+    for number, lines in enumerate(names):
+        if number in headings:
+            groups[top + ROW / 2] = headings[number]
+            top += ROW
+        height = ROW + LINE * (len(lines) - 1)
+        places.append(top + height / 2)
+        top += height
+    return places, groups, top
+
+
+def _ratios(axes: Axes, report: Report, rows: Sequence[Row], places: Sequence[float], *, most: int) -> list[Any]:
+    """Marker and interval of each row that has them, and beside them in figures; or why it has none. At most so many
+    ticks below. Gives what the legend tells.
+    """
     band = axes.axvspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BAND, linewidth=0, label=f"same: within {WITHIN}")
     axes.axvline(1, color=BLACK, linewidth=0.6)
-    ratios: list[Estimate] = []
-    said, verdicts = {}, set()
-    for row, at in zip(rows, places, strict=True):
-        ratio, verdict = estimate_in(row, "ratio"), row["verdict"] and Verdict(row["verdict"])
-        said[at] = verdict_word(row) or ""
-        if ratio is None or verdict not in MARKS or row["failure"]:
-            continue
-        if verdict is not Verdict.REFERENCE:
-            said[at] = interval_text(ratio)
-        if ratio.low is not None and ratio.high is not None:
-            axes.plot([ratio.low, ratio.high], [at] * 2, color=MARKS[verdict][1], linewidth=1.1, solid_capstyle="butt")
-        axes.plot([ratio.value], [at], clip_on=False, gid=visible(row["label"]), **_marker(verdict))
-        ratios.append(ratio)
-        verdicts.add(verdict)
-    _below_names(axes, said)
-    scale_axis(axes.xaxis, *_limits(ratios), room=0.05, most=3)
-    write_numbers(axes.xaxis)
+    values = [1 - 2 * SAME_WITHIN, 1 + 2 * SAME_WITHIN]
+    ends: list[float | None] = []
+    verdicts = set()
+    for row, place in zip(rows, places, strict=True):
+        ratio, text = estimate_in(row, "ratio"), verdict_word(row) or ""
+        if ratio and row["latency_s"] and not row["failure"]:
+            verdict = Verdict(row["verdict"])
+            verdicts.add(verdict)
+            values.append(ratio.value)
+            ends += [ratio.low, ratio.high]
+            if verdict is Verdict.REFERENCE:
+                text += f", {quantity(row['latency_s'], TIME)}"
+            else:
+                text = interval_text(ratio)
+            if ratio.low is not None and ratio.high is not None:
+                axes.hlines(place, ratio.low, ratio.high, color=MARKS[verdict][1], linewidth=1.1)
+            axes.plot(ratio.value, place, clip_on=False, **_marker(verdict))
+        _write_beside(axes, place, text)
+    scale_axis(axes.xaxis, *limits_of(values, ends), most=most)
     references = {report.plan.name_of(report.plan.reference_of(row["label"])) for row in rows}
-    to = shortened(references.pop(), LINE) if len(references) == 1 else "the reference"
-    axes.set_xlabel(literal(f"time vs {to} {CERTAIN}"), fontsize=SMALL, labelpad=1)
-    told = [verdict for verdict in MARKS if verdict in verdicts and verdict is not Verdict.REFERENCE]
-    handles = [Line2D([], [], label=VERDICTS[verdict], **_marker(verdict)) for verdict in told]
-    figure: Any = axes.figure
-    legend_below(figure, 5, handles=[*handles, band], handlelength=1.2)
+    reference = shortened(references.pop(), LETTERS) if len(references) == 1 else "the reference"
+    axes.set_xlabel(literal(f"time vs {reference} {CERTAIN}"), fontsize=SMALL)
+    shown = [verdict for verdict in MARKS if verdict in verdicts and verdict is not Verdict.REFERENCE]
+    return [*(Line2D([], [], label=VERDICTS[verdict], **_marker(verdict)) for verdict in shown), band]
 
 
 def _marker(verdict: Verdict) -> dict[str, Any]:
-    """How a line of one point looks that tells a verdict."""
-    marker, colour = MARKS[verdict]
-    face = "white" if verdict is Verdict.UNCLEAR else colour
-    return {"marker": marker, "color": colour, "linestyle": "", "markersize": 3.6, "markerfacecolor": face,
-            "markeredgewidth": 0.8}  # fmt: skip
+    """A verdict's marker, as keywords of a line of one point."""
+    marker, colour, face = MARKS[verdict]
+    return {"marker": marker, "color": colour, "markerfacecolor": face, "linestyle": ""}
 
 
-def _limits(ratios: Sequence[Estimate]) -> tuple[float, float]:
-    """All ratios with the band of the same, and of their intervals what is not FARTHEST away."""
-    values = [1 - 2 * SAME_WITHIN, 1 + 2 * SAME_WITHIN, *(ratio.value for ratio in ratios)]
-    low, high = min(values), max(values)
-    lows, highs = [r.low for r in ratios if r.low], [r.high for r in ratios if r.high]
-    return max(min([low, *lows]), low / FARTHEST), min(max([high, *highs]), high * FARTHEST)
+def _write_beside(axes: Axes, place: float, text: str) -> None:
+    """Write a text on the right of a row."""
+    axes.annotate(
+        text,
+        (1, place),
+        xycoords=axes.get_yaxis_transform(),
+        xytext=(4, 0),
+        textcoords="offset points",
+        va="center",
+        fontsize=SMALL,
+    )
 
 
-def _bars(axes: Axes, shown: ShownColumn, rows: Sequence[Row], places: Sequence[float], room: float) -> None:
-    """Bars from zero, with their numbers before them, all in one unit; what is not known has none."""
-    values = [row[shown.column.key] for row in rows]
-    most = max(value for value in values if value)
-    for row, at, value, text in zip(rows, places, values, shown.texts, strict=True):
-        if value:
-            axes.barh([at], [value / most], height=0.55, color=BAR, linewidth=0, gid=visible(row["label"]))
-        axes.annotate("–" if value is None else text, (0, at), **BEFORE)
-    axes.set_xlim(-room, 1.02)
+def _bars(axes: Axes, shown: ShownColumn, rows: Sequence[Row], places: Sequence[float]) -> None:
+    """Bars from zero with their numbers; what is not known has none."""
+    values = [row[shown.column.key] or 0.0 for row in rows]
+    bars = axes.barh(places, values, height=ROW / 2, color=BAR)
+    axes.bar_label(bars, ["–" if text == UNKNOWN else text for text in shown.texts], padding=1.5, fontsize=SMALL)
+    axes.axvline(0, color=BLACK, linewidth=0.6)
+    axes.set_xlim(0, max(values))
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
-    axes.axvline(0, color=BLACK, linewidth=0.6)
-    axes.set_title(f"{shown.title}\n{shown.unit}", fontsize=SMALL, loc="left", pad=3)
+    axes.set_title(f"{shown.title}\n{shown.unit}", fontsize=SMALL)
+
+
+def _say_why(axes: Axes, rows: Sequence[Row], places: Sequence[float]) -> None:
+    """Write why a row failed over its place, where no ratio stands that would tell it."""
+    for row, place in zip(rows, places, strict=True):
+        if row["failure"]:
+            axes.text(0, place, f" {verdict_word(row)}", va="center", fontsize=SMALL)

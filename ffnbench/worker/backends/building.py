@@ -109,22 +109,22 @@ def build_foreign(spec: ImportedSpec) -> nn.Module:
 
 def unavailable(backend: str, device: torch.device, dtype: torch.dtype | None = None) -> str:
     """Why a backend can't run on this machine; "" if it can, as far as a look tells."""
-    if backend == Backend.COMPILE.value:
+    if backend == Backend.COMPILE:
         from ffnbench.worker.backends.compiling import no_compiler
 
         return no_compiler(device)
-    if backend == Backend.ONEDNN.value:
+    if backend == Backend.ONEDNN:
         return no_onednn(dtype) if device.type == "cpu" else "oneDNN runs on the CPU alone"
     return ""
 
 
 def changed(module: nn.Module, ffn: AnySpec, backend: str) -> nn.Module:
     """The module that a backend runs, with the same weights; raises Unsupported where its form lacks what it needs."""
-    if backend not in (Backend.PACKED.value, Backend.PACKED_UP_GATE.value):
+    if backend not in (Backend.PACKED, Backend.PACKED_UP_GATE):
         return module
     from ffnbench.worker.backends.packed import joined
 
-    return joined(module, ffn, gate_first=backend == Backend.PACKED.value)
+    return joined(module, ffn, gate_first=backend == Backend.PACKED)
 
 
 def no_onednn(dtype: torch.dtype | None = None) -> str:

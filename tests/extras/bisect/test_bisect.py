@@ -61,8 +61,8 @@ def test_the_next_commit_is_the_one_that_tells_most() -> None:
         return found / 300
 
     expected = [entropy(commit) for commit in range(1, 13)]
-    assert expected[posterior.next - 1] < min(expected) + 0.05
-    assert posterior_of(12, []).next == 12
+    assert expected[posterior.next_probe - 1] < min(expected) + 0.05
+    assert posterior_of(12, []).next_probe == 12
 
 
 def simulated(dice: random.Random, step: float, worst: float) -> str:
@@ -70,14 +70,14 @@ def simulated(dice: random.Random, step: float, worst: float) -> str:
     truth = dice.randint(1, 64) if step else 65
     probes: list[ProbeResult] = []
     for _ in range(10):
-        commit = posterior_of(64, probes).next
+        commit = posterior_of(64, probes).next_probe
         error = math.exp(dice.uniform(math.log(0.005), math.log(worst)))
         log = math.log1p(step) * (commit >= truth) + dice.gauss(0, error) + dice.gauss(0, 0.0045)
         probes.append(result_of(commit, math.exp(log - 2 * error), math.exp(log + 2 * error)))
         posterior = posterior_of(64, probes)
         if posterior.without_step(0.03):
             return "none"
-        if found := posterior.found():
+        if found := posterior.first_slow():
             return "found" if truth in found else "wrong"
     return "open"
 
@@ -91,7 +91,7 @@ def test_a_step_is_found_in_nineteen_of_twenty(step: float, answer: str) -> None
 def test_a_probe_has_to_tell_a_step_from_none_and_the_last_commit_from_its_limit() -> None:
     assert posterior_of(8, []).tolerance(0.02) == 0.02
     wide, narrow = (posterior_of(8, [ProbeResult(8, math.log1p(step), 0.001)]) for step in (0.2, 0.03))
-    assert wide.next == narrow.next != 8
+    assert wide.next_probe == narrow.next_probe != 8
     assert wide.tolerance(0.02) == pytest.approx(0.1, rel=0.01)  # as far from 0 as from 20 %
     assert narrow.tolerance(0.04) == 0.02  # no step below the limit is looked for
 
@@ -100,8 +100,8 @@ def test_a_commit_that_can_not_be_probed_stays_with_the_next_one() -> None:
     known = [ProbeResult(8, 0.05, 0.003), ProbeResult(3, 0.0, 0.003), ProbeResult(5, 0.05, 0.003)]
     posterior = posterior_of(8, known, skipped={4, 7})
     assert posterior.groups[3:] == (range(4, 6), range(6, 7), range(7, 9))
-    assert posterior.found() == range(4, 6)
-    assert posterior_of(8, known[:2]).left.stop - 1 == 8
+    assert posterior.first_slow() == range(4, 6)
+    assert posterior_of(8, known[:2]).credible_range.stop - 1 == 8
 
 
 def test_its_page_has_the_constants() -> None:

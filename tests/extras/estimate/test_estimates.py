@@ -63,15 +63,11 @@ def peak(name: str, dtype: str) -> float | None:
     return tera and tera * 1e12
 
 
-@pytest.mark.parametrize("name", UNITS)
-def test_a_published_peak_is_that_of_its_units_and_its_clock(name: str) -> None:
-    dtype, giga = UNITS[name]
-    assert peak(name, dtype) == pytest.approx(giga * 1e9, rel=0.02)
-
-
-@pytest.mark.parametrize("name", BUS)
-def test_a_published_bandwidth_is_that_of_its_bus(name: str) -> None:
-    assert published().get(name).gb_per_s == pytest.approx(BUS[name], rel=0.02)
+def test_published_figures_are_those_of_units_buses_and_their_clocks() -> None:
+    for name, (dtype, giga) in UNITS.items():
+        assert peak(name, dtype) == pytest.approx(giga * 1e9, rel=0.02), name
+    for name, gb_per_s in BUS.items():
+        assert published().get(name).gb_per_s == pytest.approx(gb_per_s, rel=0.02), name
 
 
 def test_every_machine_has_a_source_and_narrower_dtypes_are_no_slower() -> None:
@@ -139,16 +135,20 @@ def test_devices_share_weights_and_flops_and_a_ring_adds_their_outputs(rows) -> 
     assert eight["at_least_s"] == pytest.approx(one["device_at_least_s"] / 8 + ring, rel=0.01)
     (experts,) = rows("swiglu@moe=8x2 --d-model 512 --d-ff 1024 --match none --tp 4 --hardware h100")
     assert experts["device_weight_bytes"] == 4 * (8 * 3 * 512 * 256 + 8 * 512)  # each has the router
+    (shared,) = rows("swiglu@moe=8x2@shared=512 --d-model 512 --d-ff 1024 --match none --tp 4 --hardware h100")
+    assert shared["device_weight_bytes"] - experts["device_weight_bytes"] == 4 * 3 * 512 * 128
 
 
 def test_what_is_not_known_is_told_in_its_row(rows, on_fakes) -> None:
     (row,) = rows("relu --hardware epyc-9654 --dtype float16")
     assert (row["bound_by"], row["unknown"], row["products_at_least_s"]) == (None, "peak of float16", None)
-    assert row["at_least_s"] is row["device_at_least_s"] is row["elsewhere"] is None
+    assert row["at_least_s"] is row["device_at_least_s"] is None
     assert row["memory_at_least_s"] > 0
     (row,) = rows("relu --hardware epyc-9654 --tp 2")
     assert (row["at_least_s"], row["unknown"]) == (None, "link bandwidth")
     assert "no link bandwidth" in on_fakes("estimate relu --hardware epyc-9654 --tp 2")[1]
+    (largest,) = rows("relu --d-model 64 --d-ff 100 --hardware h100 --tp 8")
+    assert largest["device_weight_bytes"] == 2 * 64 * 13 * 4
     out = on_fakes("estimate relu --d-model 64 --d-ff 100 --hardware h100 --tp 8")[1]
     assert "8 devices do not divide the d_ff of relu 100" in " ".join(out.split())
 
@@ -158,23 +158,17 @@ def test_what_is_not_known_is_told_in_its_row(rows, on_fakes) -> None:
     [
         ("--hardware h1000", "did you mean 'h100'"),
         ("relu --d-model 64 --tp 257 --hardware h100", "257 devices can't share it"),
-        ("--tensor-parallel 0", "positive integer"),
         ("--hardware ,", "names no machine"),
         ("--hardware none.toml", "cannot read 'none.toml'"),
         ("--hardware bad.toml", "unknown field 'tflops'"),
         ("--hardware zero.toml", "at least"),
         ("--hardware text.toml", "cannot read 'text.toml'"),
-        ("--hardware empty.toml", "names no machine"),
         ("--hardware half.toml", "'gb_per_s' is missing"),
-        ("--hardware taken.toml", "another machine is named H100"),
-        ("--hardware one.toml,two.toml", "two.toml: another machine is named mine"),
     ],
 )
 def test_a_mistake_is_one_line_and_a_hint(line: str, told: str, on_fakes, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    files = {"bad": "[a]\ntflops = 3", "zero": "[a]\ngb_per_s = 0", "text": "{", "empty": "",
-             "half": "[a]\ntflops_float32 = 3", "taken": "[H100]\ngb_per_s = 3", "one": "[mine]\ngb_per_s = 3",
-             "two": "[mine]\ngb_per_s = 4"}  # fmt: skip
+    files = {"bad": "[a]\ntflops = 3", "zero": "[a]\ngb_per_s = 0", "text": "{", "half": "[a]\ntflops_float32 = 3"}
     for name, text in files.items():
         Path(f"{name}.toml").write_text(text)
     code, out, err = on_fakes(f"estimate {line}")
@@ -183,11 +177,14 @@ def test_a_mistake_is_one_line_and_a_hint(line: str, told: str, on_fakes, tmp_pa
     assert err.count("error:") == err.count("hint:") == 1
 
 
-def test_rows_of_your_own_are_machines(rows, tmp_path: Path, monkeypatch) -> None:
+def test_rows_of_your_own_are_machines_and_stand_before_published_ones(rows, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("mine.toml").write_text("[mine]\ntflops_float32 = 2\ngb_per_s = 100\n")
-    (mine,) = rows("relu --d-model 2048 --seq-len 2048 --hardware mine.toml")
-    assert mine["products_at_least_s"] == pytest.approx(2 * 8 * 2048**2 * 2048 / 2e12)
+    row = "tflops_float32 = 2\ngb_per_s = 100\n"
+    Path("mine.toml").write_text(f"[mine]\n{row}[h100]\n{row}")
+    found = rows("relu --d-model 2048 --seq-len 2048 --hardware h100,mine.toml")
+    assert [row["hardware"] for row in found] == ["h100", "mine"]
+    for row in found:
+        assert row["products_at_least_s"] == pytest.approx(2 * 8 * 2048**2 * 2048 / 2e12)
 
 
 def test_a_run_tells_the_ceilings_of_its_machine() -> None:
@@ -234,27 +231,18 @@ def test_the_script_draws_other_shapes_and_writes_its_summary(tmp_path: Path, mo
     assert told["dtypes"] == ["a", "b"]
 
 
-def test_how_near_such_bounds_have_been_stands_with_every_estimate(rows, on_fakes, monkeypatch) -> None:
+def test_how_near_such_bounds_have_been_stands_with_every_estimate(on_fakes, monkeypatch) -> None:
     memory, every = ({"shapes": n, "median": n / 10, "low": 1.0, "high": 5.0} for n in (20, 50))
     near = {"machine": "2 CPUs", "measured": "2026-01-02", "mode": "forward", "dtypes": ["float32"], "all": every,
             "memory": memory}  # fmt: skip
     monkeypatch.setattr("ffnbench.extras.estimate.estimating.how_near", lambda: near)
-    line = "relu --d-model 4096 --seq-len 1,4096"
-    out = " ".join(on_fakes(f"estimate {line}")[1].split())
-    told = (
-        "on 2 CPUs, 2026-01-02, 50 forward shapes in float32 took 5.0x [1.0, 5.0] their bound (memory 2.0x [1.0, 5.0])"
-    )
-    assert told in out
-    assert "without TF32" in out
+    out = " ".join(on_fakes("estimate relu --d-model 4096 --seq-len 1,4096")[1].split())
+    assert "50 forward shapes in float32 took 5.0x [1.0, 5.0] their bound (memory 2.0x [1.0, 5.0])" in out
     assert "not held" not in out
-    few, many = rows(line)
-    assert (few["bound_by"], few["elsewhere_measured_over_bound"], few["elsewhere_high"]) == ("memory", 2, 5)
-    assert (many["bound_by"], many["elsewhere_measured_over_bound"], many["elsewhere"]) == ("products", 5, "2 CPUs")
     for others, named in (("--mode train", "float32 train"), ("--dtype float16", "float16 forward")):
         out = " ".join(on_fakes(f"estimate relu {others}")[1].split())
         assert f"{named}: not held against measured times" in out
         assert "2 CPUs" not in out
-        assert {row["elsewhere_measured_over_bound"] for row in rows(f"relu {others}")} == {None}
 
 
 def test_the_list_tells_every_machine_with_its_source(on_fakes) -> None:

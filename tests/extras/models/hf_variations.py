@@ -1,10 +1,9 @@
 """Files whose sizes are dropped, renamed, said twice: is any counted wrongly, and nothing said?
 
-`PYTHONPATH=tests python tests/extras/models/hf_variations.py SEED COUNT ROUTE`, where ROUTE is `table` or
-`transformers`. The truth is the model of transformers, built without data and counted by exclusion (hf.by_exclusion),
-now and as it was before its sizes were changed. An answer is right that is a refusal; or the count of the model that is
-built now, if that is as it was before, or if the answer names each default that made the difference. A size that its
-class takes from another one of the file is no default.
+A route is `table` or `transformers`. The truth is the model of transformers, built without data and counted by
+exclusion (hf.by_exclusion), now and as it was before its sizes were changed. An answer is right that is a refusal; or
+the count of the model that is built now, if that is as it was before, or if the answer names each default that made the
+difference. A size that its class takes from another one of the file is no default.
 """
 
 from __future__ import annotations
@@ -12,9 +11,7 @@ from __future__ import annotations
 import json
 import random
 import sys
-import tempfile
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -117,41 +114,7 @@ def double(dice: Dice, file: File, part: Data, key: str) -> None:
     file.done.append(f"{key} {part[key]}")
 
 
-def head_dim(dice: Dice, file: File, part: Data, key: str) -> None:
-    part["head_dim"] = dice.choice((16, 32, 48, 128))
-    file.done.append(f"head_dim {part['head_dim']}")
-
-
-def t5_words(dice: Dice, file: File, part: Data, key: str) -> None:
-    if "feed_forward_proj" not in part:
-        return head_dim(dice, file, part, key)
-    words = {"is_gated_act": dice.choice((True, False)), "dense_act_fn": dice.choice(("relu", "gelu", "silu"))}
-    for name in dice.sample(sorted(words), k=dice.choice((1, 2))):
-        part[name] = words[name]
-        file.done.append(f"{name} {words[name]}")
-    if dice.random() < 0.3:
-        part["feed_forward_proj"] = dice.choice(("gated-gelu", "relu", "gated-silu"))
-        file.done.append(f"feed_forward_proj {part['feed_forward_proj']}")
-    return None
-
-
-def nothing_nested(dice: Dice, file: File, part: Data, key: str) -> None:
-    nested = [name for name, inner in file.data.items() if name.endswith("_config") and isinstance(inner, dict)]
-    if not nested:
-        return drop(dice, file, part, key)
-    name = dice.choice(nested)
-    inner = file.data.pop(name)
-    file.gone += sizes(inner)
-    file.done.append(f"without {name}")
-    if dice.random() < 0.5:
-        file.data |= {k: v for k, v in inner.items() if k != "model_type" and k not in file.data}
-        file.done.append("its keys at the top")
-    return None
-
-
-CHANGES: tuple[Callable[[Dice, File, Data, str], None], ...] = (
-    drop, drop, rename, rename, rename, say_twice, alias, alias, head_dim, t5_words, nothing_nested,
-)  # fmt: skip
+CHANGES: tuple[Callable[[Dice, File, Data, str], None], ...] = (drop, drop, rename, rename, rename, say_twice, alias)
 
 
 def base(model_type: str, dice: Dice) -> Data:
@@ -303,21 +266,3 @@ def usable(kind: str, dice: Dice, route: str, folder: Path) -> tuple[Data, tuple
         print(f"{kind}: the plain file has {found:,}, by exclusion {before[0]:,}", file=sys.stderr)
         return None
     return data, before
-
-
-def main() -> None:
-    import transformers
-
-    transformers.logging.set_verbosity(100)
-    seed, count, route = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-    tally: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        for kind, file, said in variations(seed, count, route, Path(folder)):
-            tally[said.partition(":")[0]] += 1
-            if said.startswith("WRONG"):
-                print(f"{kind}: {'; '.join(file.done)}: {said}", flush=True)
-    print(dict(tally))
-
-
-if __name__ == "__main__":
-    main()

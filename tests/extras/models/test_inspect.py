@@ -11,14 +11,14 @@ from hf import written
 from test_configs import BERT, LLAMA
 
 import ffnbench
-from ffnbench.block.plan import plan_block
 from ffnbench.cli import run
 from ffnbench.cli.commands import options_of
-from ffnbench.cli.completing import presets
+from ffnbench.cli.completing import words_of
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.inspecting import inspect
-from ffnbench.models.family_reader import Unanswered
-from ffnbench.request import BlockRequest
+from ffnbench.extras.models.messages import CountLayers
+from ffnbench.messages import Failed
+from ffnbench.result import FailureKind
 from ffnbench.run.world import World
 
 
@@ -49,49 +49,28 @@ def test_inspect_counts_the_tail_by_transformers(tmp_path) -> None:
     ]  # fmt: skip
 
 
-def test_without_transformers_inspect_says_the_key_and_the_pip_line(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a worker; what plans a measurement shows the error, which names the key."""
+@pytest.mark.parametrize(
+    ("told", "hint"),
+    [
+        ("transformers is not installed", "transformers is not installed: pip install 'ffnbench[hf]'"),
+        ("transformers can't build 'bert': TypeError: no", "transformers can't build 'bert': TypeError: no"),
+    ],
+)
+def test_why_transformers_does_not_help_is_told_with_a_pip_line_where_that_helps(tmp_path, told, hint) -> None:
     path, asked = written(tmp_path, BERT | {"intermediate_size": None}), []
-    with pytest.raises(Unanswered, match="has no intermediate_size"):
-        plan_block(BlockRequest(preset=path))
 
     class Worker:
-        def ask(self, order: dict, timeout: float) -> dict:
+        def ask(self, order: object, timeout: float) -> Failed:
             asked.append(order)
-            return {"failure": "unsupported", "message": "transformers is not installed"}
+            return Failed(kind=FailureKind.UNSUPPORTED, message=told)
 
         def close(self) -> None:
             asked.append("closed")
 
     with pytest.raises(FfnbenchError, match="has no intermediate_size") as caught:
         inspect(path, World(launch=Worker))
-    assert asked == [{"do": "hf_layers", "source": path}, "closed"]
-    assert "looked for the keys: intermediate_size" in caught.value.hint
-    assert "pip install 'ffnbench[hf]'" in caught.value.hint
-
-
-def test_what_transformers_cannot_build_has_no_pip_line(tmp_path) -> None:
-    """It is installed: installing it once more helps nobody."""
-    path, told = written(tmp_path, BERT | {"intermediate_size": None}), "transformers can't build 'bert': TypeError: no"
-
-    class Worker:
-        def ask(self, order: dict, timeout: float) -> dict:
-            return {"failure": "crash", "message": told, "hint": "does AutoModel.from_config work with it?"}
-
-        def close(self) -> None:
-            pass
-
-    with pytest.raises(FfnbenchError) as caught:
-        inspect(path, World(launch=Worker))
-    assert caught.value.hint == f"looked for the keys: intermediate_size; {told}"
-
-
-def test_inspect_refuses_in_one_voice(tmp_path) -> None:
-    for argument in (written(tmp_path, LLAMA | {"hidden_act": "silo"}), "lama3-8b"):
-        done = shell("inspect", argument)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("error: ")
-        assert "\nhint: " in done.stderr
+    assert asked == [CountLayers(source=path), "closed"]
+    assert caught.value.hint == f"looked for the keys: intermediate_size; {hint}"
 
 
 def test_the_python_function_has_the_flags_of_the_command(tmp_path) -> None:
@@ -108,4 +87,4 @@ def test_the_python_function_has_the_flags_of_the_command(tmp_path) -> None:
 
 
 def test_a_shell_offers_models() -> None:
-    assert "mixtral-8x7b" in presets("")
+    assert "mixtral-8x7b" in words_of("preset")

@@ -11,8 +11,8 @@ from hf_variations import TIES_ALWAYS, variations
 from test_hf import COMPOSITES
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.models.beside_reader import table
 from ffnbench.extras.models.counting import whole_model
+from ffnbench.extras.models.rest import table
 from ffnbench.extras.models.transformers import (
     active_params,
     build_empty,
@@ -86,6 +86,13 @@ def test_transformers_is_not_asked_about_sizes_that_it_would_ignore(tmp_path, da
     for count in (count_layers, count_whole):
         with pytest.raises(FfnbenchError, match="not its class's name"):
             count(hf.written(tmp_path, data))
+
+
+@pytest.mark.parametrize("model_type", ["llama", "bert", "gpt2", "olmo2"])
+def test_parts_are_those_of_the_closed_form(tmp_path, model_type: str) -> None:
+    pytest.importorskip("transformers")
+    path = hf.written(tmp_path, hf.default(model_type))
+    assert count_whole(path).parts == whole_model(model_of(path)).parts
 
 
 def test_sizes_that_transformers_took_from_its_class_are_named(tmp_path) -> None:

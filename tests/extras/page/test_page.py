@@ -121,7 +121,7 @@ def pictures_of(text: str) -> dict:
 
     figure = Figure()
     figure.text(0, 0, text)
-    return {"": lambda suffix: render(figure, suffix, texts=True)}
+    return {"": lambda suffix: render(figure, suffix)}
 
 
 def test_no_text_can_break_a_page() -> None:

@@ -9,7 +9,7 @@ import rates as script
 from exam.machine import STATES, WORLDS
 from rates import simulate
 
-from ffnbench.extras.selftest.exam import SLOWER, Rate, failures, rates_of
+from ffnbench.extras.selftest.rates import SLOWER, Rate, failures, rates_of
 
 
 def test_simulated_error_rates_hold() -> None:
@@ -23,9 +23,9 @@ def test_simulated_error_rates_hold() -> None:
     assert 0.93 <= whole.covered.value <= 0.98
     assert whole.false_difference.value <= 0.05
     assert whole.wrong_way.value <= 0.01  # +3% is called the same where an interval misses by chance
-    assert whole.found["+5%"].value >= 0.75
-    assert whole.found["+10%"].value >= 0.95
-    assert {name: share.value for name, share in rates_of(told["quiet"]).found.items()} == dict.fromkeys(SLOWER, 1.0)
+    assert whole.detected["+5%"].value >= 0.75
+    assert whole.detected["+10%"].value >= 0.95
+    assert {name: share.value for name, share in rates_of(told["quiet"]).detected.items()} == dict.fromkeys(SLOWER, 1.0)
 
 
 def test_a_state_that_outlasts_a_run_is_covered_by_no_run() -> None:

@@ -13,9 +13,9 @@ from exam.machine import Machine, World
 from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench.cli.commands import FILES, options_of
-from ffnbench.extras.selftest import exam
-from ffnbench.extras.selftest.exam import SLOWER, Rate, Told, rates_of
-from ffnbench.extras.selftest.request import SelftestRequest
+from ffnbench.extras.selftest import measuring
+from ffnbench.extras.selftest.measuring import SelftestRequest
+from ffnbench.extras.selftest.rates import SLOWER, Rate, SelftestRow, rates_of
 from ffnbench.plan import Plan
 from ffnbench.result import Run
 
@@ -30,13 +30,13 @@ def on_dice(plan: Plan, real, world: World = CALM) -> Run:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """Runs are simulated; what was asked of them."""
     plans: list[Plan] = []
-    monkeypatch.setattr(exam, "run", lambda plan, _, real=exam.run: plans.append(plan) or on_dice(plan, real))
+    monkeypatch.setattr(measuring, "run", lambda plan, _, real=measuring.run: plans.append(plan) or on_dice(plan, real))
     return plans
 
 
-def told(run: int, row: str, verdict: str, *interval: float) -> Told:
+def told(run: int, row: str, verdict: str, *interval: float) -> SelftestRow:
     low, high = interval or (None, None)
-    return Told(run=run, row=row, truth=1 + SLOWER.get(row, 0.0), ratio=1.0, low=low, high=high, verdict=verdict,
+    return SelftestRow(run=run, row=row, truth=1 + SLOWER.get(row, 0.0), ratio=1.0, low=low, high=high, verdict=verdict,
                 seconds=10.0 + run)  # fmt: skip
 
 
@@ -52,7 +52,7 @@ def test_counting() -> None:
     assert rates.false_difference == Rate(hits=1, of=3)
     assert rates.wrong_way == Rate(hits=2, of=4)
     assert rates.covered == Rate(hits=4, of=8)
-    assert rates.found == {"+3%": Rate(hits=1, of=3), "+5%": Rate(hits=0, of=3), "+10%": Rate(hits=1, of=3)}
+    assert rates.detected == {"+3%": Rate(hits=1, of=3), "+5%": Rate(hits=0, of=3), "+10%": Rate(hits=1, of=3)}
     assert rates.busy == Rate(hits=1, of=3)
     assert rates.seconds == 11.0
 
@@ -72,13 +72,13 @@ def test_the_command(call, asked, tmp_path: Path) -> None:  # noqa: F811
 
 def test_by_default_it_takes_three_minutes_at_most() -> None:
     asked = SelftestRequest()
-    assert asked.repeats * (exam.exam(asked).protocol.budget_s or math.inf) <= 180
+    assert asked.repeats * (measuring.plan_selftest(asked).protocol.budget_s or math.inf) <= 180
 
 
 def test_what_was_measured_outlives_an_interruption(call, tmp_path: Path, monkeypatch) -> None:  # noqa: F811
     runs, path = itertools.count(), tmp_path / "told.json"
     monkeypatch.setattr(
-        exam, "run", lambda plan, _, real=exam.run: replace(on_dice(plan, real), interrupted=next(runs) == 2)
+        measuring, "run", lambda plan, _, real=measuring.run: replace(on_dice(plan, real), interrupted=next(runs) == 2)
     )
     code, out, err = call("selftest", "--repeats", "4", "-o", path)
     assert code == 130
@@ -90,7 +90,7 @@ def test_what_was_measured_outlives_an_interruption(call, tmp_path: Path, monkey
 def test_a_broken_promise_ends_with_3(call, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
     """Each equal row has a state of its own in every run, which no run can see."""
     restless = World(name="states", run=0.05, sample=0.01)
-    monkeypatch.setattr(exam, "run", lambda plan, _, real=exam.run: on_dice(plan, real, restless))
+    monkeypatch.setattr(measuring, "run", lambda plan, _, real=measuring.run: on_dice(plan, real, restless))
     code, out, err = call("selftest", "--repeats", "8", "-q")
     assert code == 3
     assert "the selftest failed: false differences in" in err

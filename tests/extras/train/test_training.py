@@ -6,9 +6,10 @@ import inspect
 import json
 import math
 import random
+import re
+import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy
 import pytest
@@ -22,24 +23,27 @@ import ffnbench
 from ffnbench.api import preparing
 from ffnbench.cli.commands import options_of
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.train import lessons, measuring
-from ffnbench.extras.train import losses as learning
+from ffnbench.extras.train import measuring, running
 from ffnbench.extras.train.decoder import trained_by
-from ffnbench.extras.train.losses import learnt, paired, scatter_of, verdicts_of
+from ffnbench.extras.train.losses import front_of, learnt, paired, scatter_of, verdicts_of
+from ffnbench.extras.train.measuring import OfAllRuns
+from ffnbench.extras.train.messages import Train, Trained
 from ffnbench.extras.train.module import RotaryAttention
 from ffnbench.extras.train.picture import training_figure
-from ffnbench.extras.train.planning import plan_train
-from ffnbench.extras.train.request import TrainRequest
+from ffnbench.extras.train.planning import TrainRequest, plan_train
+from ffnbench.extras.train.running import checkpoint_of
 from ffnbench.extras.train.table import training_frame, training_records
 from ffnbench.extras.train.text import read_text
-from ffnbench.extras.train.worker import Trainee
+from ffnbench.extras.train.worker import TrainingRun
+from ffnbench.following import Following, ProgressListener
+from ffnbench.messages import Open, TakeSample
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.report.files.store import load
 from ffnbench.report.terminal import plain
-from ffnbench.result import Sample, Verdict
+from ffnbench.result import Progress, Sample, Verdict
 from ffnbench.run import world
-from ffnbench.run.what_fits import memory_needed
-from ffnbench.stats.pairs import Pair
+from ffnbench.run.resources import memory_needed
+from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.worker.backends.building import build
 
 ASKED = TrainRequest(
@@ -104,29 +108,25 @@ def test_a_token_sees_none_after_it_and_places_only_as_distances(text: str) -> N
     assert not math.isclose(scores[1, 0].item(), scores[4, 0].item(), rel_tol=1e-4)
 
 
-def test_variants_share_all_but_the_ffn_and_the_bytes(text: str) -> None:
-    one, other = (Trainee(case, None) for case in runs(text, seeds=1))
-    for name, value in one.model.state_dict().items():
+def test_variants_share_all_but_the_ffn_and_seeds_share_no_batch(text: str) -> None:
+    relu, swiglu, *others = (TrainingRun(case, None) for case in runs(text))
+    for name, value in relu.model.state_dict().items():
         if ".ffn." not in name:
-            assert torch.equal(value, other.model.state_dict()[name]), name
-    assert torch.equal(one._batch(), other._batch())
-
-
-def test_seeds_share_no_batch(text: str) -> None:
-    trainees = [Trainee(case, None) for case in runs(text, variants="relu", seeds=3)]
-    seen = []
-    for trainee in trainees:
+            assert torch.equal(value, swiglu.model.state_dict()[name]), name
+    assert torch.equal(relu._batch(), swiglu._batch())
+    seen = set()
+    for run in (relu, *others[::2]):
         for step in range(6):
-            trainee.step = step
-            seen.append(trainee._batch().numpy().tobytes())
-    assert len(set(seen)) == len(seen)
+            run.step = step
+            seen.add(run._batch().numpy().tobytes())
+    assert len(seen) == 3 * 6
 
 
 def test_a_step_is_that_of_a_loop_written_by_hand(text: str) -> None:
     """Cross entropy by its definition, AdamW of torch, the schedule as docs/training.md has it."""
     case = runs(text, steps=40, seeds=1)[0]
-    trainee, other = Trainee(case, None), Trainee(case, None)
-    trainee.go(1e9)
+    run, other = TrainingRun(case, None), TrainingRun(case, None)
+    run.train_for(1e9)
     model, losses = other.model, []
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.999), weight_decay=0.01)
     for step in range(40):
@@ -140,44 +140,39 @@ def test_a_step_is_that_of_a_loop_written_by_hand(text: str) -> None:
         loss.backward()
         optimizer.step()
         losses.append(float(loss.detach()))
-    assert [loss for name, _, loss in trainee.curve if name == "training_loss"] == pytest.approx(losses, rel=1e-4)
+    for ours, by_hand in zip(run.model.parameters(), model.parameters(), strict=True):
+        assert torch.allclose(ours, by_hand, rtol=1e-3, atol=1e-5)
     assert losses[-1] < 0.9 * losses[0]  # it learns
 
 
 def test_from_a_checkpoint_it_goes_on_to_the_same_loss_to_the_bit(text: str, tmp_path: Path) -> None:
-    case = runs(text, steps=90, variants="swiglu@dropout=0.1", seeds=1)[0]
-    whole = Trainee(case, None).go(1e9)
-    parts, kept = [], tmp_path / "kept" / "run.pt"
-    for _ in range(500):
-        trainee = Trainee(case, kept)  # a process that was ended after one step, and begins again
-        told = trainee.go(1e-9)
-        parts.append(trainee.step)
-        if "loss" in told:
-            break
-    assert parts[:3] == [1, 2, 3]
-    assert told["loss"] == whole["loss"]
-    assert told["curve"] == whole["curve"]
-    assert whole["loss"] == Trainee(case, None).go(1e9)["loss"]
-    assert whole["loss"] != Trainee(runs(text, steps=90, seeds=2)[-1], None).go(1e9)["loss"]
+    case = runs(text, steps=40, variants="swiglu@dropout=0.1", seeds=1)[0]
+    whole = TrainingRun(case, None).train_for(1e9)
+    steps, kept = [], tmp_path / "kept" / "run.pt"
+    while (told := TrainingRun(case, kept).train_for(1e-9)).held_out is None:  # a process that ends after each step
+        steps.append(told.step)
+    assert steps[:3] == [1, 2, 3]
+    assert (told.held_out, told.curve) == (whole.held_out, whole.curve)
+    assert whole.held_out != TrainingRun(runs(text, steps=40, seeds=2)[-1], None).train_for(1e9).held_out
 
 
 def test_a_full_disk_loses_no_run(text: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    trainee = Trainee(runs(text)[0], tmp_path / "file" / "run.pt")
-    trainee.go(1e-9)
-    assert "no checkpoint is kept" in trainee.go(1e-9)["saved"]
-    assert "loss" in trainee.go(1e9)
+    run = TrainingRun(runs(text)[0], tmp_path / "file" / "run.pt")
+    run.train_for(1e-9)
+    assert "no checkpoint is kept" in run.train_for(1e-9).not_saved
+    assert run.train_for(1e9).held_out is not None
 
 
 def test_what_is_held_out_is_looked_at_after_every_tenth_of_the_steps(text: str) -> None:
-    case = runs(text, steps=25, seeds=1)[0]
-    told, other = Trainee(case, None).go(1e9), Trainee(case, None)
-    found = {steps: loss for name, steps, loss in told["curve"] if name == "held_out_loss"}
+    case = runs(text, steps=25, seeds=1, variants="relu@dropout=0.5")[0]
+    told, other = TrainingRun(case, None).train_for(1e9), TrainingRun(case, None)
+    found = dict(told.curve)
     assert list(found) == [3, 5, 8, 10, 13, 15, 18, 20, 23, 25]
-    assert found[25] == told["loss"]
+    assert found[25] == told.held_out != told.choosing
     while other.step < 10:
-        other.go(0.0)
-    _, parts = read_text(text, 1)
+        other.train_for(0.0)
+    _, parts = read_text(text, 1, 1)
     places = numpy.linspace(0, len(parts.held_out) - 17, len(parts.held_out) // 17).astype(int)
     sequences = torch.tensor([list(parts.held_out[place : place + 17]) for place in places])
     with torch.no_grad():
@@ -186,101 +181,85 @@ def test_what_is_held_out_is_looked_at_after_every_tenth_of_the_steps(text: str)
     assert found[10] == pytest.approx(float(loss), rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        lambda state: state.pop("step"),
-        lambda state: state.update(step=10**9),
-        lambda state: state.update(step=state["step"] + 1),
-        lambda state: state.update(step="3"),
-        lambda state: state.update(curve="x"),
-        lambda state: state.update(curve=[("training_loss", 7, 1.0)], step=7, window=[]),
-        lambda state: state.update(elapsed=math.nan),
-        lambda state: state.update(random=torch.zeros(3)),
-    ],
-)
-def test_an_edited_checkpoint_begins_anew(text: str, tmp_path: Path, edit) -> None:
+@pytest.mark.parametrize("broken", ["cut off", "of another version"])
+def test_a_checkpoint_that_can_not_be_read_is_begun_anew(text: str, tmp_path: Path, broken: str) -> None:
     case, kept = runs(text)[0], tmp_path / "run.pt"
-    Trainee(case, kept).go(1e-9)
-    state = torch.load(kept)
-    edit(state)
-    torch.save(state, kept)
-    trainee = Trainee(case, kept)
-    assert trainee.step == 0
-    assert trainee.go(1e9)["loss"] == Trainee(case, None).go(1e9)["loss"]
+    TrainingRun(case, kept).train_for(1e-9)
+    if broken == "cut off":
+        kept.write_bytes(kept.read_bytes()[:1000])
+    else:
+        state = torch.load(kept)
+        del state["curve"]
+        torch.save(state, kept)
+    run = TrainingRun(case, kept)
+    assert run.step == 0
+    assert run.train_for(1e9).held_out == TrainingRun(case, None).train_for(1e9).held_out
 
 
-def test_a_loss_that_is_not_finite_at_the_end_has_diverged(text: str) -> None:
-    trainee = Trainee(runs(text)[0], None)
-    while trainee.step < 6:
-        trainee.go(0)
-    trainee.model.head.weight.data.fill_(math.nan)
-    told = trainee.go(0)
-    assert told["diverged"] == 6
-    assert "loss" not in told
-
-
-def test_a_rate_that_is_too_high_diverges_at_a_step(text: str) -> None:
-    told = Trainee(runs(text, lr="9", steps=60)[0], None).go(1e9)
-    assert 1 < told["diverged"] <= told["step"] <= 60
-    assert "loss" not in told
+def test_what_diverges_has_a_step_and_no_loss(text: str) -> None:
+    told = TrainingRun(runs(text, lr="9", steps=60)[0], None).train_for(1e9)
+    assert 1 < told.diverged <= told.step <= 60
+    assert told.held_out is None
+    run = TrainingRun(runs(text)[0], None)
+    while run.step < 6:
+        run.train_for(0)
+    run.model.head.weight.data.fill_(math.nan)
+    told = run.train_for(0)
+    assert (told.diverged, told.held_out) == (6, None)
 
 
 # the text
 
 
 def test_parts_of_a_text_share_no_file(text: str, tmp_path: Path) -> None:
-    told, parts = read_text(text, 1)
+    told, parts = read_text(text, 1, 1)
     files = [path.read_bytes() for path in Path(text).iterdir()]
     for content in files:
         assert sum(content in part for part in (parts.train, parts.choosing, parts.held_out)) == 1
     assert told.bytes == sum(map(len, files)) == len(parts.train) + len(parts.choosing) + len(parts.held_out)
     one = tmp_path / "one.bin"
     one.write_bytes(bytes(range(256)) * 40)
-    told, parts = read_text(str(one), 1)
+    told, parts = read_text(str(one), 1, 1)
     assert parts.train + parts.choosing + parts.held_out == one.read_bytes()
     for number in range(3):
         (tmp_path / "few").mkdir(exist_ok=True)
         (tmp_path / "few" / f"{number}.txt").write_text("a few books " * 500)
-    _, few = read_text(str(tmp_path / "few"), 1)
+    _, few = read_text(str(tmp_path / "few"), 1, 1)
     assert all((few.train, few.choosing, few.held_out))
     assert told.printable == pytest.approx((95 + 3 + 128) / 256)
 
 
-@pytest.mark.parametrize("layers", [10**12, 10**6])
-def test_what_memory_does_not_hold_fails_before_anything_is_built(text: str, on_machine, monkeypatch, layers) -> None:
+def test_what_memory_does_not_hold_fails_before_anything_is_built(text: str) -> None:
     launch = FakeLaunch()
-    report = train(replace(ASKED, text=text, layers=layers), launch, memory=lambda: 10**10)
+    report = train(replace(ASKED, text=text, layers=10**6), launch, memory=lambda: 10**10)
     assert all("of memory, and 9.31 GiB are available" in row["failure"] for row in report.rows())
-    assert not [do for _, do, _ in launch.log if do in ("open", "train")]
+    assert not [do for _, do, _ in launch.log if do in (Open, Train)]
 
 
 def test_memory_to_train_with_is_that_of_four_copies_of_all_weights(text: str) -> None:
     case = runs(text, d_model=64, layers=3)[0]
-    state = sum(4 * p.numel() * p.element_size() for p in Trainee(case, None).model.decoder.parameters())
+    state = sum(4 * p.numel() * p.element_size() for p in TrainingRun(case, None).model.decoder.parameters())
     assert memory_needed([case]) == pytest.approx(state, rel=0.01)  # without norms
 
 
 @pytest.mark.parametrize(
-    ("asked", "error", "hint"),
+    ("asked", "error"),
     [
-        ({"text": "~nosuchuser/x"}, "home of a user that is not there", "path"),
-        ({"context": 4000, "batch": 400}, "too short", "--batch"),
-        ({"text": "/nowhere"}, "is no file and no folder", "path"),
-        ({"d_model": 100}, "--d-model 100 can't be cut into heads of 32", "--d-model 96"),
-        ({"steps": 0}, "steps must be a positive integer", "--steps"),
-        ({"seeds": 99}, "more than 20", "3 to 5"),
-        ({"lr": "fast"}, "no number", "3e-3"),
-        ({"lr": "-1"}, "out of range", "--lr"),
-        ({"dtype": "float16"}, "gradients scaled", "bfloat16"),
-        ({"variants": "relu,swiglu@backend=compile"}, "workload of its own", "@backend"),
+        ({"context": 4000, "batch": 400}, "too short"),
+        ({"text": "", "context": 10**6, "batch": 1000}, "the default text, the standard library's .py files, has"),
+        ({"text": "/nowhere"}, "is no file and no folder"),
+        ({"d_model": 100}, "can't be cut into heads of 32"),
+        ({"seeds": 99}, "more than 20"),
+        ({"lr": "fast"}, "no number"),
+        ({"lr": "-1"}, "out of range"),
+        ({"dtype": "float16"}, "gradients scaled"),
+        ({"variants": "relu,swiglu@backend=compile"}, "workload of its own"),
+        ({"variants": "relu,swiglu@d_ff=64..128/64"}, "a key has several values"),
     ],
 )
-def test_what_can_not_be_trained_is_told_before(text: str, asked: dict, error: str, hint: str) -> None:
-    with pytest.raises(FfnbenchError) as caught:
-        plan_train(replace(ASKED, **{"text": text, **asked}), NoProbe())
-    assert error in caught.value.message
-    assert hint in caught.value.hint
+def test_what_can_not_be_trained_is_told_before(text: str, asked: dict, error: str) -> None:
+    with pytest.raises(FfnbenchError, match=re.escape(error)):
+        planned(**{"text": text, **asked})
 
 
 def test_notes_tell_of_one_seed_of_junk_and_of_a_short_text(tmp_path: Path) -> None:
@@ -362,6 +341,11 @@ def test_the_scatter_of_all_variants_is_that_of_a_textbook() -> None:
     assert found.variance == pytest.approx(float(rest @ rest) / 6)
 
 
+def test_without_a_time_nothing_is_on_the_front(text: str) -> None:
+    report = report_of(text, {("relu", 0): 2.0, ("swiglu", 0): 1.9}, seeds=1)
+    assert front_of(report, learnt(report), "step") == []
+
+
 def test_a_rate_is_chosen_where_it_is_not_reported(text: str) -> None:
     losses = {("relu", 1e-3, 0): 2.0, ("relu", 2e-3, 0): 1.5, ("swiglu", 1e-3, 0): 1.9, ("swiglu", 2e-3, 0): 1.8}
     choosing = {("relu", 1e-3, 0): 1.0, ("relu", 2e-3, 0): 1.1, ("swiglu", 1e-3, 0): 1.1, ("swiglu", 2e-3, 0): 1.0}
@@ -370,40 +354,11 @@ def test_a_rate_is_chosen_where_it_is_not_reported(text: str) -> None:
     assert (found["swiglu"].rate, found["swiglu"].loss.mean) == (2e-3, 1.8)
 
 
-def test_on_the_front_is_what_is_nowhere_worse_without_being_better_elsewhere(text: str, monkeypatch) -> None:
-    """Loss 1 is decided worse than 0 for all; the sides of the times are given, 0 where nothing is decided."""
-    better, worse = ["swiglu", "geglu"], ["relu", "gelu", "silu"]
-    slower = {"swiglu": ["gelu", "geglu"], "geglu": ["gelu"]}  # relu: faster for all that is seen, and not decided
-    losses = {(n, s): (n in worse) + 0.001 * ((s * 7 + len(n)) % 5) for n in better + worse for s in range(5)}
-    report = report_of(text, losses, variants=",".join(better + worse), seeds=5)
-
-    def pairs(found):
-        sides = {1: Verdict.SLOWER, 0: Verdict.UNCLEAR, -1: Verdict.FASTER}
-        return {
-            (f"{a}@of=step", f"{b}@of=step"): Pair(None, sides[(b in slower.get(a, [])) - (a in slower.get(b, []))])
-            for a in better + worse for b in better + worse if a != b
-        }  # fmt: skip
-
-    monkeypatch.setattr(learning, "pairs_of", pairs)
-    assert set(learning.front_of(report, learnt(report), "step")) == {"gelu", "geglu"}
-
-
-def test_order_of_losses_is_held_against_published_ones(text: str) -> None:
-    names = ["relu", "gelu", "swiglu", "geglu"]
-    losses = {(name, s): loss for name, loss in zip(names, (1.9, 1.8, 1.7, 1.6), strict=True) for s in range(2)}
-    agreed = learning.agreement(learnt(report_of(text, losses, variants=",".join(names), seeds=2)))
-    published = learning.CITED["Shazeer 2020"]
-    expected = stats.spearmanr((1.9, 1.8, 1.7, 1.6), [published[name] for name in names]).statistic
-    assert agreed["Shazeer 2020"] == (pytest.approx(expected), 4)
-
-
 # the command
 
 
-def learning_of(loss: float) -> dict:
-    curve = [["training_loss", 3, loss + 1], ["held_out_loss", 3, loss + 1.1], ["training_loss", 3, loss],
-             ["held_out_loss", 6, loss]]  # fmt: skip
-    return {"step": 6, "curve": curve, "seconds": 0.2, "diverged": None, "saved": "", "loss": loss, "choosing": loss}
+def learning_of(loss: float) -> Trained:
+    return Trained(step=6, step_s=0.03, held_out=loss, choosing=loss, curve=((3, loss + 1.1), (6, loss)))
 
 
 def train(request: TrainRequest, launch: FakeLaunch, **outside):
@@ -416,7 +371,7 @@ def trained(text: str, on_machine, tmp_path: Path, trouble: dict | None = None, 
     """The whole journey, with processes that tell made-up losses; the file, read again."""
     plan = planned(text, **asked)
     answers = {
-        ("train", case.label): learning_of(1.9 + case.training.seed / 100 - 0.1 * case.label.startswith("swiglu"))
+        (Train, case.label): learning_of(1.9 + case.training.seed / 100 - 0.1 * case.label.startswith("swiglu"))
         for case in plan.cases
         if trained_by(case)
     }
@@ -424,44 +379,54 @@ def trained(text: str, on_machine, tmp_path: Path, trouble: dict | None = None, 
     return train(replace(ASKED, text=text, **asked), launch), launch
 
 
-def test_the_rate_that_was_chosen_stands_in_the_table_and_the_edge_of_the_list_is_told(text: str) -> None:
-    losses = {("relu", rate, 0): 2.0 for rate in (1e-3, 2e-3, 4e-3)} | {
-        ("swiglu", 1e-3, 0): 1.9,
-        ("swiglu", 2e-3, 0): 1.8,
-    }
-    shown = plain(training_frame(report_of(text, losses, losses, lr="1e-3,2e-3", seeds=1)), 80)
+def test_who_learns_best_at_an_end_of_the_rates_is_told(text: str) -> None:
+    losses = {("relu", rate, 0): loss for rate, loss in ((1e-3, 2.0), (2e-3, 1.9), (4e-3, 2.0))}
+    losses |= {("swiglu", rate, 0): loss for rate, loss in ((1e-3, 1.9), (2e-3, 1.8), (4e-3, 1.7))}
+    report = report_of(text, losses, losses, lr="1e-3,2e-3,4e-3", seeds=1)
+    shown = plain(training_frame(report), 80)
     assert [line.split()[:2] for line in shown.splitlines() if line[:5] in ("relu ", "swigl")] == [
-        ["relu", ".001"], ["swiglu", ".002"],
+        ["relu", ".002"], ["swiglu", ".004"],
     ]  # fmt: skip
-    assert "best rate is at an end of the list for relu and swiglu: --lr 0.0005,0.001,0.002,0.004" in " ".join(
-        shown.split()
-    )
-    unfinished = {of: loss for of, loss in losses.items() if of[1] == 1e-3}  # interrupted after the first rate
-    assert "warning" not in plain(training_frame(report_of(text, unfinished, unfinished, lr="1e-3,2e-3", seeds=1)), 80)
-    losses[("relu", 2e-3, 0)] = 1.9
-    inside = plain(training_frame(report_of(text, losses, losses, lr="1e-3,2e-3,4e-3", seeds=1)), 80)
-    assert "warning" not in inside
+    assert "at an end of the list for swiglu: --lr 0.001,0.002,0.004,0.008" in " ".join(shown.split())
+    assert "warning" not in plain(training_frame(replace(report, interrupted=True)), 80)
     assert "warning" not in plain(training_frame(report_of(text, losses, losses, lr="2e-3", seeds=1)), 80)
 
 
-def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str, on_machine, monkeypatch) -> None:
+def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str) -> None:
     """20 s, of which a chunk takes 3: training ends within the first run, and steps and tokens have a time as well."""
     clock = [0.0]
 
     def chunk(worker):
         clock[0] += 3
-        return {"step": 1, "curve": [], "seconds": 3.0, "diverged": None, "saved": ""}
+        return Trained(step=1, step_s=3.0)
 
-    plan = planned(text)
-    launch = FakeLaunch(trouble={("train", case.label): chunk for case in plan.cases if trained_by(case)})
-    monkeypatch.setattr(lessons, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    report = train(replace(ASKED, text=text, budget=20.0), launch)
-    asked = [do for _, do, _ in launch.log if do in ("train", "sample")]
-    trained = asked.count("train")
+    launch = FakeLaunch(trouble={(Train, case.label): chunk for case in runs(text)})
+    report = train(replace(ASKED, text=text, budget=20.0), launch, now=lambda: clock[0])
+    asked = [do for _, do, _ in launch.log if do in (Train, TakeSample)]
+    trained = asked.count(Train)
     assert 4 <= trained <= 6
-    assert asked[:trained] == ["train"] * trained
+    assert asked[:trained] == [Train] * trained
     assert all(row["step_s"] and row["token_s"] and row["loss"] is None for row in report.rows())
     assert "--resume" in report.stopped
+
+
+def test_the_time_of_all_runs_is_told_once() -> None:
+    """A quarter of a run is done, 30 s of it are left, and three more take 40 s each."""
+    said = []
+
+    class Listener(ProgressListener):
+        left = 3
+
+        def __call__(self, event: Progress) -> None:
+            said.append(event.eta_s)
+
+        def tell(self, text: str) -> None:
+            said.append(text)
+
+    progress = OfAllRuns(Listener(), tells_time=True)
+    for _ in range(2):
+        progress(Progress(done=0.25, text="", eta_s=30.0))
+    assert said == ["4 runs will take about 3 min", 150.0, 150.0]
 
 
 def test_the_committed_run_of_an_earlier_version_agrees_with_itself() -> None:
@@ -470,16 +435,14 @@ def test_the_committed_run_of_an_earlier_version_agrees_with_itself() -> None:
     for row in rows:
         assert row["training_s"] == pytest.approx(800 * rows[0]["step_s"] * row["step_ratio"])
     assert {row["variant"] for row in rows if row["pareto_front_step"]} == {"swiglu", "geglu", "bilinear"}
-    curves = training_figure(report).axes[:3]
-    assert curves[0].get_ylabel() == "training loss, nats per byte"
-    order = sorted(rows, key=lambda row: row["step_ratio"])
-    ends = {line.get_label(): line.get_xdata()[-1] for line in curves[2].lines}
-    assert sorted((row["variant"] for row in rows), key=ends.get) == [row["variant"] for row in order]
-
-
-def test_each_rate_is_chosen_where_runs_are_jobs_of_one_case(text: str) -> None:
-    told = Trainee(runs(text, lr="1e-3,3e-3")[0], None).go(1e9)
-    assert told["choosing"] != told["loss"]
+    losses, differences, of_step, _ = training_figure(report).axes
+    assert losses.get_ylabel() == "training loss, nats per byte"
+    ends, beside_relu = ([line.get_ydata()[-1] for line in axes.lines] for axes in (losses, differences))
+    assert beside_relu == pytest.approx([end - ends[0] for end in ends])
+    dots = [line for line in of_step.lines if line.get_markerfacecolor() != "none"]
+    places = [line.get_xdata()[0] for line in dots]
+    assert places == pytest.approx([places[0] * row["step_ratio"] for row in rows])
+    assert [line.get_ydata()[0] for line in dots] == [row["loss"] for row in rows]
 
 
 def test_what_shares_no_seed_is_shown(text: str) -> None:
@@ -491,7 +454,7 @@ def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
     text, on_machine, in_process, tmp_path
 ) -> None:
     plan = planned(text)
-    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
+    answers = {(Train, case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
     journal = tmp_path / "run.json.journal"
     kept = []
 
@@ -499,7 +462,7 @@ def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
         kept.append(journal.read_bytes())
         return learning_of(1.9)
 
-    on_machine(FakeLaunch(trouble=answers | {("train", "relu@of=run@lr=0.003@seed=1"): killed}))
+    on_machine(FakeLaunch(trouble=answers | {(Train, "relu@of=run@lr=0.003@seed=1"): killed}))
     asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
              "--text", text, "--device=cpu", "-o", tmp_path / "run.json", "-q", "--columns", "loss,params")  # fmt: skip
     code, out, err = in_process(*asked)
@@ -533,9 +496,21 @@ def test_the_arguments_are_the_flags_of_the_command() -> None:
     assert flags - of_terminal == set(inspect.signature(ffnbench.train).parameters)
 
 
+def test_a_run_that_has_a_loss_needs_no_checkpoint(text: str, tmp_path: Path) -> None:
+    plan = replace(planned(text), cases=tuple(runs(text)[:1]))
+    checkpoint = checkpoint_of(plan, tmp_path / "kept")
+    checkpoint.parent.mkdir()
+    for answer, is_kept in (({"failure": "crash", "message": "no"}, True), (learning_of(1.9), False)):
+        checkpoint.touch()
+        launch = FakeLaunch(trouble={("train", plan.reference): answer})
+        pool = WorkerPool(plan, launch, time.monotonic)
+        running.train(plan, pool, Following(folder=checkpoint.parent), math.inf, time.monotonic)
+        assert checkpoint.exists() == is_kept
+
+
 def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
-    diverged = {"step": 3, "curve": [], "seconds": 0.1, "diverged": 3, "saved": ""}
-    trouble = {("train", f"swiglu@of=run@lr=0.003@seed={seed}"): diverged for seed in range(3)}
+    diverged = Trained(step=3, step_s=0.03, diverged=3)
+    trouble = {(Train, f"swiglu@of=run@lr=0.003@seed={seed}"): diverged for seed in range(3)}
     report, _ = trained(text, on_machine, tmp_path, trouble)
     assert report.rows()[1]["loss"] is None
     assert "diverged at step 3" in report.rows()[1]["failure"]
@@ -544,8 +519,8 @@ def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
 
 def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_process, tmp_path: Path) -> None:
     plan = planned(text)
-    answers = {("train", case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
-    stop = {("train", "relu@of=run@lr=0.003@seed=1"): KeyboardInterrupt()}
+    answers = {(Train, case.label): learning_of(1.9) for case in plan.cases if trained_by(case)}
+    stop = {(Train, "relu@of=run@lr=0.003@seed=1"): KeyboardInterrupt()}
     asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
              "--text", text, "--device", "cpu", "-o", tmp_path / "run.json", "-q")  # fmt: skip
     on_machine(FakeLaunch(trouble=answers | stop))
@@ -556,47 +531,15 @@ def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_proc
     on_machine(launch)
     code, out, err = in_process(*asked, "--resume")
     assert code == 0, err
-    done = [label for _, do, label in launch.log if do == "train"]
+    done = [label for _, do, label in launch.log if do is Train]
     assert done == [f"{name}@of=run@lr=0.003@seed={seed}" for seed in (1, 2) for name in ("relu", "swiglu")]
-    assert {label for _, do, label in launch.log if do == "sample"} == {
+    assert {label for _, do, label in launch.log if do is TakeSample} == {
         "relu@of=step", "swiglu@of=step", "relu@of=token", "swiglu@of=token",
     }  # fmt: skip
     assert len(json.loads((tmp_path / "run.json").read_text())["plan"]["cases"]) == 10
     code, _, err = in_process(*asked, "--resume", "--lr", "1e-3")
     assert code == 2
     assert "another plan" in err
-
-
-def test_a_journal_of_a_run_that_was_gone_on_with_and_killed_is_gone_on_with(text, on_machine, in_process, tmp_path):
-    journal = tmp_path / "run.json.journal"
-    answers = {("train", case.label): learning_of(1.9) for case in planned(text).cases if trained_by(case)}
-    asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
-             "--text", text, "--device=cpu", "-o", tmp_path / "run.json", "-q")  # fmt: skip
-
-    def killed_at(seed: int, *more: str) -> bytes:
-        kept = []
-
-        def kill(worker):
-            kept.append(journal.read_bytes())
-            return learning_of(1.9)
-
-        on_machine(FakeLaunch(trouble=answers | {("train", f"swiglu@of=run@lr=0.003@seed={seed}"): kill}))
-        assert in_process(*asked, *more)[0] == 0
-        (tmp_path / "run.json").unlink()
-        return kept[0]
-
-    journal.write_bytes(killed_at(0))
-    journal.write_bytes(killed_at(1, "--resume"))
-    code, out, err = in_process("report", journal)
-    assert code == 0, err
-    assert out.count("1.900") == 2
-    launch = FakeLaunch(trouble=answers)
-    on_machine(launch)
-    code, _, err = in_process(*asked, "--resume")
-    assert code == 0, err
-    trained = [label for _, do, label in launch.log if do == "train"]
-    assert trained == [f"{name}@of=run@lr=0.003@seed={seed}" for name, seed in
-                       (("swiglu", 1), ("relu", 2), ("swiglu", 2))]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -611,8 +554,3 @@ def test_a_real_run_of_jobs_equals_one_of_this_process(text: str, tmp_path: Path
         assert ran.returncode == 0, ran.stderr
         found.append({name: one.losses for name, one in learnt(load(tmp_path / f"{name}.json")).items()})
     assert found[0] == found[1]
-
-
-def test_a_default_text_that_is_too_short_is_named() -> None:
-    with pytest.raises(FfnbenchError, match=r"^the default text, the standard library's \.py files, has [\d,]+ bytes"):
-        read_text("", 10**9)

@@ -11,11 +11,11 @@ import spending
 from conftest import FakeLaunch, measure, prepare, run
 from scipy.special import stdtrit
 
-from ffnbench.gate.decision import Finding, Policy, Status, past_of
-from ffnbench.gate.looks import REPORTED, UntilDecided, level_at_end, level_of_look, plan_of_check, report_of
+from ffnbench.gate.decision import Finding, Policy, Status, baseline_times
+from ffnbench.gate.interim import REPORTED, UntilDecided, level_at_end, level_of_analysis, plan_of_check, report_of
 from ffnbench.request import CompareRequest
-from ffnbench.stats.rounds import Table
-from ffnbench.stats.stopping import looks
+from ffnbench.stats.rounds import RoundTable
+from ffnbench.stats.stopping import interim_analyses
 
 RUNS = 6000
 TOLERANCES = (0.3, 0.6, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)  # in standard deviations of a worker
@@ -43,7 +43,7 @@ def coverage(means: Means, level: Level, pace: float, end: int, tolerance: float
     def half(workers: int, confidence: float) -> np.ndarray:
         return stdtrit(workers - 1, 0.5 + confidence / 2) * error[:, workers - 1]
 
-    for workers in [n for n in looks() if n <= end]:
+    for workers in [n for n in interim_analyses() if n <= end]:
         deciding = level(workers, workers + int(pace * (end - workers)))
         apart = np.abs(mean[:, workers - 1] + change - tolerance)
         stops = going & (apart > half(workers, deciding))
@@ -63,7 +63,7 @@ def coverages(means: Means, level: Level, pace: float = 1.0) -> dict[tuple[int, 
 
 
 def test_the_interval_at_the_end_covers_whatever_the_change(means: Means) -> None:
-    found = coverages(means, level_of_look)
+    found = coverages(means, level_of_analysis)
     assert min(found.values()) > 0.93  # 93.6 % with 20,000 runs; two standard errors are 0.6 %
     assert max(found.values()) < 0.987
     assert 0.945 < np.mean(list(found.values())) < 0.975
@@ -73,7 +73,7 @@ def test_the_interval_at_the_end_covers_whatever_the_change(means: Means) -> Non
 
 @pytest.mark.parametrize("pace", [0.5, 2.0])
 def test_a_run_that_has_other_workers_than_were_expected_covers_too(means: Means, pace: float) -> None:
-    found = coverages(means, level_of_look, pace)
+    found = coverages(means, level_of_analysis, pace)
     assert min(found.values()) > 0.92
     assert np.mean(list(found.values())) > 0.94
 
@@ -87,23 +87,23 @@ def test_looks_that_are_not_paid_for_cover_too_rarely(means: Means) -> None:
 @pytest.mark.parametrize("workers", [6, 12, 27, 121])
 def test_the_levels_are_those_that_the_benchmark_reckons(workers: int) -> None:
     """By dice of another seed, of the statistic that decides: each run leaves out the truth in 5 %."""
-    at = [count for count in looks() if count <= workers]
+    at = [count for count in interim_analyses() if count <= workers]
     p = spending.p_values(spending.Machine(), at, 40_000, np.random.default_rng(7))
-    left_out = spending.left_out(p, [level_of_look(count, workers) for count in at])
+    left_out = spending.left_out(p, [level_of_analysis(count, workers) for count in at])
     assert left_out == pytest.approx(0.05, abs=0.006) if workers > 6 else left_out < 0.05
     spending.check_against_the_program(np.random.default_rng(8))
 
 
 def test_long_runs_may_end_early_and_short_ones_keep_their_error_for_the_end() -> None:
-    assert level_of_look(6, 12) > level_at_end(12)
+    assert level_of_analysis(6, 12) > level_at_end(12)
     assert level_at_end(12) < 0.97 < 0.985 < level_at_end(110)
-    assert level_of_look(6, 110) < 0.99
+    assert level_of_analysis(6, 110) < 0.99
     assert level_at_end(3) == level_at_end(6) == 0.95  # one look costs nothing
 
 
 def test_every_look_of_a_check_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which level each look at a check took, and with how many workers."""
-    from ffnbench.gate import looks as module
+    from ffnbench.gate import interim as module
 
     asked: list[tuple[int, float]] = []
     real = module.latency_findings
@@ -119,15 +119,15 @@ def test_every_look_of_a_check_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> N
     expected: list[int] = []
 
     class Watching(UntilDecided):
-        def answer(self, table: Table, workers: int) -> str:
+        def answer(self, table: RoundTable, workers: int) -> str:
             expected.append(workers)
             return UntilDecided.answer(self, table, workers)
 
-    stop = Watching(Policy(), past_of(before, Policy()))
+    stop = Watching(Policy(), baseline_times(before, Policy()))
     now = report_of(run(plan_of_check(before.plan, Policy(), 120.0), launch=FakeLaunch(), stop=stop))
     assert [f.status for f in stop.conclusion(now)] == [Status.OK]
     looked = [
-        (workers, level_of_look(workers, planned)) for workers, planned in zip((6, 7, 8, 10), expected, strict=True)
+        (workers, level_of_analysis(workers, planned)) for workers, planned in zip((6, 7, 8, 10), expected, strict=True)
     ]
     assert asked == [*looked, (10, REPORTED)]
     assert min(level for _, level in looked) > REPORTED

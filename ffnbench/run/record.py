@@ -1,25 +1,23 @@
-"""What a run has found so far: samples, failures, notes, roofs and inputs, each told as it comes."""
+"""The record of a run: samples, failures, notes, roofs and inputs so far. The journal is given each as it comes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from ffnbench.device.environment import CacheLevel, level_of
-from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
+from ffnbench.device.environment import level_of
+from ffnbench.messages import CacheLevel, Sampled
+from ffnbench.metrics import DEVICE_TIME, HOST_TIME
 from ffnbench.plan import Note, NoteKind, Plan
-from ffnbench.result import Environment, Failure, FailureKind, Inputs, Roof, Sample
-
-Finder = Callable[[Plan | Environment | Sample | Failure | Note | Roof | Inputs], None]
+from ffnbench.result import Failure, FailureKind, Inputs, Roof, Sample
 
 
 @dataclass(slots=True)
-class Found:
-    """The record of a run, to which is only added; `on_found` is called for every entry."""
+class RunRecord:
+    """The record of a run, to which is only added; `journal` is given every entry."""
 
     plan: Plan
-    on_found: Finder
+    journal: Callable[[object], None]
     samples: list[Sample] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -39,39 +37,39 @@ class Found:
         alive = set(self.alive)
         return replace(self.plan, cases=tuple(case for case in self.plan.cases if case.label in alive))
 
-    def fail(self, label: str, kind: str, message: str) -> None:
+    def fail(self, label: str, kind: FailureKind, message: str) -> None:
         """A case is a row without figures from now on."""
-        failure = Failure(case=label, kind=FailureKind(kind), message=message)
+        failure = Failure(case=label, kind=kind, message=message)
         self.failures.append(failure)
-        self.on_found(failure)
+        self.journal(failure)
 
     def note(self, label: str, text: str) -> None:
         """Something a reader should know, once."""
         note = Note(label=label, text=text, kind=NoteKind.GENERAL)
         if note not in self.notes:
             self.notes.append(note)
-            self.on_found(note)
+            self.journal(note)
 
     def add(self, sample: Sample) -> None:
         """One sample."""
         self.samples.append(sample)
-        self.on_found(sample)
+        self.journal(sample)
 
     def once(self, label: str, metric: str, worker: int, value: float) -> None:
         """A sample of which a worker makes one."""
         self.add(Sample(case=label, metric=metric, worker=worker, round=0, order=0, value=value, calls=1))
 
-    def timed(self, sample: Sample, answer: dict[str, Any]) -> None:
+    def timed(self, sample: Sample, sampled: Sampled) -> None:
         """A latency; beside it what the device worked for a call and what a call took the host, where they are told."""
-        for metric in (LATENCY, DEVICE_TIME, HOST_TIME):
-            value = sample.value if metric == LATENCY else answer.get(metric)
+        self.add(sample)
+        for metric, value in ((DEVICE_TIME, sampled.device_s), (HOST_TIME, sampled.host_s)):
             if value is not None:
                 self.add(replace(sample, metric=metric, value=value))
 
     def roof(self, roof: Roof) -> None:
         """A call that may show what the machine can do."""
         self.roofs.append(roof)
-        self.on_found(roof)
+        self.journal(roof)
 
     def reads(self, label: str, count: int, bytes: int) -> None:
         """What the calls of a sample read: all of it, and each by itself, in which cache."""
@@ -81,4 +79,4 @@ class Found:
         found = Inputs(case=label, count=count, bytes=bytes, level=level, one_level=one_level)
         if self.inputs.get(label) != found:
             self.inputs[label] = found
-            self.on_found(found)
+            self.journal(found)

@@ -1,4 +1,4 @@
-"""What a plan finds here: whether its devices are there, and whether memory holds it; told before anything is built.
+"""The devices and the memory that a plan needs: what is missing is told before anything is built.
 
 Each worker holds the weights and the inputs of all cases at once, and what the largest call needs beside them; the
 check copies one matrix after another to float64. No torch here.
@@ -6,7 +6,7 @@ check copies one matrix after another to float64. No torch here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +14,11 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, counted, quantity
 from ffnbench.device.environment import USABLE, auto_device
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, FFNSpec, item_bytes
+from ffnbench.messages import DescribeDevice, DeviceFacts, Failed, Greeting, Sampled
 from ffnbench.plan import AddedSpec, Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
-from ffnbench.result import DeviceSeen, Failure, FailureKind
+from ffnbench.result import DeviceReadings, Failure, FailureKind
 from ffnbench.run.session import WorkerLost, lost_over_device
-from ffnbench.worker.channel import Message
+from ffnbench.run.worker_pool import Worker
 
 MODEST = 8  # the share of what is free that ceilings may take is one part of so many
 AT_ONCE = 3  # of the largest call: what several of them hold together
@@ -33,28 +34,33 @@ class Devices:
         self._free: dict[str, int] = {}  # usable bytes of each GPU, where they are known
         self._seen: dict[tuple[int, str], dict[str, Any]] = {}
 
-    def find(self, plan: Plan, facts: Message, ask: Callable[[Message], Message]) -> tuple[Plan, Message, list[str]]:
-        """The plan on devices that are there and hold it, what a worker says of itself and of the first of them, and
-        what a reader should know; raises FfnbenchError where one is not there, can't be used or is too small.
+    def find(
+        self, plan: Plan, greeting: Greeting, worker: Worker, timeout_s: float
+    ) -> tuple[Plan, DeviceFacts | None, list[str]]:
+        """The plan on devices that are there and hold it, what a worker says of the first GPU of them, and what a
+        reader should know; raises FfnbenchError where one is not there, can't be used or is too small.
         """
         auto = "auto" in _used(plan)
-        plan = plan.with_device(auto_device(facts))
-        check_devices(plan, facts)
+        plan = plan.with_device(auto_device(greeting))
+        check_devices(plan, greeting)
         try:
-            told = _told_of(plan, ask)
+            gpus = _gpus_of(plan, worker, timeout_s)
         except WorkerLost as lost:
             raise lost_over_device(lost) from lost
-        self._free = {name: int(USABLE * free) for name, one in told.items() if (free := one.get("gpu_free_bytes"))}
-        self._usable = facts.get("usable_bytes")
+        for name, gpu in gpus.items():
+            if gpu.gpu_free_bytes:
+                self._free[name] = int(USABLE * gpu.gpu_free_bytes)
+        self._usable = greeting.usable_bytes
         plan = fit_into(plan, self.room(plan))
         check_fits(plan, self._usable, self._free)
         notes = [
-            f"clocks, throttling and other processes of {device} were not seen: {missing}"
-            for device, one in told.items() if (missing := one.get("nvml_missing"))
-        ]  # fmt: skip
-        if auto and not told and (why := why_not_seen(facts)):
+            f"clocks, throttling and other processes of {name} were not seen: {gpu.nvml_missing}"
+            for name, gpu in gpus.items()
+            if gpu.nvml_missing
+        ]
+        if auto and not gpus and (why := why_not_seen(greeting)):
             notes.append(f"measured on the CPU: {why}; {TRY_CUDA}")
-        return plan, facts | next(iter(told.values()), {}), notes
+        return plan, next(iter(gpus.values()), None), notes
 
     def room(self, plan: Plan) -> int | None:
         """Bytes that there are for what is measured: of the machine, or of the device that has the least."""
@@ -62,70 +68,73 @@ class Devices:
             return self._usable
         return min((self._free[name] for name in _used(plan) & self._free.keys()), default=None)
 
-    def read(self, worker: int, device: str, now: Message) -> None:
-        """One reading."""
+    def read(self, worker: int, device: str, sampled: Sampled) -> None:
+        """What one sample of a GPU tells of it; a CPU's tells nothing."""
+        if sampled.clock_mhz is None and sampled.others is None:
+            return
         seen = self._seen.setdefault((worker, device), {})
-        if (clock := now.get("clock_mhz")) is not None:
+        if (clock := sampled.clock_mhz) is not None:
             seen["least_clock_mhz"] = min(seen.get("least_clock_mhz", clock), clock)
             seen["most_clock_mhz"] = max(seen.get("most_clock_mhz", clock), clock)
-        if "others" in now:
-            seen["others"] = now["others"]
+        if sampled.others is not None:
+            seen["others"] = sampled.others
 
     @property
-    def seen(self) -> tuple[DeviceSeen, ...]:
+    def seen(self) -> tuple[DeviceReadings, ...]:
         """The extremes of what was read, by worker and device."""
-        return tuple(DeviceSeen(worker=worker, device=device, **seen) for (worker, device), seen in self._seen.items())
+        return tuple(
+            DeviceReadings(worker=worker, device=device, **seen) for (worker, device), seen in self._seen.items()
+        )
 
 
 def _used(plan: Plan) -> set[str]:
     return {case.workload.device for case in plan.cases}
 
 
-def check_devices(plan: Plan, facts: Mapping[str, Any]) -> None:
+def check_devices(plan: Plan, greeting: Greeting) -> None:
     """Raise FfnbenchError before anything is built where a device is not there; the hint says what is, or why not."""
     for device in sorted(_used(plan) - {"cpu"}):
-        if int(device.partition(":")[2] or 0) < facts["gpus"]:
+        if int(device.partition(":")[2] or 0) < greeting.gpus:
             continue
-        asked = f"device {device!r} was asked for, but torch {facts['version']}"
-        if why := why_not_seen(facts):
+        asked = f"device {device!r} was asked for, but torch {greeting.torch}"
+        if why := why_not_seen(greeting):
             raise FfnbenchError(f"{asked} can't use it: {why}", TRY_CUDA)
-        if facts["gpus"]:
-            raise FfnbenchError(f"{asked} has {counted(facts['gpus'], 'CUDA device')}", f"there is {listed(facts)}")
+        if greeting.gpus:
+            raise FfnbenchError(f"{asked} has {counted(greeting.gpus, 'CUDA device')}", f"there is {listed(greeting)}")
         hint = "use --device cpu, or install a build of torch with CUDA on a machine with such a GPU"
         raise FfnbenchError(f"{asked} sees no CUDA device", hint)
 
 
-def listed(facts: Mapping[str, Any]) -> str:
+def listed(greeting: Greeting) -> str:
     """The GPUs that a worker sees, by name."""
-    names = facts.get("gpu_names") or [""] * facts["gpus"]
-    return ", ".join(f"cuda:{index}{f' ({name})' if name else ''}" for index, name in enumerate(names))
+    return ", ".join(f"cuda:{index} ({name})" for index, name in enumerate(greeting.gpu_names))
 
 
-def why_not_seen(facts: Mapping[str, Any]) -> str:
+def why_not_seen(greeting: Greeting) -> str:
     """Why torch, built for a GPU, sees none, in its own words; empty where it says nothing of the kind."""
-    said = str(facts.get("no_gpu") or "").removeprefix("CUDA initialization: ")
+    said = greeting.no_gpu.removeprefix("CUDA initialization: ")
     return said.partition(" (Triggered internally")[0][:200]
 
 
-def _told_of(plan: Plan, ask: Callable[[Message], Message]) -> dict[str, Message]:
-    """What workers tell of every GPU that cases are measured on, by name, each arm's own asked; raises FfnbenchError
+def _gpus_of(plan: Plan, worker: Worker, timeout_s: float) -> dict[str, DeviceFacts]:
+    """What workers say of every GPU that cases are measured on, by name, each arm's own asked; raises FfnbenchError
     where one can't be used.
     """
     asked = {(case.arm, case.workload.device): case.label for case in plan.cases if case.workload.device != "cpu"}
-    told: dict[str, Message] = {}
+    gpus: dict[str, DeviceFacts] = {}
     for (_, device), label in asked.items():
-        answer = ask({"do": "device", "device": device, "label": label})
-        if "failure" in answer:
-            raise FfnbenchError(f"device {device!r} can't be used: {answer['message']}", "does `nvidia-smi` work?")
-        told.setdefault(device, answer)
-    return told
+        answer = worker.ask(DescribeDevice(device=device, label=label), timeout_s)
+        if isinstance(answer, Failed):
+            raise FfnbenchError(f"device {device!r} can't be used: {answer.message}", "does `nvidia-smi` work?")
+        gpus.setdefault(device, answer)
+    return gpus
 
 
 def fit_into(plan: Plan, available: int | None) -> Plan:
     """The plan of a block without the textbook forms that memory does not hold. `available` in bytes, of the memory
     that all of it is measured in; None where it is not known.
     """
-    if plan.kind != Kind.BLOCK.value or available is None:
+    if plan.kind != Kind.BLOCK or available is None:
         return plan
     kept, notes = list(plan.cases), list[Note]()
     squares = [c for c in kept if isinstance(c.ffn, AttentionSpec) and c.ffn.form is AttentionForm.TEXTBOOK]
@@ -192,7 +201,7 @@ def _copies(work: Workload) -> int:
     """How often the weights are there: as they are, packed by oneDNN, or frozen: MKL's packed ones may be larger."""
     if work.freeze:
         return 4
-    return 2 if work.backend == Backend.ONEDNN.value else 1
+    return 2 if work.backend == Backend.ONEDNN else 1
 
 
 def as_known(case: Case) -> Case | None:

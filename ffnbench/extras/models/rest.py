@@ -1,0 +1,138 @@
+"""What a model has besides its FFNs and the matrices of its attentions, in numbers of parameters, by rest.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+
+from ffnbench.ffn.spec import AttentionSpec
+from ffnbench.models.configs import readers, times_of, type_of
+from ffnbench.models.family_reader import Reader, Row, by_stack, by_type
+from ffnbench.models.model import LayerGroup, ModelSpec
+
+FILE = Path(__file__).with_name("rest.toml")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestTable:
+    """The rows, one a stack of layers: by model type, and by the key of a preset. `notes` are on presets."""
+
+    types: Mapping[str, tuple[Row, ...]]
+    presets: Mapping[str, tuple[Row, ...]]
+    notes: Mapping[str, str]
+
+
+@cache
+def table() -> RestTable:
+    """The table, read at the first call."""
+    import tomllib  # not before it is needed
+
+    data = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    return RestTable(
+        types=by_type("rest", data["rest"], data),
+        presets={key: by_stack("rest", row, data) for key, row in data["preset"].items()},
+        notes=data["note"],
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """Parameters by part; those of `attention` are sinks and relative positions."""
+
+    embeddings: int
+    attention: int
+    norms: int
+    head: int
+
+
+def note_on(model: ModelSpec) -> str:
+    """What is odd in the rest of a preset; or nothing."""
+    return "" if model.config is not None else table().notes.get(model.key, "")
+
+
+def rest_of(model: ModelSpec) -> list[Rest] | None:
+    """That of each stack of layers; None where the table has no row for one, or the config does not tell it."""
+    rests = []
+    for reader, row, groups in _stacks_of(model):
+        rest = reader.known(row, partial(_rest, reader, groups))
+        if rest is None:
+            return None
+        rests.append(rest)
+    return rests or None
+
+
+def _stacks_of(model: ModelSpec) -> list[tuple[Reader, Row, Sequence[LayerGroup]]]:
+    """A reader for each stack of layers, its row and its kinds of layers; none where the table has no row."""
+    if model.config is not None:
+        return _stacks_of_config(model)
+    rows = table().presets[model.key]
+    stacks = [model.groups] if len(rows) == 1 else [[group] for group in model.groups]
+    width = {"d_model": model.main.ffn.d_model}
+    return [
+        (Reader(config=row.get("config", {}), model_type=model.key, stack=width), row, groups)
+        for row, groups in zip(rows, stacks, strict=True)
+    ]
+
+
+def _stacks_of_config(model: ModelSpec) -> list[tuple[Reader, Row, Sequence[LayerGroup]]]:
+    config = dict(model.config or {})
+    model_type = type_of(config)
+    rows = table().types.get(model_type)
+    if rows is None or times_of(config, model_type):  # a class that has other parts than its type's
+        return []
+    groups = iter(model.groups)
+    return [
+        (reader, row, list(islice(groups, len(reader.groups()))))
+        for reader, row in zip(readers(config, model_type), rows, strict=True)
+    ]
+
+
+def _rest(reader: Reader, groups: Sequence[LayerGroup], row: Row) -> Rest | None:
+    """That of one stack; None where it has another form than the table's."""
+    width = reader.count(reader.stack["d_model"])
+    if any(reader.get(key) not in (None, width) for key in row.get("equal", ())):
+        return None
+    vocab = reader.count(row["vocab"], least=0)
+    rows = vocab + reader.count(row["positions"], least=0) + row["more_positions"]
+    rows += reader.count(row["token_types"], least=0)
+    embeddings = 0
+    if row["patches"]:
+        patch = reader.count("patch_size")
+        rows += (reader.count("image_size") // patch) ** 2 + 2 * row["tokens"]
+        embeddings += (reader.count("num_channels") * patch**2 + row["patch_bias"]) * width
+    head = 0
+    if row["head"] == "output" and not reader.switch(row["tied"]):
+        head = vocab * width
+    elif row["head"] == "pooler":
+        head = width * (width + 1)
+    norm = 2 * width if row["norm_bias"] else width
+    head_norms = row["head_norms"] if reader.switch(row["head_normed"]) else "none"
+    buckets = reader.count(row["buckets"], least=0)
+    norms, attention = row["outer_norms"] * norm, 0
+    for group in groups:
+        spec = group.attention
+        if spec is None:
+            return None
+        norms += group.count * (row["norms"] * norm + HEAD_NORMS[head_norms](spec))
+        attention += spec.heads * buckets * (group.count if row["buckets_in_each"] else 1)
+        if row["sinks"]:
+            attention += spec.heads * group.count
+    return Rest(embeddings=embeddings + rows * width, attention=attention, norms=norms, head=head)
+
+
+def _latent(spec: AttentionSpec) -> int:
+    return 0 if spec.mla is None else (spec.mla.q_lora or 0) + spec.mla.kv_lora
+
+
+# elements of the norms inside an attention, which are RMSNorms, by what they are of: one head's query and key; all
+# heads'; likewise, where heads share the model's width whatever theirs is; the compressed ones of DeepSeek
+HEAD_NORMS: dict[str, Callable[[AttentionSpec], int]] = {
+    "none": lambda spec: 0,
+    "head": lambda spec: 2 * spec.head_dim,
+    "heads": lambda spec: (spec.heads + spec.kv_heads) * spec.head_dim,
+    "width": lambda spec: spec.d_model + spec.kv_heads * (spec.d_model // spec.heads),
+    "latent": _latent,
+}

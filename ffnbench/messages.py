@@ -1,0 +1,466 @@
+"""What parent and worker say to each other: requests, and what answers them. Plain data, standard library alone: the
+worker may run in another interpreter, which has torch and nothing else.
+
+A line of JSON is `{"number": 7, "request": "Open", "fields": {...}}` on the way there. On the way back it is
+`{"number": 7, "answer": {...}}`, of the type that the request names, or `{"number": 7, "failed": {...}}`. Before the
+first request a worker greets with `{"greeting": {...}}`. Where a forked child has ended, its starter says so with
+`{"number": 7, "ended": -9}`. Features add requests of their own: `features.py: handler`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+from ffnbench.common import jsonable
+from ffnbench.features import handler
+from ffnbench.ffn.activations import OwnActivation
+from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
+from ffnbench.plan import Case, Plan, Workload
+from ffnbench.result import Agreement, FailureKind, Roof, Side, Timer
+
+A = TypeVar("A")
+Line = dict[str, Any]  # a message as it stands in JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheLevel:
+    """A level of data caches: bytes of one of them, and how many the CPUs that may be used have."""
+
+    level: int
+    bytes: int
+    instances: int
+
+    def capacity(self, threads: int) -> int:
+        """Bytes that so many threads find in it, each on a CPU of its own."""
+        return self.bytes * max(1, min(threads, self.instances))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Greeting:
+    """What a worker says of itself, of its torch and of its machine. None is what it does not know.
+
+    `usable_bytes` is the memory that a worker may take. `no_gpu` is what torch says where it was built for a GPU and
+    sees none. `variables` are those of the environment that speak to torch. `sides` say in what the processes of a
+    group differ.
+    """
+
+    gpus: int = 0
+    gpu_names: tuple[str, ...] = ()
+    no_gpu: str = ""
+    torch: str | None = None
+    torch_commit: str | None = None
+    torch_threads: int | None = None
+    cpu_capability: str | None = None
+    blas: str | None = None
+    cuda: str | None = None
+    hip: str | None = None
+    python: str | None = None
+    variables: tuple[tuple[str, str], ...] = ()
+    waits: str | None = None
+    allocator: str | None = None
+    forks: bool = False
+    cpu: str = ""
+    cpus: int = 1
+    usable_cpus: int = 1
+    memory_bytes: int | None = None
+    usable_bytes: int | None = None
+    machine: str = ""
+    system: str = ""
+    caches: tuple[CacheLevel, ...] = ()
+    sides: tuple[Side, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFacts:
+    """What a worker says of a GPU: what it is, how it is set, who else is on it. None is what is not known.
+
+    `nvml_missing` says why clocks, throttling and other processes can't be seen; empty where they can.
+    """
+
+    gpu: str | None = None
+    gpu_memory_bytes: int | None = None
+    gpu_free_bytes: int | None = None
+    gpu_capability: str | None = None
+    driver: str | None = None
+    gpu_uuid: str | None = None
+    gpu_power_limit_w: float | None = None
+    gpu_max_clock_mhz: int | None = None
+    gpu_ecc: bool | None = None
+    gpu_others: int | None = None
+    nvml_missing: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A request that could not be done. `hint` is None where the message was raised by code that is not ours. `ends`
+    says that the worker ends with it: its device, or its compiler, is of no use any more.
+    """
+
+    kind: FailureKind
+    message: str
+    hint: str | None = None
+    ends: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """Nothing but that it was done."""
+
+
+class WorkerRequest(Generic[A]):
+    """What a worker is asked. `answer` is the type of what it gives back: A, or a Failed."""
+
+    __slots__ = ()
+    answer: ClassVar[type[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfCase(WorkerRequest[A]):
+    """A request about the case of this label: the process that measures it answers."""
+
+    label: str
+
+
+# of the process itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forked:
+    """The number of the child process that answers from now on; None where this process can't be forked."""
+
+    process: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split(WorkerRequest[Forked]):
+    """Fork: the child answers until it is asked to leave."""
+
+    answer = Forked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leave(WorkerRequest[Done]):
+    """End, so that the starter answers again."""
+
+    answer = Done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preload(WorkerRequest[Done]):
+    """Import what the children of a starter will need: code of the user's, and the compiler."""
+
+    answer = Done
+    targets: tuple[str, ...] = ()
+    compiles: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin(WorkerRequest[Done]):
+    """Take on the cases of a plan. `block` is the seed of where their tensors lie. Without `memory_bytes` the worker
+    finds out by itself how much memory it may take.
+    """
+
+    answer = Done
+    plan: Plan
+    block: str = ""
+    memory_bytes: int | None = None
+
+
+# of a case
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """Metrics of a case by name; None is what is not known."""
+
+    values: dict[str, int | float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """How many calls make a sample, what these read, and what opening has shown.
+
+    `inputs` is how many inputs the calls share, 0 where that is not told, and `input_bytes` their bytes. `graphs` is
+    how many the compiler has cut the module into.
+    """
+
+    calls: int
+    inputs: int = 0
+    input_bytes: int = 0
+    graphs: int = 1
+    values: dict[str, int | float | None] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Open(OfCase[Opened]):
+    """Build, check and warm up a case. `calls` are those of a sample, None where that is to be found out. `checked` is
+    whether an earlier worker has checked it. `weights` is a folder with those that it takes over.
+    """
+
+    answer = Opened
+    calls: int | None
+    checked: bool = False
+    weights: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """The mean seconds of a call. `waited` is the share of the time that threads waited for a CPU, `faults` are page
+    faults. On an accelerator also the device's and the host's seconds for a call, and what NVML says right after it:
+    what throttles the clocks ("" for nothing), the clock, and, once, how many other processes compute there.
+    """
+
+    value: float
+    waited: float | None = None
+    faults: int | None = None
+    device_s: float | None = None
+    host_s: float | None = None
+    throttled: str | None = None
+    clock_mhz: int | None = None
+    others: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeSample(OfCase[Sampled]):
+    """Time so many calls in a row, on inputs that are made of `salt`."""
+
+    answer = Sampled
+    calls: int
+    salt: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check(OfCase[Values]):
+    """Hold a case against float64 once more, after its rounds; its relative errors."""
+
+    answer = Values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureMemory(OfCase[Values]):
+    """Exact bytes: the peak of one call and, in train mode, what is kept for backward."""
+
+    answer = Values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureSparsity(OfCase[Values]):
+    """How sparse the hidden layer is."""
+
+    answer = Values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureRouting(OfCase[Values]):
+    """How the tokens are spread over the experts."""
+
+    answer = Values
+
+
+# of roofs: calls that show what the machine can do
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReachedRoof:
+    """A roof with the seconds of a call, and how many calls make a sample. `disturbed` is whether threads waited for a
+    CPU whenever it was measured.
+    """
+
+    roof: Roof
+    seconds: float
+    calls: int = 1
+    disturbed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReachedRoofs:
+    """The fastest roofs of those that were asked for."""
+
+    roofs: tuple[ReachedRoof, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExploreRoofs(WorkerRequest[ReachedRoofs]):
+    """Look for so many seconds for the `keep` fastest roofs of each group."""
+
+    answer = ReachedRoofs
+    roofs: tuple[Roof, ...]
+    seconds: float
+    keep: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleRoof(WorkerRequest[Sampled]):
+    """Time so many calls of a roof."""
+
+    answer = Sampled
+    roof: Roof
+    calls: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureCeilings(WorkerRequest[ReachedRoofs]):
+    """Of each path the fastest roof of this machine, looked for in so many seconds."""
+
+    answer = ReachedRoofs
+    roofs: tuple[Roof, ...]
+    seconds: float
+
+
+# of the machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureTimer(WorkerRequest[Timer]):
+    """What measuring itself costs."""
+
+    answer = Timer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeDevice(OfCase[DeviceFacts]):
+    """What a GPU is; `label` is a case that uses it, or empty."""
+
+    answer = DeviceFacts
+    label: str = ""
+    device: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backends:
+    """By backend, why it can't run on a device, or there in bfloat16; empty where it can."""
+
+    reasons: dict[str, str]
+    bfloat16: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListBackends(WorkerRequest[Backends]):
+    """Which backends can run on a device."""
+
+    answer = Backends
+    device: str
+
+
+# of code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """What a function declares as an activation; None where it is none."""
+
+    activation: OwnActivation | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Describe(WorkerRequest[Described]):
+    """Is this target an activation?"""
+
+    answer = Described
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """The path of a file."""
+
+    file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locate(WorkerRequest[Located]):
+    """Which file is a target's module read from?"""
+
+    answer = Located
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count(WorkerRequest[Cost]):
+    """Parameters and FLOPs of a module of the user's."""
+
+    answer = Cost
+    spec: ImportedSpec
+    workload: Workload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traced:
+    """x, f(x) and f'(x) in float64; a slope is None where it is not finite. `finite` is whether all f(x) are."""
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    slope: tuple[float | None, ...]
+    finite: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace(WorkerRequest[Traced]):
+    """An activation at so many equidistant points of [low, high]."""
+
+    answer = Traced
+    spec: ActivationSpec
+    low: float
+    high: float
+    points: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepOutput(WorkerRequest[Done]):
+    """Write the weights of a base, an input and its output into a folder."""
+
+    answer = Done
+    case: Case
+    seed: int
+    folder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldOutput(WorkerRequest[Agreement]):
+    """Hold the output of a head against what its base has written there."""
+
+    answer = Agreement
+    case: Case
+    seed: int
+    folder: str
+
+
+REQUESTS: dict[str, type[WorkerRequest[Any]]] = {
+    kind.__name__: kind
+    for kind in (
+        Split, Leave, Preload, Begin, Open, TakeSample, Check, MeasureMemory, MeasureSparsity, MeasureRouting,
+        ExploreRoofs, SampleRoof, MeasureCeilings, MeasureTimer, DescribeDevice, ListBackends, Describe, Locate, Count,
+        Trace, KeepOutput, HoldOutput,
+    )
+}  # fmt: skip
+
+
+def line_of(request: WorkerRequest[Any], number: int) -> Line:
+    """A request as it is sent."""
+    return {"number": number, "request": type(request).__name__, "fields": jsonable.encode(request)}
+
+
+def request_of(line: Line) -> WorkerRequest[Any]:
+    """A request as it came; raises ValueError or KeyError where it is none."""
+    name = line["request"]
+    kind = REQUESTS.get(name)
+    if kind is None:
+        kind, _ = handler(name)
+    return jsonable.decode(kind, line["fields"])
+
+
+def answer_line(answer: object) -> Line:
+    """An answer as it is sent, without the number of its request."""
+    return {"failed" if isinstance(answer, Failed) else "answer": jsonable.encode(answer)}
+
+
+def answer_of(line: Line, request: WorkerRequest[A]) -> A | Failed:
+    """An answer as it came; raises ValueError where it is none."""
+    if "failed" in line:
+        return jsonable.decode(Failed, line["failed"])
+    answer: A = jsonable.decode(request.answer, line.get("answer"))
+    return answer

@@ -1,0 +1,70 @@
+"""What is told of a request that raised: a kind, one line, and whether the worker is of use afterwards. Needs torch.
+
+Loaded when something has failed.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ffnbench.common.errors import FfnbenchError, Raised, Unsupported
+from ffnbench.common.targets import one_line
+from ffnbench.device.accelerator import device_error, first_line, is_full
+from ffnbench.messages import Failed
+from ffnbench.result import FailureKind
+from ffnbench.worker.backends.compiling import Recompiled, not_compiled
+from ffnbench.worker.correctness import Mismatch
+
+RECOMPILED = "FailOnRecompileLimitHit"  # of torch's compiler, which is not loaded here
+ALLOCATING = re.compile(r"you tried to allocate (\d+) bytes")
+
+
+def failed(problem: BaseException, *, compiled: bool, measures: bool) -> Failed:
+    """How a request has failed. `compiled` is whether it was about a case that is compiled, `measures` whether there is
+    a plan that is measured.
+
+    A failure ends this process where it has broken its device, or where torch.compile failed: what a compiler leaves
+    behind then makes later rows of a process wrong.
+    """
+    if broken := device_error(problem):
+        return Failed(kind=FailureKind.CRASH, message=broken, ends=True)
+    if not isinstance(problem, FfnbenchError):
+        ends = compiled and not _is_expected(problem)
+        return Failed(kind=_kind_of(problem), message=_message_of(problem), ends=ends)
+    cause = problem.__cause__  # of one of our own errors, what has made us raise it
+    ends = compiled and cause is not None and not _is_expected(cause)
+    # before anything is measured, Raised says that no mistake was typed
+    unsupported = isinstance(problem, Unsupported) and (not measures or not isinstance(problem, Raised))
+    kind = FailureKind.UNSUPPORTED if unsupported else FailureKind.CRASH
+    return Failed(kind=kind, message=problem.message, hint=problem.hint, ends=ends)
+
+
+def _is_expected(problem: BaseException) -> bool:
+    """Whether a failure leaves the compiler as it was."""
+    return isinstance(problem, Mismatch | Recompiled) or type(problem).__name__ == RECOMPILED
+
+
+def _kind_of(problem: BaseException) -> FailureKind:
+    text = str(problem)
+    full = is_full(problem) or "can't allocate memory" in text or "not enough memory" in text
+    if full or isinstance(problem, MemoryError):
+        return FailureKind.OOM
+    if isinstance(problem, NotImplementedError) or "not implemented for" in text or not_compiled(problem):
+        return FailureKind.UNSUPPORTED
+    if isinstance(problem, Mismatch):
+        return FailureKind.MISMATCH
+    if _is_expected(problem):
+        return FailureKind.RECOMPILED
+    return FailureKind.CRASH
+
+
+def _message_of(problem: BaseException) -> str:
+    """What it says, in one line."""
+    text = " ".join(str(problem).split())
+    if asked := ALLOCATING.search(text):
+        return f"it tried to allocate {int(asked[1]) / 2**30:,.2f} GiB at once"
+    if is_full(problem):
+        return first_line(str(problem))
+    if isinstance(problem, Mismatch | Recompiled):
+        return text
+    return not_compiled(problem) or one_line(problem)
