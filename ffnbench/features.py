@@ -30,7 +30,7 @@ class Feature:
     `worker.py`: name -> (type, function (jobs, request) -> answer).
 
     `suffixes` are of files of `-o`, written by WRITERS of its `files.py`: (table, pictures, reports, title) -> text.
-    `report/formats.py: view_of` says what these four are. One that `measures` has MEASURER in its `flags.py`, a bundle
+    `report/formats.py: View` says what these four are. One that `measures` has MEASURER in its `flags.py`, a bundle
     of flags for every command that measures groups: its `measures()` gives what does so in place of this process,
     (prepared, world, destination, how one is measured) -> report, or None.
     """

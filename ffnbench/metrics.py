@@ -19,7 +19,6 @@ class Metric:
 
     `group` is its name in --metrics, "" where nobody asks for it. `job` is what a worker is asked, "" for what follows
     from the closed forms alone. An exact metric is the same in every process and needs one; a timed one is sampled.
-    `column` is its heading in a table (report/columns.py) and how long that stays, "" where it has none.
     `closed_form`: a field of Cost of that name predicts it, and tests hold the two equal.
     """
 
@@ -31,27 +30,22 @@ class Metric:
     less_is_better: bool = False
     checked: bool = False  # whether `check` holds it against a baseline
     closed_form: bool = False
-    column: str = ""
-    priority: int = 0
-    train_only: bool = False
 
 
 # fmt: off
 METRICS = (
     Metric(name=LATENCY, unit="s", group="latency", job="sample", exact=False, less_is_better=True),
     # on an accelerator, from the same sample: what the device works for a call, and what a call costs the host
-    Metric(name=DEVICE_TIME, unit="s", job="sample", exact=False, less_is_better=True, column="device", priority=4),
-    Metric(name=HOST_TIME, unit="s", job="sample", exact=False, less_is_better=True, column="host", priority=4),
+    Metric(name=DEVICE_TIME, unit="s", job="sample", exact=False, less_is_better=True),
+    Metric(name=HOST_TIME, unit="s", job="sample", exact=False, less_is_better=True),
     Metric(name="params", unit="", checked=True, closed_form=True),
     Metric(name="flops_forward", unit="", checked=True, closed_form=True),
     Metric(name="flops_backward", unit="", checked=True, closed_form=True),
     Metric(name="flops_elementwise", unit="", checked=True, closed_form=True),
-    Metric(name=PEAK, unit="bytes", group=MEMORY, job="memory", less_is_better=True, checked=True, closed_form=True,
-           column="peak", priority=4),
-    Metric(name=SAVED, unit="bytes", group=MEMORY, job="memory", less_is_better=True, checked=True, closed_form=True,
-           column="saved", priority=5, train_only=True),
-    Metric(name="zero_share", unit="share", group="sparsity", job="sparsity", column="zeros", priority=3),
-    Metric(name="dead_share", unit="share", group="sparsity", job="sparsity", column="dead", priority=3),
+    Metric(name=PEAK, unit="bytes", group=MEMORY, job="memory", less_is_better=True, checked=True, closed_form=True),
+    Metric(name=SAVED, unit="bytes", group=MEMORY, job="memory", less_is_better=True, checked=True, closed_form=True),
+    Metric(name="zero_share", unit="share", group="sparsity", job="sparsity"),
+    Metric(name="dead_share", unit="share", group="sparsity", job="sparsity"),
     Metric(name=LOAD, unit="", group="routing", job="route"),
     Metric(name=HIT, unit="", group="routing", job="route"),
     Metric(name=COMPILE, unit="s", job="open", exact=False, less_is_better=True),  # wherever something is compiled
@@ -59,7 +53,7 @@ METRICS = (
     Metric(name=HELD, unit="bytes", job="open", less_is_better=True),  # of the weights that a call computes with
     # relative, against float64; asked for by name also without latency, which their group is for
     Metric(name=ERROR, unit="", group=ERROR, job="check", less_is_better=True),
-    Metric(name=GRADIENT_ERROR, unit="", group=ERROR, job="check", less_is_better=True, train_only=True),
+    Metric(name=GRADIENT_ERROR, unit="", group=ERROR, job="check", less_is_better=True),
     Metric(name=ROOF, unit="s", group=CEILINGS, job="roof", exact=False),  # of a Roof's call, not of a case
 )
 # fmt: on

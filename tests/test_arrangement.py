@@ -12,7 +12,7 @@ from ffnbench import cost
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.messages import Open
 from ffnbench.report.arrangement import Arrangement
-from ffnbench.report.views import refuse_unknown_columns, report_view
+from ffnbench.report.shown_report import refuse_unknown_columns, report_view
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
 from ffnbench.result import Report
 
@@ -28,7 +28,7 @@ def report() -> Report:
 
 def labels(report: Report, **how: str) -> tuple[list[str], list[str]]:
     """Of the table and of the CSV."""
-    view = report_view(report, Arrangement(**how))
+    view = report_view(report).arranged(Arrangement(**how))
     written = list(csv.DictReader(io.StringIO(view.stdout["csv"]())))
     return [row["label"] for row in view.table.rows], [row["label"] for row in written]
 
@@ -47,11 +47,11 @@ def labels(report: Report, **how: str) -> tuple[list[str], list[str]]:
 def test_rows_are_sorted_in_the_table_and_in_the_csv(report: Report, sort: str, order: list[str]) -> None:
     assert labels(report, sort=sort) == (order, order)
     assert report.plan.reference == "relu"
-    assert report_view(report, Arrangement(sort=sort)).stdout["json"]() == report_view(report).stdout["json"]()
+    assert report_view(report).arranged(Arrangement(sort=sort)).stdout["json"]() == report_view(report).stdout["json"]()
 
 
 def test_only_the_columns_that_were_asked_for(report: Report) -> None:
-    view = report_view(report, Arrangement(columns="params, time vs relu,latency_low_s,gflops"))
+    view = report_view(report).arranged(Arrangement(columns="params, time vs relu,latency_low_s,gflops"))
     assert titles(view.table) == [
         "variant",
         "params",
@@ -62,7 +62,7 @@ def test_only_the_columns_that_were_asked_for(report: Report) -> None:
     assert view.stdout["csv"]().splitlines()[0] == "label,params,ratio,latency_low_s,flops_per_s"
     assert "| variant | params |" in view.stdout["markdown"]()
     usual = titles(report_view(report).table)
-    more = report_view(report, Arrangement(columns="+total")).table
+    more = report_view(report).arranged(Arrangement(columns="+total")).table
     assert titles(more) == usual
     assert next(column.priority for column in more.columns if column.title == "total") == 1
 
@@ -82,16 +82,16 @@ def test_tables_without_a_row_for_each_case_are_sorted_by_their_own_column() -> 
     timed = measure(
         prepare(request), launch=FakeLaunch(lambda label, w, n: 1e-3 * took[label.split()[0]] * (1 + w / 1e3))
     )
-    view = report_view(timed, Arrangement(sort="-latency"))
+    view = report_view(timed).arranged(Arrangement(sort="-latency"))
     assert [row["activation"] for row in view.table.rows] == ["relu", "silu", "gelu"] * 2  # forward, backward
     block = prepare(BlockRequest(d_model=64, seq_len="64,512,128", threads=1)).cost_report()
-    view = report_view(block, Arrangement(sort="-seq_len", columns="FFN,KV"))
+    view = report_view(block).arranged(Arrangement(sort="-seq_len", columns="FFN,KV"))
     assert [row["seq_len"] for row in view.table.rows] == [512, 128, 64]
     assert titles(view.table) == ["seq_len", "FFN", "KV"]
 
 
 def test_a_column_that_the_table_lacks_is_written_as_everywhere(report: Report) -> None:
     """Bytes have their unit, and a name of programs stays where no table has another."""
-    frame = report_view(report, Arrangement(columns="input_bytes,weight_bytes")).table
+    frame = report_view(report).arranged(Arrangement(columns="input_bytes,weight_bytes")).table
     assert titles(frame) == ["variant", "input_bytes", "weights"]
     assert [column.unit for column in frame.headings()] == ["", "", "KiB"]

@@ -209,7 +209,7 @@ def test_each_row_tells_its_error_its_one_off_cost_and_its_bytes() -> None:
     total = int(onednn["total_bytes"]) - int(eager["total_bytes"])
     assert total == 18_874_368  # of the weights that oneDNN has packed beside its own
     columns = [column.name for column in compare_frame(report).headings()]
-    assert {"one-off (s)", "error", "weights (MiB)"} <= set(columns)
+    assert {"compile (s)", "pack (s)", "error", "weights (MiB)"} <= set(columns)
     assert [text for text in (" 8e-7 ", " 36.0 ") if text not in words_of(report, 200)] == []
 
 

@@ -18,7 +18,7 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.views import VIEWS
+from ffnbench.report.shown_report import VIEWS
 from ffnbench.request import BlockRequest, CompareRequest, SidesRequest, TimingRequest, command_line
 from ffnbench.run.runner import EXACT_JOBS
 
@@ -115,23 +115,6 @@ def test_an_earlier_file_reads_back_the_same(path: Path, tmp_path: Path) -> None
     again = load(tmp_path / "again.json")
     assert json.loads((tmp_path / "again.json").read_text())["schema"] == 2
     assert (again.plan, again.costs, again.samples, again.measured) == (old.plan, old.costs, old.samples, old.measured)
-
-
-def test_of_a_run_of_several_kinds_of_machine_the_first_is_read(tmp_path: Path, call) -> None:
-    """0.2.0 had made it: relu took 10 ms on both, swiglu 12 ms on the first and 8 ms on the other."""
-    path = ROOT / "tests" / "two_machines.json"
-    found = load(path)
-    assert [case.label for case in found.plan.cases] == ["relu@seq_len=1", "swiglu@seq_len=1"]
-    assert found.environment.torch == "2.0"
-    assert {round(one.ratio.value, 2) for one in found.comparisons} == {1.0, 1.2}
-    assert {round(one.value, 3) for one in found.samples if one.metric == "latency"} == {0.01, 0.012}
-    assert {one.case: round(one.share.value, 4) for one in found.shares} == {
-        "relu@seq_len=1": 0.1, "swiglu@seq_len=1": round(1 / 12, 4),
-    }  # fmt: skip
-    assert "rows of further kinds of machine are left out" in [note.text for note in found.warnings][-1]
-    code, out, err = call("report", str(path), "-o", str(tmp_path / "again.json"))
-    assert (code, "slower than relu: swiglu +20% [" in " ".join(out.split())) == (0, True), err
-    assert load(tmp_path / "again.json").plan == found.plan
 
 
 def test_figures_that_were_edited_are_said_to_be(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def test_lists_fit_and_are_complete(what: str) -> None:
 def test_latex_is_a_table_of_booktabs_that_tex_sets_as_it_is() -> None:
     text = latex(compare_frame(report_of(variants="relu,swiglu@bias=true")))
     lines = text.splitlines()
-    assert lines[0].startswith("% d_model 768, 512 tokens")
+    assert lines[0].startswith("% d_model 768, seq_len 512")
     begin, end = (
         lines.index(next(x for x in lines if x.startswith("\\begin{tabular}{l"))),
         lines.index("\\end{tabular}"),

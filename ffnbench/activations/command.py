@@ -93,7 +93,7 @@ def activations(
     from ffnbench.api.preparing import prepare
     from ffnbench.ffn.spec import DTYPES
     from ffnbench.planning.workload import device_of
-    from ffnbench.report.views import report_view
+    from ffnbench.report.shown_report import report_view
     from ffnbench.run.world import this_machine
 
     request, output = asked(TimingRequest, ctx, activations=placed), output_of(ctx)

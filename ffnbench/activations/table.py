@@ -11,7 +11,7 @@ from ffnbench.common.units import counted
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.plan import Group, typed_as
 from ffnbench.report.columns import LATENCY_KEYS, RATIO_KEYS, case_rows, timed_columns
-from ffnbench.report.formats import View, view_of
+from ffnbench.report.formats import View
 from ffnbench.report.frame import EXTRA, UNKNOWN, Column, Frame, Row
 from ffnbench.report.header import placed
 from ffnbench.report.notes import case_notes, details
@@ -59,8 +59,7 @@ def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) ->
 
 def facts_view(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> View:
     """The answer of `activations`."""
-    frame = facts_frame(chosen, facts)
-    return view_of(frame)
+    return View(frame=lambda: facts_frame(chosen, facts))
 
 
 def facts_frame(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> Frame:

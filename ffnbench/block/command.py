@@ -73,7 +73,7 @@ def block(
     """
     from ffnbench.api.measuring import measure_here_or_elsewhere
     from ffnbench.api.preparing import prepare
-    from ffnbench.report.views import report_view
+    from ffnbench.report.shown_report import report_view
     from ffnbench.run.world import this_machine
 
     request, output = asked(BlockRequest, ctx, variant=placed), output_of(ctx)

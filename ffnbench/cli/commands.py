@@ -194,20 +194,13 @@ def values_of(kind: type[Any], typed: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
-def destination_of(
-    output: Output, stem: str, *inputs: object, pictures: bool = False, files: bool = False, **how: Any
-) -> Destination:
-    """Where the answer goes; `inputs` are values that may be paths: no output is written over these.
-
-    Features write files of it where `files` or `pictures` says so.
-    """
+def destination_of(output: Output, stem: str, *inputs: object, pictures: bool = False, **how: Any) -> Destination:
+    """Where the answer goes; `inputs` are values that may be paths: no output is written over these."""
     from ffnbench.report.files.outputs import inputs_of
     from ffnbench.report.formats import PICTURES, SUFFIXES
     from ffnbench.report.output import Destination
 
-    suffixes = [*SUFFIXES]
-    if files or pictures:
-        suffixes += features.of_features("suffixes")
+    suffixes = [*SUFFIXES, *features.of_features("suffixes")]
     if pictures:
         suffixes += PICTURES
     how.setdefault("suffixes", suffixes)

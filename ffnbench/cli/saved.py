@@ -36,11 +36,11 @@ def report(
     Every figure is computed anew; of several: old, new, change, its interval.
     """
     from ffnbench.api.saved import report_of
-    from ffnbench.report.views import report_view
+    from ffnbench.report.shown_report import report_view
 
     refuse_empty("FILE", paths)
     output, difference = output_of(ctx), ""
-    with destination_of(output, "report", *paths, pictures=len(paths) == 1, files=True) as destination:
+    with destination_of(output, "report", *paths, pictures=len(paths) == 1) as destination:
         if len(paths) > 1:
             view = function_of("gate.saved_runs:runs_view")(paths)
         else:

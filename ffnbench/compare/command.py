@@ -78,7 +78,7 @@ def compare(
     """
     from ffnbench.api.measuring import measure_here_or_elsewhere
     from ffnbench.api.preparing import prepare
-    from ffnbench.report.views import report_view
+    from ffnbench.report.shown_report import report_view
     from ffnbench.run.world import this_machine
 
     request, output = asked(CompareRequest, ctx, variants=placed), output_of(ctx)
@@ -132,7 +132,7 @@ def cost(
     Of lists (--seq-len 1,128 or 1..4096) each combination is counted.
     """
     from ffnbench.api.preparing import prepare
-    from ffnbench.report.views import report_view
+    from ffnbench.report.shown_report import report_view
     from ffnbench.run.world import this_machine
 
     request, output = asked(CostRequest, ctx, variants=placed), output_of(ctx)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ffnbench.common.errors import EXIT_INTERRUPTED
 from ffnbench.common.streams import say
+from ffnbench.features import of_features
 from ffnbench.report.files.outputs import inputs_of, refuse_unwritable, save
 from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, View
 from ffnbench.report.output import Destination, one_of
@@ -25,7 +26,9 @@ class CheckDestination(Destination):
         self._baseline, self._update, self._append = baseline, output.update, output.append
         if output.update or output.append:
             refuse_unwritable(Path(baseline))
-        super().__init__(output, "check", suffixes=CHECK_SUFFIXES, formats=CHECK_FORMATS, inputs=inputs)
+        super().__init__(
+            output, "check", suffixes=(*CHECK_SUFFIXES, *of_features("suffixes")), formats=CHECK_FORMATS, inputs=inputs
+        )
 
     def show(self, shown: View) -> None:
         """Then the new baseline, or the old one with a further run."""

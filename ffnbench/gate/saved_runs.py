@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ffnbench.api.saved import load
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.gate.side_by_side import compare_runs
 from ffnbench.gate.side_by_side_table import names_of, side_by_side_frame
 from ffnbench.plan import added_kind
-from ffnbench.report.arrangement import Arrangement, arranged
-from ffnbench.report.formats import View, view_of
-from ffnbench.report.shown_report import recompute
-from ffnbench.report.views import AS_IT_COMES, report_view
+from ffnbench.report.formats import View
+from ffnbench.report.shown_report import recompute, report_view
 from ffnbench.report.words import listed
 from ffnbench.result import Report
 from ffnbench.stats.cells import of_shards
@@ -33,8 +30,8 @@ def runs_view(paths: Sequence[str]) -> View:
     return side_by_side_view(paths, runs)
 
 
-def side_by_side_view(paths: Sequence[str], runs: Sequence[Report], how: Arrangement = AS_IT_COMES) -> View:
-    """The first run beside all others; raises FfnbenchError where they have no row in common, or not that column."""
+def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
+    """The first run beside all others; raises FfnbenchError where they have no row in common."""
     names, kinds = names_of(paths), {run.plan.kind for run in runs}
     if len(kinds) > 1:
         commands = listed(sorted(kinds))
@@ -44,10 +41,7 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report], how: Arrange
         rows = ", ".join(f"{run.plan.shown[0].label} ({name})" for name, run in zip(names, runs, strict=True))
         raise FfnbenchError(f"these runs have no row in common: {rows}", f"one alone: `ffnbench report {paths[0]}`")
     frame = side_by_side_frame(names, runs, compared)
-    if how:
-        frame = arranged(frame, how)
-    view = view_of(frame, reports=runs, title=f"report: {', '.join(names)}", every=False)
-    return replace(view, arranged=lambda how: side_by_side_view(paths, runs, how))
+    return View(frame=lambda: frame, reports=runs, title=f"report: {', '.join(names)}")
 
 
 def _refuse_added(path: str, report: Report) -> None:

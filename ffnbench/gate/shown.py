@@ -12,7 +12,7 @@ from ffnbench.gate.table import finding_records, findings_frame, junit, workflow
 from ffnbench.gate.updating import longer_baseline, new_baseline
 from ffnbench.report.answers import Shows, origin_record
 from ffnbench.report.files.store import made_anew, report_text
-from ffnbench.report.formats import NOT_ALL, View, view_of
+from ffnbench.report.formats import NOT_ALL, View
 from ffnbench.report.frame import Row
 
 
@@ -60,12 +60,13 @@ def as_shown_check(found: Checked) -> ShownCheck:
 
 def check_view(checked: Checked) -> View:
     """The answer of a check: its findings, the reports that they follow from, and a new baseline."""
-    view = view_of(findings_frame(checked))
-    findings = checked.findings
-    view = replace(
-        view,
-        stdout={**view.stdout, "github": lambda: workflow_commands(findings)},
-        files={**view.files, ".json": lambda: _whole(checked), ".xml": lambda: junit(findings)},
+    frame, findings = findings_frame(checked), checked.findings
+    view = View(
+        frame=lambda: frame,
+        reports=[checked.now],
+        title=frame.header[0].partition(";")[0],
+        more_formats={"github": lambda: workflow_commands(findings)},
+        more_files={".json": lambda: _whole(checked), ".xml": lambda: junit(findings)},
         baseline=lambda: new_baseline(checked),
         longer=lambda: longer_baseline(checked),
         code=exit_code(list(findings), unclear_fails=False),

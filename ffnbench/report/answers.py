@@ -133,7 +133,7 @@ class Answer(Shows):
 
     def rows(self) -> list[Row]:
         """One flat record a row."""
-        return self.shown.records()
+        return self.shown.table.records()
 
     @property
     def _stem(self) -> str:

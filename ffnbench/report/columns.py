@@ -160,12 +160,6 @@ def _spread(row: Row) -> str | None:
     return None if half is None else percent(half)
 
 
-def _once(row: Row) -> str | None:
-    """Seconds of compiling, or else of packing."""
-    once = estimate_in(row, COMPILE) or estimate_in(row, PACK)
-    return seconds_text(once) if once else None
-
-
 def in_percent(share: float) -> str:
     """`12.3`, in a column of percent."""
     return f"{100 * share:.1f}"
@@ -247,7 +241,7 @@ OF_CASES = (
     of_case("expert_load_max", _value("expert_load_max")),
     of_case("experts_hit", _value("experts_hit")),
     of_case("weight_bytes_touched", "cost.weight_bytes_touched", "touched", units=IEC, priority=2),
-    of_case(COMPILE, _estimate(COMPILE), "compile", unit="s", interval=seconds_text, text=_once, priority=3,
+    of_case(COMPILE, _estimate(COMPILE), "compile", unit="s", interval=seconds_text, priority=3,
             takes=OF_NUMBER),
     of_case("clean_rounds", lambda case: case.rounds[0]),
     of_case("made_rounds", lambda case: case.rounds[1]),
@@ -261,7 +255,7 @@ OF_CASES = (
     of_case("ceiling_path", "roof.path"),
     of_case("compile_mode", lambda case: case.work.compile if case.work.compiled else None),
     of_case("freeze", lambda case: case.work.freeze if case.work.compiled else None),
-    of_case(PACK, _estimate(PACK), "pack", unit="s", interval=seconds_text, text=_once, priority=3, takes=OF_NUMBER),
+    of_case(PACK, _estimate(PACK), "pack", unit="s", interval=seconds_text, priority=3, takes=OF_NUMBER),
     of_case(HELD, _count(HELD), "weights", units=IEC, priority=4, takes=OF_NUMBER),
     of_case(ERROR, _value(ERROR), write=error_text, priority=2),
     of_case(GRADIENT_ERROR, _value(GRADIENT_ERROR), "gradient error", write=error_text, priority=4),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.features import Feature, of_features
-from ffnbench.report.arrangement import Arrangement
-from ffnbench.report.frame import Frame, Row
+from ffnbench.report.arrangement import Arrangement, arranged, key_of
+from ffnbench.report.frame import Frame
 from ffnbench.report.writers import csv_text, json_text, latex, markdown
 from ffnbench.result import Report
 
@@ -48,8 +48,11 @@ class Longer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """An answer made readable. `stdout` has a writer for each format but the table, `files` one for each suffix, and
-    for `roofline.png` and the like, which are files with that in their name (bytes_of).
+    """An answer made readable: its frame, and what writes it for stdout and into files.
+
+    `json` is what stands in JSON where that is more than the rows. `pictures` draw for a suffix, each into files with
+    its own name in theirs, such as `roofline.png`; that of "" into all others. `reports` are what the answer is of, and
+    `title` is its name: files of features tell them. `more_formats` and `more_files` are those of this answer alone.
 
     `code` is the exit code that follows from it, `code_if_unclear_fails` where the user wants that; `problem` is raised
     once everything is shown and written. `rescue` is what is saved elsewhere if a file can't be written, so that no
@@ -57,63 +60,65 @@ class View:
     """
 
     frame: Callable[[], Frame]
-    stdout: Mapping[str, Callable[[], str]]
-    files: Mapping[str, Write]
+    json: Callable[[], str] | None = None
+    pictures: Mapping[str, Callable[[str], bytes]] = field(default_factory=dict)
+    reports: Sequence[Report] = ()
+    title: str = ""
+    more_formats: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    more_files: Mapping[str, Write] = field(default_factory=dict)
     code: int = 0
     problem: FfnbenchError | None = None
     rescue: Callable[[], str] | None = None
     code_if_unclear_fails: int | None = None
     baseline: Callable[[], str] | None = None
     longer: Callable[[], Longer] | None = None
-    arranged: Callable[[Arrangement], View] | None = None  # the same with other columns, in another order
 
     @property
     def table(self) -> Frame:
         """The frame of the answer."""
         return self.frame()
 
-    def records(self) -> list[Row]:
-        """The rows for programs."""
-        return self.frame().records()
+    @property
+    def stdout(self) -> dict[str, Callable[[], str]]:
+        """A writer for each format but the table."""
+        return {
+            "csv": lambda: csv_text(self.table.records()),
+            "json": self.json or (lambda: json_text(self.table.records())),
+            "markdown": lambda: markdown(self.table),
+            "latex": lambda: latex(self.table),
+            **self.more_formats,
+        }
+
+    @property
+    def files(self) -> dict[str, Write]:
+        """A writer for each suffix, and for `roofline.png` and the like, files with that in their name (bytes_of)."""
+        texts = self.stdout
+        writers: dict[str, Write] = {suffix: texts[name] for name, suffix in SUFFIX_OF.items()}
+        for name, draw in self.pictures.items():
+            writers |= {name + suffix: partial(draw, suffix) for suffix in PICTURES}
+        for suffix, feature in of_features("suffixes").items():
+            writers[suffix] = partial(_by_feature, feature, suffix, self)
+        return {**writers, **self.more_files}
 
     def ending(self, code: int, problem: FfnbenchError | None = None) -> View:
-        """This view with an exit code and a problem, however it is arranged."""
-        again = self.arranged and (lambda how: self.arranged(how).ending(code, problem))  # type: ignore[misc]
-        return replace(self, code=code, problem=problem, arranged=again)
+        """This view with an exit code and a problem."""
+        return replace(self, code=code, problem=problem)
+
+    def arranged(self, how: Arrangement) -> View:
+        """This view with other columns, in another order; raises FfnbenchError for a name that no column has, and for a
+        sort by what is not known.
+        """
+        frame = arranged(self.table, how)
+        if how.sort and all(report.environment is None for report in self.reports):
+            key = key_of(how.sorted_by, frame)
+            if all(row.get(key) is None for part in frame.parts for row in part.rows):
+                message = f"--sort {how.sort}: nothing here has that, as it is counted and not measured"
+                hint = "`ffnbench compare` measures; `ffnbench cost --sort params` sorts by a count"
+                raise FfnbenchError(message, hint)
+        return replace(self, frame=lambda: frame)
 
 
-def view_of(
-    frame: Frame | Callable[[], Frame],
-    *,
-    json: Callable[[], str] | None = None,
-    pictures: Mapping[str, Callable[[str], bytes]] | None = None,
-    reports: Sequence[Report] = (),
-    title: str = "",
-    every: bool = True,
-    rescue: Callable[[], str] | None = None,
-) -> View:
-    """A view of a frame, or of what makes it. `json` where that is more than the records. `pictures` draw for a suffix,
-    each into files with its own name in theirs; that of "" into all others. `reports` are what the answer is of, and
-    `title` is its name: files of features tell them.
-
-    `every` is whether markdown shows the columns and details that only -v does.
-    """
-    made: Callable[[], Frame] = cache(frame) if callable(frame) else lambda: frame
-    texts: dict[str, Callable[[], str]] = {
-        "csv": lambda: csv_text(made().records()),
-        "json": json or (lambda: json_text(made().records())),
-        "markdown": lambda: markdown(made(), every=every),
-        "latex": lambda: latex(made()),
-    }
-    files: dict[str, Write] = {SUFFIX_OF[name]: write for name, write in texts.items()}
-    for begin, draw in (pictures or {}).items():
-        files |= {begin + suffix: partial(draw, suffix) for suffix in PICTURES}
-    for suffix, feature in of_features("suffixes").items():
-        files[suffix] = partial(_by_feature, feature, suffix, made, pictures or {}, reports, title)
-    return View(frame=made, stdout=texts, files=files, rescue=rescue)
-
-
-def _by_feature(feature: Feature, suffix: str, frame: Callable[[], Frame], *shown: object) -> str:
+def _by_feature(feature: Feature, suffix: str, view: View) -> str:
     """What a feature writes into a file with its suffix."""
-    written: str = feature.file("files").WRITERS[suffix](frame(), *shown)
-    return written
+    text: str = feature.file("files").WRITERS[suffix](view.table, view.pictures, view.reports, view.title)
+    return text

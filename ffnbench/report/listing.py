@@ -17,7 +17,7 @@ from ffnbench.messages import DeviceFacts
 from ffnbench.models.presets import PRESETS
 from ffnbench.plan import Backend, CompileMode
 from ffnbench.planning.keys import KEYS
-from ffnbench.report.formats import View, view_of
+from ffnbench.report.formats import View
 from ffnbench.report.frame import Row, frame_of
 from ffnbench.report.words import FLOPS_OF_ONE
 from ffnbench.result import Bound, Ceiling, Environment, Timer
@@ -220,7 +220,7 @@ def listing_view(what: str) -> View:
 
 def records_view(records: Sequence[Row], below: Sequence[str] = ()) -> View:
     """Records as they are, and as a plain table."""
-    return view_of(frame_of(records, below, prose=PROSE), every=False)
+    return View(frame=lambda: frame_of(records, below, prose=PROSE))
 
 
 def machine_records(found: Sequence[Ceiling], disturbed: Collection[str] = ()) -> list[Row]:

@@ -19,8 +19,8 @@ from ffnbench.report.files.journal import Journal, NoSamples, journal_of, refuse
 from ffnbench.report.files.outputs import Outputs, append
 from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write, bytes_of, is_roofline
 from ffnbench.report.progress import TerminalProgress
+from ffnbench.report.shown_report import refuse_unknown_columns
 from ffnbench.report.terminal import Terminal, show
-from ffnbench.report.views import refuse_unknown_columns
 from ffnbench.request import Output
 from ffnbench.result import Report
 
@@ -135,7 +135,7 @@ class Destination:
         A code that says what was found stays: what went wrong beside it is then only told.
         """
         self.progress.close()
-        if self._how and shown.arranged:
+        if self._how:
             shown = shown.arranged(self._how)
         self.code = shown.code
         problems = [shown.problem] if shown.problem else []

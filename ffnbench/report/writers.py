@@ -44,24 +44,24 @@ def json_text(records: Iterable[Row]) -> str:
     return text_of(list(records), 1) + "\n"
 
 
-def brief(frame: Frame, *, every: bool = False) -> Frame:
+def brief(frame: Frame) -> Frame:
     """What is shown where there is room enough: the fullest of the short frames."""
-    return frame.short[0] if frame.short and not every else frame
+    return frame.short[0] if frame.short else frame
 
 
 # Markdown
 
 
-def markdown(frame: Frame, *, every: bool = False) -> str:
-    """Pipe tables with all ordinary columns, for pull requests and notes; or with every column and detail."""
-    return "\n".join(_markdown(brief(part, every=every), every=every) for part in frame.parts)
+def markdown(frame: Frame) -> str:
+    """Pipe tables with all ordinary columns, for pull requests and notes."""
+    return "\n".join(_markdown(brief(part)) for part in frame.parts)
 
 
-def _markdown(frame: Frame, *, every: bool) -> str:
+def _markdown(frame: Frame) -> str:
     lines = [f"{_prose(line)}  " for line in frame.header]
-    if frame.verbose_only and not every:
+    if frame.verbose_only:
         return "\n".join(lines) + "\n"
-    columns = frame.shown(every=every)
+    columns = frame.shown(every=False)
     if frame.rows:
         lines += ["", _pipe(column.name for column in columns)]
         lines.append(_pipe(":--" if column.column.left else "--:" for column in columns))
@@ -69,9 +69,8 @@ def _markdown(frame: Frame, *, every: bool) -> str:
         if heading:
             lines.append(f"| **{_prose(visible(heading))}** |{' |' * len(columns[1:])}")
         lines += [_pipe(column.texts[row] for column in columns) for row in rows]
-    for below in (frame.summary, frame.details if every else ()):
-        if below:
-            lines += ["", *(f"{_prose(line)}  " for line in below)]
+    if frame.summary:
+        lines += ["", *(f"{_prose(line)}  " for line in frame.summary)]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -18,7 +18,7 @@ from ffnbench.messages import Open
 from ffnbench.plan import Axis, Plan
 from ffnbench.report.files.store import load
 from ffnbench.report.sentences import sweep_line
-from ffnbench.report.views import figure_of
+from ffnbench.report.shown_report import figure_of
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 from ffnbench.run.runner import run as run_plan

@@ -24,8 +24,8 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.store import report_text
+from ffnbench.report.shown_report import report_view
 from ffnbench.report.terminal import plain
-from ffnbench.report.views import report_view
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
 from ffnbench.run.resources import check_fits, memory_needed
@@ -193,7 +193,7 @@ def test_a_sweep_is_a_row_a_point_where_that_fits() -> None:
     assert "[" not in narrow[narrow.index("float32") + 1]
     assert any(line.startswith("variant") for line in none)  # and then all is as -v has it
     assert "| 8 |" in report_view(report).stdout["markdown"]()
-    by_axis = report_view(report, Arrangement(sort="-seq_len")).table
+    by_axis = report_view(report).arranged(Arrangement(sort="-seq_len")).table
     assert [text for _, text in by_axis.groups][:2] == ["float32, seq_len 32", "bfloat16, seq_len 32"]
 
 

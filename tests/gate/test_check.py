@@ -178,7 +178,7 @@ def test_a_baseline_that_is_none(call, baseline: Path, damage, error: str) -> No
         ("--on-unclear panic", "unknown --on-unclear 'panic'"),
         ("--format githb", "unknown format 'githb'"),
         ("--update --exact-only", "has latencies, and a new one by --exact-only would have none"),
-        ("-o x.html", "unknown suffix '.html'"),
+        ("-o x.htm", "unknown suffix '.htm'"),
         ("--tolerance latency", "cannot read the tolerance"),
         ("none.json", "cannot read 'none.json'"),
     ],

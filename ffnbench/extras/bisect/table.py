@@ -9,7 +9,7 @@ from ffnbench.common.jsonable import text_of
 from ffnbench.common.units import counted, percent
 from ffnbench.extras.bisect.commits import Commit
 from ffnbench.extras.bisect.probes import FOUND, NONE, OPEN, Bisected, CommitProbe
-from ffnbench.report.formats import View, view_of
+from ffnbench.report.formats import View
 from ffnbench.report.frame import Frame, Row, frame_of
 from ffnbench.report.words import CERTAIN, change_text
 
@@ -18,7 +18,9 @@ UNLIKELY = 0.01  # what is left out
 
 def bisect_view(found: Bisected) -> View:
     """The answer of `bisect`; where the commit is not found, that it could not finish is how it ends."""
-    view = view_of(_table(found), json=lambda: text_of(_answer(found), 1) + "\n")
+    view = View(
+        frame=lambda: _table(found), json=lambda: text_of(_answer(found), 1) + "\n", title=f"bisect: {found.variant}"
+    )
     if found.interrupted:
         return view.ending(EXIT_INTERRUPTED)
     if found.state == OPEN:

@@ -10,7 +10,7 @@ from ffnbench.extras.estimate.bounds import Hardware, Near, is_held, path_of
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import Plan
 from ffnbench.report.columns import column
-from ffnbench.report.formats import View, view_of
+from ffnbench.report.formats import View
 from ffnbench.report.frame import Column, Frame, Row
 from ffnbench.report.header import conditions_line, headings, swept_columns
 from ffnbench.report.listing import records_view
@@ -21,7 +21,7 @@ from ffnbench.result import MEMORY, Bound, Report
 
 def estimate_view(report: Report, machines: Sequence[Hardware], rows: list[Row], near: Near) -> View:
     """The bounds of every variant on every machine, group by group."""
-    return view_of(_frame(report, machines, rows, near), every=False)
+    return View(frame=lambda: _frame(report, machines, rows, near))
 
 
 def _frame(report: Report, machines: Sequence[Hardware], rows: list[Row], near: Near) -> Frame:
@@ -44,7 +44,7 @@ def _frame(report: Report, machines: Sequence[Hardware], rows: list[Row], near: 
         ),
         rows=rows,
         groups=tuple((several * place, text) for place, text in headings(plan)),
-        header=[f"bounds on {listed(one.name for one in machines)}", conditions_line(plan, ("dtype", "mode"))],
+        header=[f"bounds on {listed(one.name for one in machines)}", conditions_line(plan, measured=False)],
         summary=[
             *_near_lines(plan, near),
             *_told(report, machines, rows),

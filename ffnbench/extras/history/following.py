@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from ffnbench.extras.history.table import annotated, history_frame
 from ffnbench.extras.history.timeline import Timeline, timeline_of
 from ffnbench.gate.side_by_side import case_differences, common_rows
 from ffnbench.report.files.store import load as load_report
-from ffnbench.report.formats import View, view_of
+from ffnbench.report.formats import View
 from ffnbench.result import Report
 from ffnbench.stats.figures import with_figures
 
@@ -83,6 +82,12 @@ def history_view(timeline: Timeline) -> View:
 
         return render(history_figure(timeline), suffix)
 
+    newest = max((point.run for row in timeline.rows for point in row.points), key=lambda run: run.created)
     title = f"history: {', '.join(dict.fromkeys(row.case.label for row in timeline.rows))}"
-    view = view_of(history_frame(timeline), pictures={"": picture}, title=title, every=False)
-    return replace(view, stdout={**view.stdout, "github": lambda: annotated(timeline)})
+    return View(
+        frame=lambda: history_frame(timeline),
+        pictures={"": picture},
+        reports=[newest],
+        title=title,
+        more_formats={"github": lambda: annotated(timeline)},
+    )

@@ -9,7 +9,7 @@ from ffnbench.common.units import IEC, SI, Units, quantity
 from ffnbench.extras.models.by_length import CountedByLength
 from ffnbench.extras.models.table import parts_frame
 from ffnbench.report.columns import with_sign
-from ffnbench.report.formats import View, view_of
+from ffnbench.report.formats import View
 from ffnbench.report.frame import EXTRA, Column, Frame
 
 
@@ -28,7 +28,7 @@ def layers_view(counted: CountedByLength) -> View:
             "FFN: with its router, without norms; in FLOPs norms and position encodings are not counted",
         ],
     )
-    return view_of(replace(parts_frame(counted.whole), above=(layers,), saved=counted.rows))
+    return View(frame=lambda: replace(parts_frame(counted.whole), above=(layers,), saved=counted.rows))
 
 
 def _quantity(key: str, title: str, unit: str, priority: int, units: Units = SI) -> Column:

@@ -8,7 +8,7 @@ from ffnbench.common.units import SI, quantity
 from ffnbench.extras.models.counting import CountedLayers, CountedModel, WholeModel
 from ffnbench.ffn.spec import MoESpec, Scores
 from ffnbench.report.columns import with_sign
-from ffnbench.report.formats import View, view_of
+from ffnbench.report.formats import View
 from ffnbench.report.frame import EXTRA, Column, Frame, Row
 
 SHOWN = {"ffn": "FFN"}  # where a part's name is written otherwise
@@ -52,7 +52,7 @@ def model_view(model: CountedModel) -> View:
         summary=[*filter(None, (model.note, model.defaults)), _summary(model)],
         details=[f"source: {model.source}"],
     )
-    return view_of(frame, json=lambda: _json(model))
+    return View(frame=lambda: frame, json=lambda: _json(model))
 
 
 def _summary(model: CountedModel) -> str:
@@ -88,7 +88,7 @@ def parts_view(model: WholeModel) -> View:
         "ffn_share": _share(model, model.ffn),
         "parts": model.parts,
     }
-    return view_of(parts_frame(model), json=lambda: text_of(data, 1) + "\n")
+    return View(frame=lambda: parts_frame(model), json=lambda: text_of(data, 1) + "\n")
 
 
 def parts_records(model: WholeModel) -> list[Row]:

@@ -8,18 +8,15 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.streams import visible
-from ffnbench.common.units import IEC, quantity
 from ffnbench.plan import Kind
-from ffnbench.report.answers import origin_record
-from ffnbench.report.frame import EXTRA, Frame, written
+from ffnbench.report.frame import EXTRA, Frame, Row
+from ffnbench.report.listing import environment_records
 from ffnbench.report.writers import brief, html_table, paragraphs
 from ffnbench.result import Report
 
@@ -99,24 +96,16 @@ def _list(lines: Iterable[str]) -> str:
 
 def _environment(report: Report) -> str:
     """Where and by what a report was made, as far as it is known."""
-    facts: dict[str, Any] = {
-        "created": report.created.replace("T", " "),
-        "machine": origin_record(report)["machine"],
-        "ffnbench": report.version,
-    }
+    facts: list[Row] = [
+        {"fact": "created", "value": report.created.replace("T", " ")},
+        {"fact": "ffnbench", "value": report.version},
+    ]
+    counted = "<p>nothing was measured: the figures are counted</p>"
     if report.environment is not None:
-        for field in fields(report.environment):
-            if field.name != "fingerprint":
-                facts.setdefault(field.name, getattr(report.environment, field.name))
-    pairs = [_fact(name, value) for name, value in facts.items() if value not in (None, "")]
-    counted = "" if report.environment else "<p>nothing was measured: the figures are counted</p>"
-    return f"<dl>{''.join(pairs)}</dl>{counted}"
-
-
-def _fact(name: str, value: Any) -> str:
-    text = quantity(value, IEC) if name.endswith("_bytes") else visible(written(value))
-    label = name.removesuffix("_bytes").replace("_", " ")
-    return f"<div><dt>{label}</dt><dd>{escape(text)}</dd></div>"
+        counted = ""
+        facts += [row for row in environment_records(report.environment) if row["fact"] != "ffnbench"]
+    texts = [f"<div><dt>{row['fact']}</dt><dd>{escape(visible(row['value']))}</dd></div>" for row in facts]
+    return f"<dl>{''.join(texts)}</dl>{counted}"
 
 
 def _commands(reports: Iterable[Report]) -> str:

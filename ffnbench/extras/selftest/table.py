@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from ffnbench.common.errors import Interrupted, Unfinished
 from ffnbench.common.units import percent
 from ffnbench.extras.selftest.rates import COVERAGE, FALSE_AT_MOST, SLOWER, Rate, Rates, SelftestRow, failures, rates_of
-from ffnbench.report.formats import NOT_ALL, View, view_of
+from ffnbench.report.formats import NOT_ALL, View
 from ffnbench.report.frame import UNKNOWN, Column, Frame, Row
 from ffnbench.result import Verdict
 
@@ -53,7 +53,7 @@ def _share(share: Rate) -> str:
 def selftest_view(told: Sequence[SelftestRow], repeats: int) -> View:
     """The answer of `selftest`, its records one a row of each run; a broken promise is how it ends."""
     rates = rates_of(told)
-    view = view_of(replace(rates_frame(rates), saved=[asdict(one) for one in told]))
+    view = View(frame=lambda: replace(rates_frame(rates), saved=[asdict(one) for one in told]))
     if rates.runs < repeats:
         return view.ending(0, Interrupted(ENDED_EARLY))
     if broken := failures(rates):

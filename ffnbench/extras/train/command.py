@@ -66,7 +66,7 @@ def train(
     from ffnbench.api.preparing import prepare
     from ffnbench.extras.train.measuring import measure
     from ffnbench.extras.train.planning import TrainRequest, plan_train
-    from ffnbench.report.views import report_view
+    from ffnbench.report.shown_report import report_view
     from ffnbench.run.world import this_machine
 
     request, output = asked(TrainRequest, ctx, variants=placed), output_of(ctx)

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
-from ffnbench.plan import METHOD, NoteKind
+from ffnbench.plan import METHOD
 from ffnbench.request import spelling
 from ffnbench.result import SCHEMA, FailureKind, Report
 
-LEFT_OUT = "rows of further kinds of machine are left out, which ffnbench 0.2.0 kept in one file"
 UPDATE = "pip install -U ffnbench"
 OLDER = {  # what older files have beside the fields of a type: it is passed over
     # a digest that nobody read; what a process beside the run found of outputs, and its seconds; rows of other machines
@@ -95,37 +93,39 @@ def _refuse_others(data: Any, path: str) -> None:
 
 
 def _bring_up(run: dict[str, Any], path: str) -> None:
-    """What a run of an older file has in another way, as files have it today; raises FfnbenchError for a newer one."""
-    protocol = (run.get("plan") or run)["protocol"]
+    """What a run or a plan of an older file has in another way, as files have it today; raises FfnbenchError for a
+    newer one.
+    """
+    plan = run.get("plan") or run
+    protocol = plan["protocol"]
     method = protocol.get("method")
     if isinstance(method, int) and method > METHOD:  # whose ratios mean what this ffnbench can't know
         problem = f"{path!r} was measured with method {method}, this ffnbench knows methods up to {METHOD}"
         raise FfnbenchError(problem, UPDATE)
-    _bring_up_request(run.get("plan") or run)
-    _keep_one_machine(run)
-    specs = [case.get("ffn") or {} for case in (run.get("plan") or run).get("cases") or ()]
-    specs += [spec["around"] for spec in specs if "around" in spec]
-    of_kinds = {
-        "ImportedSpec": [spec for spec in specs if "target" in spec],
-        "Report": [run],
-        "Protocol": [protocol],
-        "Sample": run.get("samples") or (),
-    }
-    for kind, found in of_kinds.items():
-        for one in found:
-            for name in OLDER[kind]:
-                one.pop(name, None)
+    if run.get("further"):
+        raise FfnbenchError(f"{path!r} has rows of several kinds of machine", "measure each by itself")
+    # a plan had its flags; of these, what says how often all was measured, and which part of a sweep
+    request = plan.pop("request", None) or {}
+    if request.get("runs", 1) > 1:
+        protocol.setdefault("runs", request["runs"])
+    if request.get("shard"):
+        plan.setdefault("shard", request["shard"])
+    _drop("Report", run)
+    _drop("Protocol", protocol)
+    for sample in run.get("samples") or ():
+        _drop("Sample", sample)
+    for case in plan.get("cases") or ():
+        spec = case.get("ffn") or {}
+        for each in (spec, spec.get("around", {})):
+            if "target" in each:
+                _drop("ImportedSpec", each)
     for failure in run.get("failures") or ():
         _bring_up_failure(failure)
 
 
-def _bring_up_request(plan: dict[str, Any]) -> None:
-    """Until 0.2.0 a plan had its flags; of these, what says how often all was measured, and which part of a sweep."""
-    request = plan.pop("request", None) or {}
-    if request.get("runs", 1) > 1:
-        plan["protocol"].setdefault("runs", request["runs"])
-    if request.get("shard"):
-        plan.setdefault("shard", request["shard"])
+def _drop(kind: str, data: dict[str, Any]) -> None:
+    for name in OLDER[kind]:
+        data.pop(name, None)
 
 
 def _bring_up_failure(failure: dict[str, Any]) -> None:
@@ -141,34 +141,6 @@ def _bring_up_line(kind: str, found: dict[str, Any], path: str) -> None:
         _bring_up_failure(found)
 
 
-def _keep_one_machine(run: dict[str, Any]) -> None:
-    """A run of 0.2.0 may have rows of further kinds of machine: those of the first one are kept, for no row is compared
-    with one of another kind.
-    """
-    others = {label for further in run.pop("further", ()) for label in further["cases"]}
-    if not others:
-        return
-    plan = run["plan"]
-    workers = {sample["worker"] for sample in run["samples"] if sample["case"] in others}
-    for of in (run, plan):
-        for name, found in of.items():
-            if isinstance(found, list):
-                of[name] = [one for one in found if not _is_of(one, others, workers)]
-    for case in plan["cases"]:
-        case["point"] = [value for value in case["point"] if value[0] != "machine"]
-    run["warnings"].append({"label": "", "text": LEFT_OUT, "kind": NoteKind.GENERAL})
-    first = plan["cases"][0]
-    if plan["reference"] in others:
-        plan["reference"] = first.get("against") or first["label"]
-
-
-def _is_of(one: Any, labels: Collection[str], workers: Collection[int]) -> bool:
-    """Whether a part of a run is of one of these cases, or was found by one of these workers."""
-    if not isinstance(one, dict):
-        return False
-    return one.get("case", one.get("label")) in labels or one.get("worker") in workers
-
-
 def made_anew(path: str, run: Report, **other: object) -> str:
     """What to do where a run has to be made anew, with other values of the flags that it has."""
     return f"measure it again: {command_of(run, **other)} -o {shlex.quote(path)}"
@@ -178,20 +150,14 @@ def command_of(run: Report, **other: object) -> str:
     """The command that asks the same again, with other values of its flags; older files know their plan alone."""
     if not run.plan.command:
         return "ffnbench compare ..."
-    words = [shlex.quote(word) for word in _without(shlex.split(run.plan.command), other)]
+    dropped = {spelling(name) for name in other}
+    words, drops = [], False
+    for word in shlex.split(run.plan.command):
+        if word.startswith("--"):
+            drops = word in dropped
+        if not drops:
+            words.append(shlex.quote(word))
     for name, value in other.items():
         if value:
             words += [spelling(name), str(value)]
     return " ".join(words)
-
-
-def _without(words: Sequence[str], flags: Collection[str]) -> list[str]:
-    """Words of a command line but these flags and their values."""
-    dropped = {spelling(name) for name in flags}
-    kept, drops = [], False
-    for word in words:
-        if word.startswith("--"):
-            drops = word in dropped
-        if not drops:
-            kept.append(word)
-    return kept

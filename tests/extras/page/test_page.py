@@ -95,6 +95,20 @@ def test_several_runs_have_one_page_under_their_names(in_process, tmp_path: Path
     assert set(created) <= set(read.of("dd"))
 
 
+def test_checks_and_histories_have_a_page_with_the_answer_first(in_process, tmp_path: Path) -> None:
+    runs = [ROOT / "tests" / "golden" / "runs" / name for name in ("baseline.json", "again.json")]
+    assert in_process("check", *runs, "-o", tmp_path / "check.html")[0] == 1
+    assert in_process("history", *runs, "-o", tmp_path / "history.html")[0] == 0
+    check, history = (Read((tmp_path / name).read_text()) for name in ("check.html", "history.html"))
+    assert check.of("h1")[0].startswith("ffnbench check against ")
+    assert check.of("h2") == ["Answer", "Table", "Method", "Environment"]
+    assert check.of("p")[0].startswith("gelu latency: REGRESSED, +20%")
+    assert history.of("h2") == ["Answer", "Table", "Picture", "Environment"]
+    assert history.of("p") == ["no step was found in 2 rows"]
+    assert "Fake CPU" in check.of("dd")
+    assert "Fake CPU" in history.of("dd")
+
+
 def test_python_saves_pages_of_every_answer(on_machine, tmp_path: Path) -> None:
     assert "swiglu" in ffnbench.cost(["relu", "swiglu"]).save(tmp_path / "cost.html").read_text()
     on_machine(prober=ProberHere)
