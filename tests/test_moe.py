@@ -18,6 +18,7 @@ from ffnbench.ffn.cost import cost, flops_elementwise
 from ffnbench.ffn.experts import IMBALANCE, expert_load, impose, shares
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Routing, Scores
+from ffnbench.messages import MeasureRouting, MeasureSparsity, Open
 from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.words import sizing_text
@@ -201,12 +202,12 @@ def test_the_worker_imposes_what_the_plan_says() -> None:
     )
     job = jobs.Jobs(plan_compare(asked).with_device("cpu"))
     for label in ("swiglu@moe=8x1", "swiglu@moe=8x1@routing=skewed", "relu"):
-        job.open(label, 1)
-    even, skewed, dense = (job.route(label)["expert_load_max"] for label in job.subjects)
-    assert 1 <= even < 2 < skewed
-    assert dense is None
+        job.open(Open(label=label, calls=1))
+    loads = [job.measure_routing(MeasureRouting(label=label)).values for label in job.subjects]
+    assert 1 <= loads[0]["expert_load_max"] < 2 < loads[1]["expert_load_max"]
+    assert loads[2] == {}
     with pytest.raises(FfnbenchError, match="can't tell which one follows the hidden layer"):
-        job.sparsity("swiglu@moe=8x1")
+        job.measure_sparsity(MeasureSparsity(label="swiglu@moe=8x1"))
 
 
 def test_where_torch_has_no_grouped_products_the_case_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
