@@ -157,23 +157,27 @@ class AddedKind:
 
 def added_kind(name: str) -> AddedKind | None:
     """A kind that a feature adds; None for one of the core's."""
-    feature = None if name in [*Kind] else of_features("kinds").get(name)
+    if name in [*Kind]:
+        return None
+    feature = of_features("kinds").get(name)
     if feature is None:
         return None
-    found: AddedKind = feature.file("kind").KINDS[name]
-    return found
+    added: AddedKind = feature.file("kind").KINDS[name]
+    return added
 
 
 def metrics_of(kind: str) -> tuple[Metric, ...]:
     """What can be known of the cases of a kind of plan."""
     added = added_kind(kind)
-    return (*METRICS, *added.metrics) if added else METRICS
+    if added is None:
+        return METRICS
+    return (*METRICS, *added.metrics)
 
 
 def cases_as(plan: Mapping[str, Any]) -> Any:
     """The type of the cases of a plan, as it stands in a file."""
-    added = added_kind(plan["kind"]) if plan.get("kind") else None
-    case: Any = added.case if added else Case
+    added = added_kind(plan.get("kind", Kind.COMPARE))
+    case: Any = Case if added is None else added.case
     return tuple[case, ...]
 
 
@@ -247,8 +251,12 @@ class Workload:
         """
         if self.device != "auto":
             return self
-        cold = Time.DEVICE if self.cache == Cache.COLD else self.time
-        return replace(self, device=device, time=Time.WALL if device == "cpu" else cold)
+        time = self.time
+        if device == "cpu":
+            time = Time.WALL
+        elif self.cache == Cache.COLD:
+            time = Time.DEVICE
+        return replace(self, device=device, time=time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,8 +272,14 @@ class Arm:
     name: str = ""
 
     def __str__(self) -> str:
-        keys = [f"@python={self.python}"] * bool(self.python) + [f"@source={self.source}"] * bool(self.source)
-        return self.name or "".join([*keys, *(f"@env={name}:{value}" for name, value in self.env)])
+        if self.name:
+            return self.name
+        text = ""
+        if self.python:
+            text += f"@python={self.python}"
+        if self.source:
+            text += f"@source={self.source}"
+        return text + "".join(f"@env={name}:{value}" for name, value in self.env)
 
 
 OWN = Arm()
@@ -377,8 +391,10 @@ def value_of(case: Case, key: str) -> Value:
     for name, value in case.point:
         if name == key:
             return value
-    found: int | str = getattr(case.ffn, "d_model", 0) if key == "d_model" else getattr(case.workload, key)
-    return found
+    if key == "d_model":
+        return case.ffn.d_model
+    of_workload: Value = getattr(case.workload, key)
+    return of_workload
 
 
 def group_suffix(values: Mapping[str, Value]) -> str:
@@ -388,7 +404,9 @@ def group_suffix(values: Mapping[str, Value]) -> str:
 
 def typed_as(value: Value) -> str:
     """A value as it is typed."""
-    return str(value).lower() if isinstance(value, bool) else str(value).removesuffix(".0")
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value).removesuffix(".0")
 
 
 LEAST_POINTS = 3  # of an axis that is drawn as a curve
@@ -435,7 +453,9 @@ class Group:
 
     def variant_of(self, case: Case) -> str:
         """What a case is called in each cell of a sweep."""
-        return case.variant if isinstance(case.ffn, ActivationSpec) else self.name(case.label)
+        if isinstance(case.ffn, ActivationSpec):
+            return case.variant
+        return self.name(case.label)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -471,10 +491,10 @@ class Plan:
 
     @cached_property
     def _notes(self) -> dict[str, list[Note]]:
-        found: dict[str, list[Note]] = {}
+        notes: dict[str, list[Note]] = {}
         for note in self.notes:
-            found.setdefault(note.label, []).append(note)
-        return found
+            notes.setdefault(note.label, []).append(note)
+        return notes
 
     def notes_of(self, label: str) -> list[Note]:
         """What a reader should know of a case."""
@@ -483,7 +503,9 @@ class Plan:
     def reference_of(self, label: str) -> str:
         """The label of what a case is compared with; its own for a reference."""
         case = self._by_label.get(label)
-        return (case.against if case else None) or self.reference
+        if case is None or case.against is None:
+            return self.reference
+        return case.against
 
     def is_reference(self, label: str) -> bool:
         """Whether ratios are relative to this case."""
@@ -492,30 +514,28 @@ class Plan:
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         """The cases that were asked for, by the reference that they are compared with."""
-        found: dict[str, list[Case]] = {}
+        by_reference: dict[str, list[Case]] = {}
         for case in self.shown:
-            found.setdefault(self.reference_of(case.label), []).append(case)
-        references = [self.case(label) for label in found]
-        pointed = all(case.point for case in references)
-        differing = [key for key in SWEPT if not pointed and len({value_of(case, key) for case in references}) > 1]
-        return tuple(
-            Group(
-                reference=case.label, cases=tuple(cases),
-                values=dict(case.point) if pointed else {key: value_of(case, key) for key in differing},
-            )
-            for case, cases in zip(references, found.values(), strict=True)
-        )  # fmt: skip
+            by_reference.setdefault(self.reference_of(case.label), []).append(case)
+        references = [self.case(label) for label in by_reference]
+        placed = all(case.point for case in references)
+        differing = [key for key in SWEPT if len({value_of(case, key) for case in references}) > 1]
+        groups = []
+        for case in references:
+            values = dict(case.point) if placed else {key: value_of(case, key) for key in differing}
+            groups.append(Group(reference=case.label, cases=tuple(by_reference[case.label]), values=values))
+        return tuple(groups)
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
         """The axes of numbers with enough points for a curve, the one with most points first."""
-        found = []
+        axes = []
         for name in self.groups[0].values:
             values = {group.values.get(name) for group in self.groups}
-            numbers = {v for v in values if isinstance(v, int | float) and not isinstance(v, bool)}
+            numbers = {value for value in values if isinstance(value, int | float) and not isinstance(value, bool)}
             if len(numbers) == len(values) >= LEAST_POINTS:
-                found.append(Axis(name, tuple(sorted(numbers))))
-        return tuple(sorted(found, key=lambda axis: -len(axis.values)))
+                axes.append(Axis(name, tuple(sorted(numbers))))
+        return tuple(sorted(axes, key=lambda axis: -len(axis.values)))
 
     @cached_property
     def _names(self) -> dict[str, str]:
@@ -542,19 +562,16 @@ class Plan:
 
     def with_device(self, device: str) -> Plan:
         """The plan on a device, `auto` resolved."""
-        auto = {case.workload for case in self.cases if case.workload.device == "auto"}
-        if not auto:
-            return self
-        resolved = {workload: workload.on(device) for workload in auto}
-        cases = (replace(c, workload=resolved[c.workload]) if c.workload in resolved else c for c in self.cases)
-        return replace(self, cases=tuple(cases))
+        return replace(self, cases=tuple(replace(case, workload=case.workload.on(device)) for case in self.cases))
 
 
 def control_of(cases: Iterable[Case], reference: str) -> Case:
     """The reference a second time. Where cases run in several processes it has one of its own, as all others have."""
-    found = list(cases)
-    case = next(case for case in found if case.label == reference)
-    arm = case.arm if len({case.arm for case in found}) == 1 else replace(case.arm, name=CONTROL)
+    by_label = {case.label: case for case in cases}
+    case = by_label[reference]
+    arm = case.arm
+    if len({case.arm for case in by_label.values()}) > 1:
+        arm = replace(arm, name=CONTROL)
     return replace(case, label=CONTROL, residual=None, arm=arm)
 
 
@@ -568,7 +585,12 @@ class Needed:
 
 def needed_by(case: Case, cost: Cost) -> Needed:
     """What one call of a case needs, in the mode that is timed."""
-    work, flops = case.workload, _in_mode(case, cost.flops_forward, cost.flops_backward)
+    work = case.workload
+    flops: int | None = 0
+    if work.mode != Mode.BACKWARD:
+        flops = _plus(flops, cost.flops_forward)
+    if work.mode != Mode.FORWARD:
+        flops = _plus(flops, cost.flops_backward)
     weights = cost.weight_bytes if cost.weight_bytes_touched is None else cost.weight_bytes_touched
     return Needed(
         flops=None if flops is None else work.tokens * flops,
@@ -576,10 +598,8 @@ def needed_by(case: Case, cost: Cost) -> Needed:
     )
 
 
-def _in_mode(case: Case, forward: int | None, backward: int | None) -> int | None:
-    parts = {Mode.FORWARD: (forward,), Mode.BACKWARD: (backward,)}.get(case.workload.mode, (forward, backward))
-    known = [part for part in parts if part is not None]
-    return sum(known) if len(known) == len(parts) else None
+def _plus(flops: int | None, more: int | None) -> int | None:
+    return None if flops is None or more is None else flops + more
 
 
 class Probe:
@@ -617,6 +637,8 @@ def cost_of(case: Case, probe: Probe) -> Cost:
     if isinstance(case.ffn, AddedSpec):
         return case.ffn.cost(case, probe)
     device = work.device.partition(":")[0]
-    found = cost(case.ffn, tokens=work.tokens, dtype=work.dtype, train=work.train, device=device)
+    eagerly = cost(case.ffn, tokens=work.tokens, dtype=work.dtype, train=work.train, device=device)
+    if work.eager:
+        return eagerly
     # what is fused is neither held nor saved: the closed forms are those of eager tensors
-    return found if work.eager else replace(found, peak_bytes=None, saved_bytes=None)
+    return replace(eagerly, peak_bytes=None, saved_bytes=None)

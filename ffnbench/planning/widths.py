@@ -172,10 +172,13 @@ class Sizer:
 
     def _classic_cost(self, variant: Variant, workload: Workload) -> int:
         """What a reference without a width is matched to, gated or of experts: the classic form with its keys."""
-        from ffnbench.planning.keys import MOE_KEYS
+        classic = replace(variant, gate=Gate.NONE)
+        if variant.spec_keys:
+            from ffnbench.planning.keys import MOE_KEYS
 
-        keys = {key: value for key, value in variant.spec_keys.items() if key not in (*MOE_KEYS, "limit", "offset")}
-        classic = replace(variant, gate=Gate.NONE, spec_keys=keys)
+            others = (*MOE_KEYS, "limit", "offset")
+            keys = {key: value for key, value in variant.spec_keys.items() if key not in others}
+            classic = replace(classic, spec_keys=keys)
         width, _ = self._by_rule("classic", classic)
         return self._matched_cost(self._spec(classic, width), workload, variant.arm)
 
