@@ -52,7 +52,6 @@ from ffnbench.run.prober import Prober
 from ffnbench.run.session import Session, WorkerLost
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.append(str(ROOT / "benchmarks"))  # `exam`, and the scripts beside it
 FACTS = {
     "torch": "2.0-fake",
     "torch_threads": 2,

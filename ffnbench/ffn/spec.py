@@ -511,7 +511,7 @@ for _dtype in _DTYPE_ROWS:
 FACTOR_ROUNDOFF = {"high": 2.0**-11, "medium": 2.0**-8}
 # An FFN rounds the factors of two products, one after the other, and a gated one those of three. On emulated TF32 and
 # bfloat16 its worst row is off by 0.6 to 2.4 of these, and by 7 at most where hardware cuts bits off in place of
-# rounding (tests/test_precision.py). A module that is 1 % off is still found at HIGH.
+# rounding (tests/worker/test_precision.py). A module that is 1 % off is still found at HIGH.
 FACTOR_ROUNDINGS = 10
 
 

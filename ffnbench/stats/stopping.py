@@ -2,7 +2,7 @@
 
 Two scatters make a ratio uncertain: that of rounds, which more of them shrink, and that between workers, which only
 more workers do. Both are estimated from the clean rounds so far. The precision is looked at rarely enough that stopping
-by it costs no coverage (tests/test_enough.py has the simulation).
+by it costs no coverage (tests/run/test_enough.py has the simulation).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from ffnbench.stats.verdict import summarise
 from ffnbench.worker import peak_memory
 from ffnbench.worker import subject as subjects
 
-HOSTILE = str(Path(__file__).with_name("hostile.py"))
+HOSTILE = str(ROOT / "tests" / "hostile.py")
 SMALL = Workload(batch=1, seq_len=32, dtype="float32", device="cpu", mode="forward", threads=1)
 
 

@@ -1,6 +1,6 @@
-"""Every name of transformers' ACT2FN and its values, in float64: the golden file of tests/test_activations.py.
+"""Every name of transformers' ACT2FN and its values, in float64: the golden file of tests/ffn/test_activations.py.
 
-`python tests/act2fn.py` writes tests/golden/act2fn.json, with transformers' version in it.
+`python tests/ffn/act2fn.py` writes tests/golden/act2fn.json, with transformers' version in it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-FILE = Path(__file__).parent / "golden" / "act2fn.json"
+FILE = Path(__file__).parents[1] / "golden" / "act2fn.json"
 POINTS = (
     -30.0, -12.5, -10.0, -6.0, -4.0, -3.0, -2.0, -1.25, -1.0, -0.75, -0.5, -0.125, 0.0, 0.125, 0.5, 0.75, 1.0, 1.25,
     2.0, 3.0, 4.0, 6.0, 6.5, 10.0, 12.5, 20.0, 30.0,

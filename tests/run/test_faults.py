@@ -1,6 +1,6 @@
 """Faults provoked for real: real processes and signals, and afterwards a look at what lives and at what is left behind.
 
-What is promised is written down here a second time, by hand. Most take long: `pytest -m slow tests/test_faults.py`.
+What is promised is written down here a second time, by hand. Most take long: `pytest -m slow tests/run/test_faults.py`.
 """
 
 from __future__ import annotations

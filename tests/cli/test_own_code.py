@@ -7,7 +7,7 @@ import json
 import re
 from pathlib import Path
 
-from conftest import FakeLaunch, ProberHere, ffnbench
+from conftest import ROOT, FakeLaunch, ProberHere, ffnbench
 
 from ffnbench.device.environment import usable_cpus
 from ffnbench.messages import HoldOutput, KeepOutput, Open
@@ -16,7 +16,7 @@ from ffnbench.request import CompareRequest
 from ffnbench.worker.agreement import hold_output, keep_output
 from ffnbench.worker.probe_jobs import InProcess
 
-HOSTILE = str(Path(__file__).with_name("hostile.py"))
+HOSTILE = str(ROOT / "tests" / "hostile.py")
 TINY = ("--d-model", "64", "--seq-len", "32", "--workers", "3", "--rounds", "1", "--threads", "1")
 
 

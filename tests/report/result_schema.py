@@ -1,4 +1,4 @@
-"""The JSON Schema of a saved run, made from the types of the code; `python tests/result_schema.py` writes it anew."""
+"""The JSON Schema of a saved run, made from the types of the code. `python tests/report/result_schema.py` writes it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ffnbench.plan import AddedSpec, kind_names
 from ffnbench.report.files.store import OLDER, OLDER_FAILURES
 from ffnbench.result import SCHEMA, Report
 
-WRITTEN = Path(__file__).parents[1] / "docs" / "result.schema.json"
+WRITTEN = Path(__file__).parents[2] / "docs" / "result.schema.json"
 LINE = 110  # characters
 SCALARS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from conftest import KnownProber
+from conftest import ROOT, KnownProber
 
 from ffnbench.messages import A, Begin, Check, Done, Failed, MeasureMemory, Open, TakeSample, WorkerRequest
 from ffnbench.metrics import COMPILE
@@ -16,7 +15,7 @@ from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
 from ffnbench.run.session import Session
 
-HOSTILE = str(Path(__file__).with_name("hostile.py"))
+HOSTILE = str(ROOT / "tests" / "hostile.py")
 
 
 def plan_of(variants: str, mode: str = "forward") -> Plan:

@@ -20,7 +20,7 @@ from ffnbench.report.terminal import plain
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.verdict import is_launch_bound
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 RUN = GOLDEN / "cuda.json"  # three workers of six rounds of four rows, written by hand
 
 

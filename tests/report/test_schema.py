@@ -180,4 +180,4 @@ def test_report_and_schema_refuse_the_same_and_take_the_same(tmp_path: Path, on_
 
 def test_the_docs_have_the_schema_of_the_code() -> None:
     Draft202012Validator.check_schema(VALID.schema)
-    assert schema_text() == SCHEMA.read_text(), "python tests/result_schema.py"
+    assert schema_text() == SCHEMA.read_text(), "python tests/report/result_schema.py"

@@ -21,7 +21,7 @@ from ffnbench.report.files.outputs import Outputs, replace_file
 from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 COST = ["cost", "--variants", "relu,gelu,swiglu", "--d-model", "64"]
 
 

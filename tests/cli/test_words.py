@@ -1,4 +1,4 @@
-"""Every sentence that ffnbench can print, held against a few rules; `python tests/test_words.py` lists them all."""
+"""Every sentence that ffnbench can print, held against a few rules; `python tests/cli/test_words.py` lists them all."""
 
 import ast
 import re
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[1] / "ffnbench"
+PACKAGE = Path(__file__).parents[2] / "ffnbench"
 LONGEST = 200
 HOUSE = ("anew", "arms?", "footnotes?", "jury", "roofs?", "sightings?", "turns?", "weighs?")
 QUOTED = re.compile(r"[<>\\\n^]|::|^[\W\d]*$")  # HTML, patterns, and the like
