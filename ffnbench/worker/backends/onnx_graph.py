@@ -1,0 +1,251 @@
+"""One of ffnbench's dense forms, with its weights, as an ONNX model in memory. Needs torch, numpy and onnx.
+
+The activation is not written a second time: the function in the table of activations is called with a Value in place
+of a tensor, and each operation that it applies becomes a node of the graph.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from ffnbench.common.errors import Unsupported
+from ffnbench.ffn.modules import FeedForward
+from ffnbench.ffn.spec import Gate
+from ffnbench.ffn.weights import Weights
+
+OPSET, IR_VERSION = 22, 10  # ONNX 1.17, of October 2024; Gelu is there since opset 20
+MICROSOFT = "com.microsoft"  # ONNX Runtime's own operators, which OpenVINO reads too
+INPUT, OUTPUT = "x", "y"
+Array = Any  # numpy.ndarray
+
+
+class Graph:
+    """The nodes and the constants so far."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def constant(self, array: Array) -> Value:
+        """A constant of the graph."""
+        name = f"constant_{len(self.constants)}"
+        self.constants.append(numpy_helper.from_array(numpy.ascontiguousarray(array), name))
+        return Value(self, name)
+
+    def add(self, operator: str, *inputs: Value | None, domain: str = "", **attributes: Any) -> Value:
+        """A node with one output, which is given back. An input that is None is left out."""
+        return self.add_several(operator, *inputs, outputs=1, domain=domain, **attributes)[0]
+
+    def add_several(
+        self, operator: str, *inputs: Value | None, outputs: int, domain: str = "", **attributes: Any
+    ) -> list[Value]:
+        """A node with several outputs."""
+        names = [f"{operator}_{len(self.nodes)}_{number}" for number in range(outputs)]
+        given = ["" if value is None else value.name for value in inputs]
+        self.nodes.append(helper.make_node(operator, given, names, domain=domain, **attributes))
+        return [Value(self, name) for name in names]
+
+    def model(self, result: Value, width: int) -> ModelProto:
+        """The model that gives this value, for inputs and results (tokens, width) of float32."""
+        self.nodes.append(helper.make_node("Identity", [result.name], [OUTPUT]))
+        shape = ["tokens", width]
+        graph = helper.make_graph(
+            self.nodes,
+            "ffn",
+            [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, shape)],
+            [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, shape)],
+            self.constants,
+        )
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
+
+
+class Value:
+    """A float32 tensor of the graph, with those methods of a torch tensor that activations use."""
+
+    def __init__(self, graph: Graph, name: str) -> None:
+        self.graph, self.name = graph, name
+
+    def _as_value(self, other: Value | float) -> Value:
+        return other if isinstance(other, Value) else self.graph.constant(numpy.float32(other))
+
+    def __mul__(self, other: Value | float) -> Value:
+        return self.graph.add("Mul", self, self._as_value(other))
+
+    def __add__(self, other: Value | float) -> Value:
+        return self.graph.add("Add", self, self._as_value(other))
+
+    def __sub__(self, other: Value | float) -> Value:
+        return self.graph.add("Sub", self, self._as_value(other))
+
+    def __gt__(self, other: Value | float) -> Value:
+        return self.graph.add("Greater", self, self._as_value(other))
+
+    __rmul__, __radd__ = __mul__, __add__
+
+    def sigmoid(self) -> Value:
+        """1 / (1 + exp(-x))."""
+        return self.graph.add("Sigmoid", self)
+
+    def tanh(self) -> Value:
+        """The hyperbolic tangent."""
+        return self.graph.add("Tanh", self)
+
+    def square(self) -> Value:
+        """x * x."""
+        return self * self
+
+    def expm1(self) -> Value:
+        """exp(x) - 1; ONNX has no operator that keeps its digits near 0."""
+        return self.graph.add("Exp", self) - 1.0
+
+    def clamp(self, min: float | None = None, max: float | None = None) -> Value:  # noqa: A002 - as torch has it
+        """x between two bounds."""
+        low = None if min is None else self._as_value(min)
+        high = None if max is None else self._as_value(max)
+        return self.graph.add("Clip", self, low, high)
+
+    def where(self, condition: Value, other: Value) -> Value:
+        """x where the condition holds, else the other."""
+        return self.graph.add("Where", condition, self, other)
+
+
+class Functional:
+    """torch.nn.functional for a Value: those functions that activations use."""
+
+    @staticmethod
+    def relu(x: Value) -> Value:
+        return x.graph.add("Relu", x)
+
+    @staticmethod
+    def relu6(x: Value) -> Value:
+        return x.clamp(0.0, 6.0)
+
+    @staticmethod
+    def leaky_relu(x: Value, slope: float) -> Value:
+        return x.graph.add("LeakyRelu", x, alpha=slope)
+
+    @staticmethod
+    def prelu(x: Value, slope: Value) -> Value:
+        return x.graph.add("PRelu", x, slope)
+
+    @staticmethod
+    def gelu(x: Value, approximate: str = "none") -> Value:
+        return x.graph.add("Gelu", x, approximate=approximate)
+
+    @staticmethod
+    def silu(x: Value) -> Value:
+        return x * x.sigmoid()
+
+    @staticmethod
+    def mish(x: Value) -> Value:
+        return x.graph.add("Mish", x)
+
+    @staticmethod
+    def hardswish(x: Value) -> Value:
+        return x.graph.add("HardSwish", x)
+
+    @staticmethod
+    def elu(x: Value) -> Value:
+        return x.graph.add("Elu", x)
+
+    @staticmethod
+    def selu(x: Value) -> Value:
+        return x.graph.add("Selu", x)
+
+    @staticmethod
+    def softplus(x: Value) -> Value:
+        return x.graph.add("Softplus", x)
+
+
+def model_of(module: FeedForward, weights: Weights = Weights.NONE, group: int = 32) -> ModelProto:
+    """The model of a module, its matrices held as `weights` says, in groups of so many columns where there are groups.
+
+    Raises Unsupported for an activation that is code of the user's.
+    """
+    graph = Graph()
+
+    def linear(name: str, x: Value) -> Value:
+        layer = getattr(module, name)
+        y = product(graph, x, layer.weight.detach().float().numpy(), weights, group)
+        return y if layer.bias is None else y + graph.constant(layer.bias.detach().float().numpy())
+
+    def act(x: Value) -> Value:
+        learned = [graph.constant(getattr(module, name).detach().float().numpy()) for name, _ in spec.row.learned]
+        beta = 1.0 if spec.beta is None else spec.beta
+        result: Value = spec.row.apply(Functional, x, beta, *learned)
+        return result
+
+    spec, x = module.spec, Value(graph, INPUT)
+    if spec.own:
+        raise Unsupported(f"{spec.activation} is code that no runtime but torch can run")
+    if spec.gate is Gate.INNER:
+        gate, up = linear("gate", x), linear("up", x)
+        if spec.limit is not None:
+            gate, up = gate.clamp(max=spec.limit), up.clamp(-spec.limit, spec.limit)
+        if spec.up_offset:
+            up = up + spec.up_offset
+        y = linear("down", act(gate) * up)
+    else:
+        y = linear("down", act(linear("up", x)))
+        if spec.gate is Gate.OUTPUT:
+            y = y * linear("gate", x)
+    return graph.model(y, spec.d_model)
+
+
+def product(graph: Graph, x: Value, weight: Array, weights: Weights, group: int) -> Value:
+    """x (tokens, in) times a weight (out, in), held as `weights` says."""
+    match weights:
+        case Weights.NONE:
+            return graph.add("MatMul", x, graph.constant(weight.T))
+        case Weights.INT8_DYNAMIC:
+            return _dynamic_product(graph, x, weight)
+        case Weights.INT8:
+            return _product_in_groups(graph, x, weight, group, bits=8)
+        case Weights.INT4:
+            return _product_in_groups(graph, x, weight, group, bits=4)
+
+
+def _dynamic_product(graph: Graph, x: Value, weight: Array) -> Value:
+    """Both factors in 8 bits: the input by one scale and zero point a call, the weight by a scale for each row."""
+    scale = numpy.abs(weight).max(axis=1) / 127
+    scale[scale == 0] = 1
+    quantised = numpy.rint(weight / scale[:, None]).astype(numpy.int8)
+    x_quantised, x_scale, x_zero = graph.add_several("DynamicQuantizeLinear", x, outputs=3)
+    sums = graph.add("MatMulInteger", x_quantised, graph.constant(quantised.T), x_zero)
+    return graph.add("Cast", sums, to=TensorProto.FLOAT) * (x_scale * graph.constant(scale.astype(numpy.float32)))
+
+
+# what the factors of MatMulNBits are computed in: 4 is int8, as ONNX Runtime's own tools set it for a CPU
+ACCURACY_LEVEL = 4
+
+
+def _product_in_groups(graph: Graph, x: Value, weight: Array, group: int, bits: int) -> Value:
+    """A weight of so many bits, symmetric, with a scale for each group of columns, by ONNX Runtime's MatMulNBits.
+
+    As its own quantiser does it, the value of largest magnitude is the one that falls on the end of the range.
+    """
+    rows, columns = weight.shape
+    groups = weight.reshape(rows, columns // group, group)
+    largest = numpy.take_along_axis(groups, numpy.abs(groups).argmax(axis=2)[..., None], axis=2)
+    zero = 2 ** (bits - 1)
+    scale = largest / -zero
+    scale[scale == 0] = 1
+    quantised = numpy.clip(numpy.rint(groups / scale) + zero, 0, 2 * zero - 1).astype(numpy.uint8)
+    if bits == 4:
+        quantised = quantised[..., 0::2] | (quantised[..., 1::2] << 4)
+    return graph.add(
+        "MatMulNBits",
+        x,
+        graph.constant(quantised),
+        graph.constant(scale[..., 0].astype(numpy.float32)),
+        domain=MICROSOFT,
+        K=columns,
+        N=rows,
+        bits=bits,
+        block_size=group,
+        accuracy_level=ACCURACY_LEVEL,
+    )

@@ -1,0 +1,54 @@
+"""A form through OpenVINO's CPU plugin, from the graph that ONNX Runtime is given. Needs torch, onnx and openvino.
+
+OpenVINO computes in bfloat16 by itself where a CPU has it, quantises the input of quantised products by itself, and
+binds its threads to cores by itself; each of the three is said here instead. It is imported in the process that times
+it: its threads begin with the import, and would not outlive a fork.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ffnbench.ffn.modules import FeedForward
+from ffnbench.messages import Opened
+from ffnbench.metrics import HELD, PACK
+from ffnbench.plan import Workload
+from ffnbench.worker.backends.onnx_graph import model_of
+from ffnbench.worker.subject import Subject
+
+PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
+
+
+def request_of(module: FeedForward, work: Workload) -> Any:
+    """An InferRequest of the module, compiled with the weights and the threads of the workload."""
+    import openvino
+
+    core = openvino.Core()
+    model = core.read_model(model_of(module, work.weights, work.group).SerializeToString())
+    settings = {
+        "INFERENCE_PRECISION_HINT": PRECISIONS[work.dtype],
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
+        "INFERENCE_NUM_THREADS": work.threads,
+        "NUM_STREAMS": 1,
+        "ENABLE_CPU_PINNING": False,
+    }
+    return core.compile_model(model, "CPU", settings).create_infer_request()
+
+
+def prepare(subject: Subject, work: Workload) -> Opened:
+    """Let OpenVINO run the subject's module."""
+    start = perf_counter()
+    request = request_of(subject.module, work)
+    seconds = perf_counter() - start
+
+    def run(x: Tensor) -> Tensor:
+        flat = x.reshape(-1, x.shape[-1]).float().numpy()
+        result = request.infer([flat], share_inputs=True, share_outputs=True)[0]
+        return torch.from_numpy(result).to(x.dtype).view_as(x).clone()
+
+    subject.run = run
+    return Opened(calls=1, values={PACK: seconds, HELD: None})
