@@ -93,7 +93,7 @@ def _joined(first: Any, second: Any) -> nn.Module:
     """One layer with the rows of both."""
     more = {}
     if isinstance(first, ExpertLinear):
-        more = {"experts": len(first.weight), "turn": first.turn}
+        more = {"experts": len(first.weight), "rows": first.rows}
     *_, fan_out, fan_in = first.weight.shape
     layer: nn.Module = type(first)(fan_in, 2 * fan_out, bias=first.bias is not None, device="meta", **more)
     for name, dim in (("weight", -2), ("bias", -1)):
