@@ -1,7 +1,7 @@
 """A module of somebody else's as the form that it is said to be, on its very weights. Needs torch.
 
 Which parameter is which matrix of the form is read off its shape. Where that leaves several layouts, as for packed
-rows, square matrices, or gate and up of one shape, all are tried and the one is taken whose float64 output is nearest to
+rows, square matrices, or gate and up of one shape, all are tried, and the one counts whose float64 output is nearest to
 the module's own. Norms, experts and activations with trained scalars are not covered.
 """
 
