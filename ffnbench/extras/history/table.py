@@ -7,6 +7,7 @@ from dataclasses import replace
 from ffnbench.common.streams import visible
 from ffnbench.common.units import IEC, SI, TIME, counted, percent, quantity, scale
 from ffnbench.extras.history.timeline import Series, Shift, Timeline, unlike
+from ffnbench.features import function_of
 from ffnbench.gate.side_by_side import FLOPS, RATIO
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.formats import View
@@ -150,10 +151,9 @@ def history_view(timeline: Timeline) -> View:
     """Rows over time as the end of a command."""
 
     def picture(suffix: str) -> bytes:
-        from ffnbench.extras.history.picture import history_figure
         from ffnbench.report.pictures.canvas import render
 
-        return render(history_figure(timeline), suffix)
+        return render(function_of("extras.history.picture:history_figure")(timeline), suffix)
 
     newest = max((point.run for row in timeline.rows for point in row.points), key=lambda run: run.created)
     title = f"history: {', '.join(dict.fromkeys(row.case.label for row in timeline.rows))}"

@@ -13,12 +13,10 @@ from ffnbench.api.measuring import tell_wait
 from ffnbench.common.errors import Interrupted, Unfinished
 from ffnbench.common.units import percent
 from ffnbench.device.environment import usable_cpus
-from ffnbench.extras.selftest.table import selftest_view
 from ffnbench.ffn.spec import require_positive
 from ffnbench.following import ProgressListener
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.formats import View
 from ffnbench.request import CompareRequest, Request, Seconds
 from ffnbench.result import Progress, Run, Verdict
 from ffnbench.run.runner import run
@@ -159,13 +157,12 @@ class SelftestRequest(Request):
     seed: int = 0
 
 
-def selftest(request: SelftestRequest, world: World, progress: ProgressListener) -> View:
-    """How often ffnbench is wrong on this machine."""
+def selftest(request: SelftestRequest, world: World, progress: ProgressListener) -> list[SelftestRow]:
+    """What every run on this machine says of every row."""
     plan, repeats = plan_selftest(request), request.repeats
     tell_wait(plan, world, progress, repeats * (plan.protocol.budget_s or 0.0))
     with world.lock(progress.tell):
-        rows = measure(plan, repeats, world, progress)
-    return selftest_view(rows, repeats)
+        return measure(plan, repeats, world, progress)
 
 
 def plan_selftest(request: SelftestRequest) -> Plan:

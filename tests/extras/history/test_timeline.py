@@ -16,7 +16,8 @@ import pytest
 from conftest import ROOT, ffnbench
 from gate_world import machine, measured
 
-from ffnbench.extras.history.timeline import Shift, Timeline, change_since_first, history_view, steps_of, timeline_of
+from ffnbench.extras.history.table import history_view
+from ffnbench.extras.history.timeline import Shift, Timeline, change_since_first, steps_of, timeline_of
 from ffnbench.report.files.store import report_text
 from ffnbench.report.terminal import plain
 from ffnbench.result import CaseCost, Estimate, Report

@@ -23,7 +23,7 @@ import ffnbench
 from ffnbench.api import preparing
 from ffnbench.cli.commands import options_of
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.train import measuring, running
+from ffnbench.extras.train import measuring
 from ffnbench.extras.train.losses import front_of, learnt, paired, scatter_of, verdicts_of
 from ffnbench.extras.train.measuring import OfAllRuns, checkpoint_of
 from ffnbench.extras.train.picture import training_figure
@@ -499,7 +499,7 @@ def test_a_run_that_has_a_loss_needs_no_checkpoint(text: str, tmp_path: Path) ->
         checkpoint.touch()
         launch = FakeLaunch(trouble={(Train, plan.reference): answer})
         pool = WorkerPool(plan, launch, time.monotonic)
-        running.train(plan, pool, Following(folder=checkpoint.parent), math.inf, time.monotonic)
+        measuring.train(plan, pool, Following(folder=checkpoint.parent), math.inf, time.monotonic)
         assert checkpoint.exists() == is_kept
 
 
