@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from ffnbench.choices import Match
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.git import git, head
-from ffnbench.ffn.width_rules import Match
 from ffnbench.plan import CONTROL, OWN, Arm, Kind, Plan, Probe, Protocol
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_seed, check_timeout

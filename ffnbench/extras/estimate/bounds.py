@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ffnbench.choices import MatmulPrecision, Mode
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
@@ -24,7 +25,7 @@ from ffnbench.common.jsonable import least
 from ffnbench.common.names import Registry
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import FFNSpec, item_bytes
-from ffnbench.plan import Case, MatmulPrecision, Mode, NoProbe, Workload, cost_of, needed_by
+from ffnbench.plan import Case, NoProbe, Workload, cost_of, needed_by
 from ffnbench.result import MEMORY, Bound
 
 INSIDE = {MatmulPrecision.HIGH: "tf32", MatmulPrecision.MEDIUM: "bfloat16"}  # of float32's products

@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ffnbench.choices import Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import LATER, least
 from ffnbench.common.units import counted, percent
@@ -33,7 +34,6 @@ from ffnbench.plan import (
     AddedKind,
     AddedSpec,
     Case,
-    Mode,
     NoProbe,
     Note,
     NoteKind,
@@ -54,7 +54,6 @@ HELD_OUT_SHARE, CHOOSING_SHARE = 0.1, 0.1  # of the files: what losses are repor
 MOST_BYTES = 1 << 30
 TEXT = bytes((9, 10, 13, *range(32, 127), *range(128, 256)))
 LEAST_BATCHES = 2  # of each part
-VOCABULARY = 256  # a token is a byte
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +247,7 @@ class DecoderSpec(AddedSpec):
 
     def build(self, *, device: Any, dtype: Any) -> Any:
         """Its module."""
-        from ffnbench.extras.train.worker import Decoder
+        from ffnbench.extras.train.module import Decoder
         from ffnbench.worker.backends.building import build
 
         make = partial(build, self.around, device=device, dtype=dtype)

@@ -26,10 +26,11 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.train import measuring
 from ffnbench.extras.train.losses import front_of, learnt, paired, scatter_of, verdicts_of
 from ffnbench.extras.train.measuring import OfAllRuns, checkpoint_of
+from ffnbench.extras.train.module import RotaryAttention
 from ffnbench.extras.train.picture import training_figure
 from ffnbench.extras.train.plan import Train, Trained, TrainRequest, plan_train, read_text, trained_by
 from ffnbench.extras.train.table import training_frame, training_records
-from ffnbench.extras.train.worker import RotaryAttention, TrainingRun
+from ffnbench.extras.train.worker import TrainingRun
 from ffnbench.following import Following, ProgressListener
 from ffnbench.messages import Failed, Open, TakeSample
 from ffnbench.plan import NoProbe, cost_of
