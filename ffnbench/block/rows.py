@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from ffnbench.block.plan import ATTENTION, FFN, TEXTBOOK, Length, lengths_of, parts_of
+from ffnbench.choices import Mode
 from ffnbench.ffn.attention import (
     attention_flops,
     kept_tokens,
@@ -22,7 +23,7 @@ from ffnbench.ffn.attention import (
 )
 from ffnbench.ffn.spec import AttentionSpec
 from ffnbench.metrics import PEAK
-from ffnbench.plan import Case, Mode
+from ffnbench.plan import Case
 from ffnbench.report.columns import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_rows
 from ffnbench.report.frame import Row, in_row
 from ffnbench.report.words import sizing_text

@@ -17,9 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ffnbench.choices import Init, Routing
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.modules import Device, OwnForm, build_dense, dense_reference
-from ffnbench.ffn.spec import Dispatch, FFNSpec, Init, MoESpec, Routing, Scores, shared_expert
+from ffnbench.ffn.spec import Dispatch, FFNSpec, MoESpec, Scores, shared_expert
 
 HALVES = (torch.bfloat16, torch.float16)
 GROUPED_MM: Callable[..., Tensor] | None = getattr(F, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)

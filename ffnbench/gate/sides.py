@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ffnbench.choices import Match
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.ffn.width_rules import Match
 from ffnbench.plan import CONTROL, OWN, Arm, Kind, Plan, Probe, Protocol
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_seed, check_timeout

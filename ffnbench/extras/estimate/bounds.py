@@ -11,11 +11,12 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ffnbench.choices import MatmulPrecision, Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import least
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import FFNSpec, item_bytes
-from ffnbench.plan import Case, MatmulPrecision, Mode, NoProbe, Workload, cost_of, needed_by
+from ffnbench.plan import Case, NoProbe, Workload, cost_of, needed_by
 from ffnbench.result import MEMORY, Bound
 
 INSIDE = {MatmulPrecision.HIGH: "tf32", MatmulPrecision.MEDIUM: "bfloat16"}  # of float32's products

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
+from ffnbench.choices import Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import counted, percent
 from ffnbench.extras.train.decoder import DecoderSpec, TrainCase
 from ffnbench.extras.train.kind import TRAIN
 from ffnbench.extras.train.text import Parts, Text, Training, read_text
 from ffnbench.ffn.spec import read_positive
-from ffnbench.plan import OWN, Case, Mode, Note, NoteKind, Plan, Point, Probe, Protocol, group_suffix
+from ffnbench.plan import OWN, Case, Note, NoteKind, Plan, Point, Probe, Protocol, group_suffix
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_budget
 from ffnbench.planning.fields import cut
