@@ -74,8 +74,8 @@ def _tokens(length: Length) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """FLOPs of a token in all passes of the mode, in the mean of all layers: of the FFN, of attention's projections, and
-    of attention at lengths around those of a block.
+    """FLOPs of a token in all passes of the mode, in the mean of all layers: of the FFN, of attention's projections,
+    and of attention at lengths around those of a block.
 
     `overtaken_at` is the length at which attention needs more than the FFN, if it is not the first.
     """
