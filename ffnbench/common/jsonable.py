@@ -39,14 +39,15 @@ def _left_out_at(kind: Any) -> list[tuple[str, Any]] | None:
     """The names of the saved fields, each with the value at which it is left out, MISSING for none; None for what is no
     dataclass.
     """
-    if not is_dataclass(kind):
+    of_fields: bool = is_dataclass(kind)
+    if not of_fields:
         return None
     return [(one.name, one.default if "later" in one.metadata else MISSING) for one in saved_fields(kind)]
 
 
 def encode(value: Any) -> Any:
     """A JSON-ready copy of a value made of dataclasses, enums, tuples, lists, dicts and scalars."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind in PLAIN:
         return value
     saved = _left_out_at(kind)
