@@ -1,6 +1,6 @@
 """The backends: one row each, no behaviour of torch's. How each runs a module stands in a file of worker/backends/.
 
-A new backend is a member of plan.Backend, a row here, its file, and its line in worker/backends/running.py.
+A new backend is a member of choices.Backend, a row here, its file, and its line in worker/backends/running.py.
 """
 
 from __future__ import annotations
@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ffnbench.choices import Backend, Mode
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, Gate, ImportedSpec
-from ffnbench.plan import AnySpec, Backend, Mode, Workload
+from ffnbench.plan import AnySpec, Workload
 
 Lack = tuple[str, str]  # why a backend can't run a network under a workload, and what to do instead; empty where it can
 

@@ -7,24 +7,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from ffnbench.backends import BACKENDS
+from ffnbench.choices import Backend, Cache, CompileMode, MatmulPrecision, Routing, Time
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose, hint_for
 from ffnbench.ffn.spec import (
     DTYPES,
-    Routing,
     Scalar,
     item_bytes,
     read_positive,
 )
-from ffnbench.plan import (
-    AnySpec,
-    Backend,
-    Cache,
-    CompileMode,
-    MatmulPrecision,
-    Time,
-    Workload,
-)
+from ffnbench.plan import AnySpec, Workload
 from ffnbench.planning.fields import cut, mode_of
 from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant, flag, number
 from ffnbench.request import CompareRequest

@@ -6,8 +6,9 @@ from typing import Protocol
 
 import torch
 
+from ffnbench.choices import Backend
 from ffnbench.messages import Opened
-from ffnbench.plan import Backend, Workload
+from ffnbench.plan import Workload
 from ffnbench.worker.subject import Subject
 
 
