@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 
-from ffnbench.choices import Backend, Mode
+from ffnbench.choices import Backend, Mode, Weights
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, Gate, ImportedSpec
+from ffnbench.ffn.weights import FORMATS, OF_TORCH, format_of
 from ffnbench.plan import AnySpec, Workload
 
+ROWS_OF_INT4 = 16
 Lack = tuple[str, str]  # why a backend can't run a network under a workload, and what to do instead; empty where it can
 
 
@@ -24,15 +27,47 @@ class BackendRow:
     """What is to be known of a backend without torch.
 
     `says` is what it does, and `keys` are those of a variant that belong to it, for `ffnbench list backends`. `doing`
-    is what opening a case is called, and `copies` is how often the weights are in memory then. `lack` tells what it
-    can't run, as far as that is known without a machine; device `auto` says nothing yet.
+    is what opening a case is called, and `copies` is how often the weights are in memory then. `requires` are the
+    modules of its extra, which has its name. One with threads of its own runs `apart`, in processes where no other
+    backend does. One `of_form` runs ffnbench's forms alone: code of the user's as the form that it is said to be.
+    `lack` tells what it can't run, as far as that is known without a machine; device `auto` says nothing yet.
     """
 
     says: str
     keys: str = ""
     doing: str = "opening"
     copies: int = 1
+    requires: tuple[str, ...] = ()
+    apart: bool = False
+    of_form: bool = False
     lack: Callable[[AnySpec, Workload], Lack] = _lacks_nothing
+
+
+def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
+    """Why the matrices of a network can't be held as the workload says."""
+    if work.weights is Weights.NONE:
+        return "", ""
+    held = format_of(work.weights, work.backend)
+    if held is None:
+        have = ", ".join(FORMATS)
+        return f"{work.backend} has no {work.weights} weights", f"backends that have: {have}"
+    if work.accelerated:
+        return "quantised weights are for the CPU", "use --device cpu"
+    if work.mode != Mode.FORWARD:
+        return "quantised weights are for inference: they have no gradient", "use --mode forward"
+    form = ffn.like if isinstance(ffn, ImportedSpec) else ffn
+    if not isinstance(form, FFNSpec):
+        return "which of its weights are matrices of an FFN is not known", "@like=swiglu says that it is one"
+    if form.moe is not None:
+        return "the weights of experts are not quantised", ""
+    if work.weights is Weights.INT8_DYNAMIC and work.dtype != "float32":
+        return f"{work.weights} computes in float32 alone", "use --dtype float32"
+    for rows, columns in form.matrices.values():
+        if held.grouped and columns % work.group:
+            return f"{columns:,} columns can't be cut into groups of {work.group}", "give @group= or --d-ff"
+        if held is OF_TORCH[Weights.INT4] and rows % ROWS_OF_INT4:
+            return f"torch packs int4 weights by {ROWS_OF_INT4} rows, and a matrix has {rows:,}", "give --d-ff"
+    return "", ""
 
 
 def _lack_of_packed(ffn: AnySpec, work: Workload) -> Lack:
@@ -71,6 +106,34 @@ def _lack_of_onednn(ffn: AnySpec, work: Workload) -> Lack:
     return "", ""
 
 
+def _lack_of_graph(ffn: AnySpec, work: Workload) -> Lack:
+    """Of a runtime that is given the graph of a form."""
+    if work.accelerated:
+        return f"{work.backend} runs on the CPU", "use --device cpu"
+    if work.mode != Mode.FORWARD:
+        return f"{work.backend} is for inference: it has no gradient", "use --mode forward"
+    form = ffn.like if isinstance(ffn, ImportedSpec) else ffn
+    if not isinstance(form, FFNSpec):
+        return "its graph can't be made: ffnbench knows no form of it", "@like=swiglu says that it is one"
+    if form.moe is not None:
+        return f"{work.backend} is given no experts", ""
+    if form.own:
+        return f"{form.activation} is code that no runtime but torch can run", ""
+    return "", ""
+
+
+def _lack_of_ort(ffn: AnySpec, work: Workload) -> Lack:
+    if work.dtype != "float32":
+        return "ort computes in float32 alone", "use --dtype float32"
+    return _lack_of_graph(ffn, work)
+
+
+def _lack_of_openvino(ffn: AnySpec, work: Workload) -> Lack:
+    if work.dtype not in ("float32", "bfloat16"):
+        return "openvino computes in float32 and bfloat16 alone", "use --dtype float32"
+    return _lack_of_graph(ffn, work)
+
+
 BACKENDS = {
     Backend.EAGER: BackendRow(says="runs the code as it is written"),
     Backend.PACKED: BackendRow(says="gate and up in one product, gate first", lack=_lack_of_packed),
@@ -81,4 +144,31 @@ BACKENDS = {
     Backend.ONEDNN: BackendRow(
         says="oneDNN's linear layers, weights packed once", doing="packing", copies=2, lack=_lack_of_onednn
     ),
+    Backend.ORT: BackendRow(
+        says="ONNX Runtime's CPU provider",
+        keys="@spin=true",
+        doing="making a session of",
+        copies=3,
+        requires=("onnxruntime", "onnx"),
+        apart=True,
+        of_form=True,
+        lack=_lack_of_ort,
+    ),
+    Backend.OPENVINO: BackendRow(
+        says="OpenVINO's CPU plugin",
+        doing="compiling",
+        copies=3,
+        requires=("openvino", "onnx"),
+        apart=True,
+        of_form=True,
+        lack=_lack_of_openvino,
+    ),
 }
+
+
+def not_installed(backend: Backend) -> str:
+    """Why a backend can't be imported here; "" if it can, or needs nothing."""
+    missing = [name for name in BACKENDS[backend].requires if find_spec(name) is None]
+    if not missing:
+        return ""
+    return f"{' and '.join(missing)} is not installed: pip install 'ffnbench[{backend}]'"

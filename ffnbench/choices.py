@@ -19,7 +19,7 @@ MODE_ALIASES = {"inference": Mode.FORWARD, "training": Mode.TRAIN}
 class Backend(StrEnum):
     """How a forward is run. EAGER: as it is written. COMPILE: through torch.compile. PACKED: gate and up in one matrix
     product, the rows of gate first; PACKED_UP_GATE: those of up first. ONEDNN: linear layers through oneDNN, their
-    weights packed for the workload's tokens.
+    weights packed for the workload's tokens. ORT: through ONNX Runtime. OPENVINO: through OpenVINO.
     """
 
     EAGER = "eager"
@@ -27,6 +27,19 @@ class Backend(StrEnum):
     PACKED_UP_GATE = "packed-up-gate"
     COMPILE = "compile"
     ONEDNN = "onednn"
+    ORT = "ort"
+    OPENVINO = "openvino"
+
+
+class Weights(StrEnum):
+    """How the matrices of weights are held. NONE: in the dtype of the call. INT8, INT4: in so many bits, while the
+    other factor stays as it is. INT8_DYNAMIC: in 8 bits, and the other factor is brought to 8 bits at each call.
+    """
+
+    NONE = "none"
+    INT8_DYNAMIC = "int8-dynamic"
+    INT8 = "int8"
+    INT4 = "int4"
 
 
 class CompileMode(StrEnum):

@@ -14,13 +14,23 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from ffnbench.choices import Backend, Cache, CompileMode, MatmulPrecision, Mode, Routing, Time
+from ffnbench.choices import Backend, Cache, CompileMode, MatmulPrecision, Mode, Routing, Time, Weights
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import LATER, STATED, among, least, typed
 from ffnbench.features import of_features
 from ffnbench.ffn.activations import OwnActivation
-from ffnbench.ffn.cost import Cost, activation_cost, cost
-from ffnbench.ffn.spec import DTYPES, ActivationSpec, AttentionSpec, ImportedSpec, NetworkSpec, item_bytes, tolerance
+from ffnbench.ffn.cost import Cost, activation_cost, cost, params
+from ffnbench.ffn.spec import (
+    DTYPES,
+    ActivationSpec,
+    AttentionSpec,
+    FFNSpec,
+    ImportedSpec,
+    NetworkSpec,
+    item_bytes,
+    tolerance,
+)
+from ffnbench.ffn.weights import GROUP, TOLERANCE, format_of
 from ffnbench.metrics import METRICS, Metric
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
@@ -129,7 +139,8 @@ class Workload:
     """What the FFN is fed: (batch, seq_len, d_model) of dtype on device.
 
     `compile` and `freeze` (weights are constants of the compiled code) say more of Backend.COMPILE; `routing` is None
-    where there are no experts.
+    where there are no experts. `weights` is how its matrices are held, in groups of `group` columns where the format
+    has groups; `spin` lets the threads of Backend.ORT wait without sleeping.
     """
 
     batch: int = field(metadata=least(1))
@@ -149,6 +160,9 @@ class Workload:
     matmul_precision: MatmulPrecision = field(default=MatmulPrecision.HIGHEST, metadata=LATER)
     # whether 16-bit matrix products may add partial sums in 16 bits, torch's own default
     reduced_reductions: bool = field(default=True, metadata=LATER)
+    weights: Weights = field(default=Weights.NONE, metadata=LATER)
+    group: int = field(default=GROUP, metadata=LATER | least(1))
+    spin: bool = field(default=False, metadata=LATER)
 
     @property
     def tokens(self) -> int:
@@ -168,7 +182,7 @@ class Workload:
     @property
     def eager(self) -> bool:
         """Whether it is run as it is written."""
-        return self.backend == Backend.EAGER
+        return self.backend == Backend.EAGER and self.weights == Weights.NONE
 
     @property
     def accelerated(self) -> bool:
@@ -177,8 +191,8 @@ class Workload:
 
     @property
     def tolerance(self) -> float:
-        """The relative error of an output that rounding alone explains."""
-        return tolerance(self.dtype, self.matmul_precision)
+        """The relative error of an output that rounding, and how the weights are held, explain."""
+        return max(tolerance(self.dtype, self.matmul_precision), TOLERANCE[self.weights])
 
     def on(self, device: str) -> Workload:
         """The workload on a device. On an accelerator calls of a cold cache are timed alone, and by the device; a CPU
@@ -576,4 +590,18 @@ def cost_of(case: Case, probe: Probe) -> Cost:
     if work.eager:
         return eagerly
     # what is fused is neither held nor saved: the closed forms are those of eager tensors
-    return replace(eagerly, peak_bytes=None, saved_bytes=None)
+    known = replace(eagerly, peak_bytes=None, saved_bytes=None)
+    if work.weights == Weights.NONE:
+        return known
+    return replace(known, weight_bytes=quantised_bytes(case.ffn, work), weight_bytes_touched=None)
+
+
+def quantised_bytes(spec: FFNSpec, work: Workload) -> int:
+    """Bytes of all weights where the matrices are quantised; biases and trained scalars are in the call's dtype."""
+    item = item_bytes(work.dtype)
+    held = format_of(work.weights, work.backend)
+    assert held is not None
+    matrices = spec.matrices.values()
+    elements = sum(rows * columns for rows, columns in matrices)
+    quantised = sum(held.bytes_of(rows, columns, group=work.group, item=item) for rows, columns in matrices)
+    return quantised + (params(spec) - elements) * item

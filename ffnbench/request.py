@@ -69,6 +69,7 @@ class CostRequest(Request):
     batch: Ints = 1
     seq_len: Ints | None = None
     dtype: Texts = "float32"
+    weights: Texts = "none"
     mode: Texts = "forward"
 
 

@@ -43,7 +43,18 @@ def words_of(name: str) -> list[str]:
 
 
 def _fixed_words(name: str) -> Iterable[str]:
-    from ffnbench.choices import MODE_ALIASES, Backend, Cache, Init, Match, MatmulPrecision, Mode, Routing, Time
+    from ffnbench.choices import (
+        MODE_ALIASES,
+        Backend,
+        Cache,
+        Init,
+        Match,
+        MatmulPrecision,
+        Mode,
+        Routing,
+        Time,
+        Weights,
+    )
     from ffnbench.ffn.spec import DTYPES
     from ffnbench.ffn.width_rules import RULES
     from ffnbench.metrics import METRIC_GROUPS
@@ -57,6 +68,7 @@ def _fixed_words(name: str) -> Iterable[str]:
         "mode": (*Mode, *MODE_ALIASES),
         "device": DEVICES,
         "backend": (*Backend, ALL),
+        "weights": Weights,
         "routing": Routing,
         "time": Time,
         "cache": Cache,

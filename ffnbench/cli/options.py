@@ -283,6 +283,16 @@ Backend = Annotated[
         autocompletion=words_for("backend"),
     ),
 ]
+Weights = Annotated[
+    Text,
+    Option(
+        rich_help_panel=WORKLOAD,
+        metavar="LIST",
+        show_default=False,
+        help="none, int8, int8-dynamic, int4: how matrices are held.",
+        autocompletion=words_for("weights"),
+    ),
+]
 Routing = Annotated[
     Text,
     Option(

@@ -71,7 +71,7 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
 
 
 def _takes_list(param: Any) -> bool:
-    return param.metavar == "LIST" or param.name in EXAMPLES or param.name == "backend"
+    return param.metavar == "LIST" or param.name in EXAMPLES or param.name in ("backend", "weights")
 
 
 def _goes_on(param: Any, word: str) -> bool:

@@ -22,6 +22,7 @@ from ffnbench.python.arguments import (
     Texts,
     Times,
     Variants,
+    WeightFormats,
     asked,
 )
 from ffnbench.python.following import called_here
@@ -48,6 +49,7 @@ def compare(
     batch: Ints = 1,
     seq_len: Ints | None = None,
     dtype: DTypes = "float32",
+    weights: WeightFormats = "none",
     mode: Modes = "forward",
     device: Devices = "auto",
     threads: Ints | None = None,
@@ -106,6 +108,7 @@ def cost(
     batch: Ints = 1,
     seq_len: Ints | None = None,
     dtype: DTypes = "float32",
+    weights: WeightFormats = "none",
     mode: Modes = "forward",
 ) -> Report:
     """Count parameters, FLOPs and bytes of variants; nothing is measured.

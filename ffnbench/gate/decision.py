@@ -30,7 +30,7 @@ RowKey = tuple[str, str]  # case, metric
 DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
 # of what a case is fed, and how: times of cases that differ here say nothing of each other
 FED = ("batch", "seq_len", "dtype", "mode", "time", "cache", "matmul_precision", "reduced_reductions")
-IDENTITY = (*FED, "backend", "compile", "freeze")  # what makes it another row
+IDENTITY = (*FED, "backend", "compile", "freeze", "weights", "group", "spin")  # what makes it another row
 
 
 class Status(StrEnum):

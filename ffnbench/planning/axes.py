@@ -45,7 +45,11 @@ CHOICES: Mapping[str, type[StrEnum]] = {
 }
 NAMES = {*CHOICES, "dtype", "mode", "device", "rule"}  # what has one of some words
 OF_FLAGS = (*SWEPT, *(key for key in EXAMPLES if key not in (*SWEPT, "elements")))
-SINGLE = {*keys_of(Of.PROCESS, Of.OWN_CODE), "backend"}  # no axis: backends are rows of one cell, by --backend
+SINGLE = {
+    *keys_of(Of.PROCESS, Of.OWN_CODE),
+    "backend",
+    "weights",
+}  # no axes: these are rows of one cell, by --backend and --weights
 OF_KEYS = {key.name: key.pair.partition("=")[2] for key in KEYS} | EXAMPLES  # an example of their values
 WORDS = ("true", "false", "yes", "no", "none")
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.choices import Backend, Match
+from ffnbench.backends import BACKENDS, not_installed
+from ffnbench.choices import Backend, Match, Weights
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.ffn.spec import read_positive
@@ -22,7 +23,15 @@ from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.fields import cut, has_list, several
 from ffnbench.planning.variant_text import Variant, as_activation_variant, parse_variant
 from ffnbench.planning.widths import Sizer
-from ffnbench.planning.workload import labels_of, lacks, parse_backends, refuse_lacking, workload_of
+from ffnbench.planning.workload import (
+    Way,
+    lacks,
+    parse_backends,
+    parse_weights,
+    refuse_lacking,
+    ways_of,
+    workload_of,
+)
 from ffnbench.request import DEFAULT_VARIANTS, EXAMPLES, CompareRequest, Request, spelling
 
 if TYPE_CHECKING:
@@ -53,9 +62,10 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: i
     else:
         parsed = [parse_variant(part, models) for part in cut("", text, DEFAULT_VARIANTS)]
     variants = [identify(variant, probe) for variant in parsed]
-    backends = parse_backends(request.backend)
-    request = replace(_completed(request, models, variants, d_model), backend=backends[0])
-    rows = _rows(variants, backends)
+    ways = parse_backends(request.backend), parse_weights(request.weights)
+    backend, held = ways[0][0], ways[1][0]
+    request = replace(_completed(request, models, variants, d_model), backend=backend, weights=held)
+    rows = _rows(variants, *ways)
     references = _references(request.reference, rows)
 
     if (listed and listed.axes) or any(has_list(getattr(request, name, None)) for name in EXAMPLES):
@@ -67,7 +77,7 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: i
         groups = []
         for cell in cells:
             if listed and cell.keys:
-                rows = _rows([identify(variant, probe) for variant in listed.at(cell.keys)], backends)
+                rows = _rows([identify(variant, probe) for variant in listed.at(cell.keys)], *ways)
             groups.append(_group(cell.request, cell.point, rows, references, probe))
     else:
         groups = [_group(request, (), rows, references, probe)]
@@ -104,27 +114,23 @@ def _completed(
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row of every group: the variant, and the backend that a flag gives it; None where it says that itself.
-
-    `one_of_several`: a list of backends made it, so that it may be one that can't be run.
-    """
+    """A row of every group: the variant, and how it is run."""
 
     label: str
     variant: Variant
-    backend: Backend | None
-    one_of_several: bool
+    way: Way
 
 
-def _rows(variants: list[Variant], backends: tuple[Backend, ...]) -> list[_Row]:
+def _rows(variants: list[Variant], backends: tuple[Backend, ...], weights: tuple[Weights, ...]) -> list[_Row]:
     """The rows of some variants; raises FfnbenchError where two are called alike."""
     rows: list[_Row] = []
     labels: set[str] = set()
     for variant in variants:
-        for label, backend in labels_of(variant, backends).items():
+        for label, way in ways_of(variant, backends, weights).items():
             if label in labels:
                 raise FfnbenchError(f"two variants have the label {label!r}", f"name one of them: other={variant.text}")
             labels.add(label)
-            rows.append(_Row(label, variant, backend, backend is not None and len(backends) > 1))
+            rows.append(_Row(label, variant, way))
     return rows
 
 
@@ -149,17 +155,23 @@ def _group(request: CompareRequest, point: Point, rows: list[_Row], references: 
     cases: list[Case] = []
     why_not: dict[str, str] = {}
     for row in rows:
-        variant, work = row.variant, workload_of(request, row.variant)
-        if row.backend is not None:
-            work = replace(work, backend=row.backend)
+        variant, work = row.variant, row.way.of(workload_of(request, row.variant))
         if variant.label not in sized:
             sized[variant.label] = sizer.case(variant, work)
-        case = replace(sized[variant.label], label=row.label, workload=work)
+        arm = variant.arm
+        if BACKENDS[work.backend].apart and not arm.name:
+            arm = replace(arm, name=work.backend)
+        case = replace(sized[variant.label], label=row.label, workload=work, arm=arm)
         cases.append(case)
-        if not row.one_of_several:
+        missing = "" if arm.python else not_installed(work.backend)
+        if row.way.one_of_several:
+            why = lacks(case.ffn, work) or missing
+            if why:
+                why_not[row.label] = why
+        else:
             refuse_lacking(row.label, case.ffn, work)
-        elif why := lacks(case.ffn, work):
-            why_not[row.label] = why
+            if missing:
+                raise FfnbenchError(f"{row.label!r} can't be run: {missing}")
     if len(why_not) == len(rows):
         refuse_lacking(rows[0].label, cases[0].ffn, cases[0].workload)
     runnable = [label for label in references if label not in why_not]

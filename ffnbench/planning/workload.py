@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
-from ffnbench.backends import BACKENDS
-from ffnbench.choices import Backend, Cache, CompileMode, MatmulPrecision, Routing, Time
+from ffnbench.backends import BACKENDS, lack_of_weights
+from ffnbench.choices import Backend, Cache, CompileMode, MatmulPrecision, Routing, Time, Weights
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose, hint_for
 from ffnbench.ffn.spec import (
@@ -16,6 +17,7 @@ from ffnbench.ffn.spec import (
     item_bytes,
     read_positive,
 )
+from ffnbench.ffn.weights import GROUP, format_of
 from ffnbench.plan import AnySpec, Workload
 from ffnbench.planning.fields import cut, mode_of
 from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant, flag, number
@@ -23,7 +25,7 @@ from ffnbench.request import CompareRequest
 
 DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda
 FLAGS = ("batch", "seq_len", "dtype", "device", "mode", "backend", "routing", "time", "cache", "matmul_precision",
-         "reduced_reductions")  # fmt: skip
+         "reduced_reductions", "weights")  # fmt: skip
 _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
 
 
@@ -56,6 +58,9 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         # what nothing depends on is at its default, so that the row is no other one
         matmul_precision=precision if dtype == "float32" else MatmulPrecision.HIGHEST,
         reduced_reductions=reduced or item_bytes(dtype) != 2 or device == "cpu",
+        weights=choose(Weights, "weights", given["weights"]),
+        group=read_positive("group", given.get("group", GROUP)),
+        spin=flag(given, "spin", False),
     )
 
 
@@ -117,7 +122,11 @@ def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
 
     Device `auto` says nothing yet: ask again once it is known.
     """
-    return BACKENDS[work.backend].lack(ffn, work)
+    for lack in (BACKENDS[work.backend].lack, lack_of_weights):
+        why, hint = lack(ffn, work)
+        if why:
+            return why, hint
+    return "", ""
 
 
 def refuse_lacking(label: str, ffn: AnySpec, work: Workload) -> None:
@@ -138,14 +147,50 @@ def parse_backends(text: str) -> tuple[Backend, ...]:
     return tuple(Backend) if ALL in parts else tuple(dict.fromkeys(choose(Backend, "backend", part) for part in parts))
 
 
-def labels_of(variant: Variant, backends: Iterable[Backend]) -> dict[str, Backend | None]:
-    """The rows of a variant by label, with the backend of each; None where the variant says itself how it is run."""
-    several = tuple(backends)
-    if BACKEND_KEYS & variant.workload_keys.keys():
-        return {variant.label: None}
-    if len(several) == 1:
-        return {variant.label: several[0]}
-    return {
-        variant.label if backend is Backend.EAGER else f"{variant.label}@backend={backend}": backend
-        for backend in several
-    }
+def parse_weights(text: str) -> tuple[Weights, ...]:
+    """One way to hold weights, or several as `none,int8`, each once; raises FfnbenchError for an unknown one."""
+    parts = cut("--weights ", text, "none,int8,int4")
+    return tuple(dict.fromkeys(choose(Weights, "weights", part) for part in parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How a row is run: what flags say of it, and None of what its variant says itself. `one_of_several`: a list made
+    it, so that it may be one that can't be run.
+    """
+
+    backend: Backend | None
+    weights: Weights | None
+    one_of_several: bool
+
+    def of(self, work: Workload) -> Workload:
+        """The workload run this way."""
+        changed = replace(work, backend=self.backend or work.backend, weights=self.weights or work.weights)
+        return replace(changed, group=_group(changed.group, changed))
+
+
+def ways_of(variant: Variant, backends: tuple[Backend, ...], weights: tuple[Weights, ...]) -> dict[str, Way]:
+    """The rows of a variant by label: every backend with every way to hold weights, where flags have lists."""
+    own = variant.workload_keys.keys()
+    ways_to_run: tuple[Backend | None, ...] = backends
+    if BACKEND_KEYS & own:
+        ways_to_run = (None,)
+    ways_to_hold: tuple[Weights | None, ...] = weights
+    if "weights" in own:
+        ways_to_hold = (None,)
+    several = len(ways_to_run) * len(ways_to_hold) > 1
+    ways = {}
+    for backend, held in product(ways_to_run, ways_to_hold):
+        label = variant.label
+        if len(ways_to_run) > 1 and backend is not Backend.EAGER:
+            label += f"@backend={backend}"
+        if len(ways_to_hold) > 1 and held is not Weights.NONE:
+            label += f"@weights={held}"
+        ways[label] = Way(backend, held, several)
+    return ways
+
+
+def _group(group: int, work: Workload) -> int:
+    """The columns of a group; where nothing depends on it the default, so that the row is no other one."""
+    held = format_of(work.weights, work.backend)
+    return group if held is not None and held.grouped else GROUP

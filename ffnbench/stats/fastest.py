@@ -24,8 +24,10 @@ def fastest(report: Report) -> list[Fastest]:
     """One answer for each network that was measured by several backends; none where fewer than two have rounds."""
     networks: dict[object, list[Case]] = defaultdict(list)  # the cases that differ in nothing but the backend
     for case in report.plan.shown:
-        without_backend = replace(case.workload, backend=Backend.EAGER, compile=CompileMode.DEFAULT, freeze=False)
-        networks[case.ffn, without_backend, case.arm].append(case)
+        without_backend = replace(
+            case.workload, backend=Backend.EAGER, compile=CompileMode.DEFAULT, freeze=False, spin=False
+        )
+        networks[case.ffn, without_backend, replace(case.arm, name="")].append(case)
     table, slack = table_of(report), control_slack(report)
     answers = []
     for cases in networks.values():

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from ffnbench.backends import BACKENDS
 from ffnbench.choices import Backend, Routing
 from ffnbench.common.targets import resolve
 from ffnbench.ffn.imported import build_imported
@@ -108,10 +109,14 @@ def build_foreign(spec: ImportedSpec) -> nn.Module:
     return module
 
 
-def changed(module: nn.Module, ffn: AnySpec, backend: str) -> nn.Module:
+def changed(module: nn.Module, ffn: AnySpec, backend: Backend) -> nn.Module:
     """The module that a backend runs, with the same weights; raises Unsupported where its form lacks what it needs."""
-    if backend not in (Backend.PACKED, Backend.PACKED_UP_GATE):
-        return module
-    from ffnbench.worker.backends.packed import joined
+    if backend in (Backend.PACKED, Backend.PACKED_UP_GATE):
+        from ffnbench.worker.backends.packed import joined
 
-    return joined(module, ffn, gate_first=backend == Backend.PACKED)
+        return joined(module, ffn, gate_first=backend == Backend.PACKED)
+    if BACKENDS[backend].of_form and isinstance(ffn, ImportedSpec):
+        from ffnbench.worker.backends.packed import form_of
+
+        return form_of(module, ffn)
+    return module

@@ -1,11 +1,14 @@
-"""A module as it is written. In a worker; needs torch."""
+"""A module as it is written, its weights quantised where that is asked for. In a worker; needs torch."""
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import torch
 
+from ffnbench.choices import Weights
 from ffnbench.messages import Opened
-from ffnbench.metrics import HELD
+from ffnbench.metrics import HELD, PACK
 from ffnbench.plan import Workload
 from ffnbench.worker.subject import Subject
 
@@ -16,5 +19,12 @@ def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
 
 
 def prepare(subject: Subject, work: Workload) -> Opened:
-    """Nothing is to be done: the weights that a call computes with are those of the module."""
-    return Opened(calls=1, values={HELD: subject.weight_bytes()})
+    """Hold the weights as the workload says; by themselves they are those of the module."""
+    if work.weights == Weights.NONE:
+        return Opened(calls=1, values={HELD: subject.weight_bytes()})
+    from ffnbench.worker.backends.quantised import bytes_held, quantised
+
+    start = perf_counter()
+    subject.run = quantised(subject.module, work.weights, work.group)
+    seconds = perf_counter() - start
+    return Opened(calls=1, values={PACK: seconds, HELD: bytes_held(subject.module, work)})

@@ -11,10 +11,12 @@ from typing import Any
 import numpy
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
+from ffnbench.choices import Weights
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.modules import FeedForward
 from ffnbench.ffn.spec import Gate
-from ffnbench.ffn.weights import Weights
+from ffnbench.plan import Workload, quantised_bytes
+from ffnbench.worker.subject import Subject
 
 OPSET, IR_VERSION = 22, 10  # ONNX 1.17, of October 2024; Gelu is there since opset 20
 MICROSOFT = "com.microsoft"  # ONNX Runtime's own operators, which OpenVINO reads too
@@ -102,7 +104,7 @@ class Value:
         """exp(x) - 1; ONNX has no operator that keeps its digits near 0."""
         return self.graph.add("Exp", self) - 1.0
 
-    def clamp(self, min: float | None = None, max: float | None = None) -> Value:  # noqa: A002 - as torch has it
+    def clamp(self, min: float | None = None, max: float | None = None) -> Value:
         """x between two bounds."""
         low = None if min is None else self._as_value(min)
         high = None if max is None else self._as_value(max)
@@ -194,6 +196,13 @@ def model_of(module: FeedForward, weights: Weights = Weights.NONE, group: int = 
         if spec.gate is Gate.OUTPUT:
             y = y * linear("gate", x)
     return graph.model(y, spec.d_model)
+
+
+def bytes_held(subject: Subject, work: Workload) -> int:
+    """Bytes of all weights in the graph of a subject's module."""
+    if work.weights is Weights.NONE:
+        return subject.weight_bytes()
+    return quantised_bytes(subject.module.spec, work)
 
 
 def product(graph: Graph, x: Value, weight: Array, weights: Weights, group: int) -> Value:

@@ -13,11 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ffnbench.backends import not_installed
+from ffnbench.choices import Backend
 from ffnbench.ffn.modules import FeedForward
 from ffnbench.messages import Opened
 from ffnbench.metrics import HELD, PACK
 from ffnbench.plan import Workload
-from ffnbench.worker.backends.onnx_graph import model_of
+from ffnbench.worker.backends.onnx_graph import bytes_held, model_of
 from ffnbench.worker.subject import Subject
 
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
@@ -39,6 +41,11 @@ def request_of(module: FeedForward, work: Workload) -> Any:
     return core.compile_model(model, "CPU", settings).create_infer_request()
 
 
+def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
+    """Why it can't run here; "" if it can."""
+    return not_installed(Backend.OPENVINO)
+
+
 def prepare(subject: Subject, work: Workload) -> Opened:
     """Let OpenVINO run the subject's module."""
     start = perf_counter()
@@ -51,4 +58,4 @@ def prepare(subject: Subject, work: Workload) -> Opened:
         return torch.from_numpy(result).to(x.dtype).view_as(x).clone()
 
     subject.run = run
-    return Opened(calls=1, values={PACK: seconds, HELD: None})
+    return Opened(calls=1, values={PACK: seconds, HELD: bytes_held(subject, work)})

@@ -14,11 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ffnbench.backends import not_installed
+from ffnbench.choices import Backend
 from ffnbench.ffn.modules import FeedForward
 from ffnbench.messages import Opened
 from ffnbench.metrics import HELD, PACK
 from ffnbench.plan import Workload
-from ffnbench.worker.backends.onnx_graph import INPUT, model_of
+from ffnbench.worker.backends.onnx_graph import INPUT, bytes_held, model_of
 from ffnbench.worker.subject import Subject
 
 
@@ -36,6 +38,11 @@ def session_of(module: FeedForward, work: Workload) -> Any:
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
+def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
+    """Why it can't run here; "" if it can."""
+    return not_installed(Backend.ORT)
+
+
 def prepare(subject: Subject, work: Workload) -> Opened:
     """Let ONNX Runtime run the subject's module."""
     start = perf_counter()
@@ -47,4 +54,4 @@ def prepare(subject: Subject, work: Workload) -> Opened:
         return torch.from_numpy(session.run(None, {INPUT: flat})[0]).view_as(x)
 
     subject.run = run
-    return Opened(calls=1, values={PACK: seconds, HELD: None})
+    return Opened(calls=1, values={PACK: seconds, HELD: bytes_held(subject, work)})

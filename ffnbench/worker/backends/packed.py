@@ -54,11 +54,11 @@ def joined(module: nn.Module, ffn: AnySpec, *, gate_first: bool) -> nn.Module:
     that form takes the place of; raises Unsupported without a gate, or where that code computes something else.
     """
     if isinstance(ffn, ImportedSpec) and ffn.like is not None:
-        module = _own(module, ffn)
+        module = form_of(module, ffn)
     return join(module, gate_first=gate_first)
 
 
-def _own(module: nn.Module, spec: ImportedSpec) -> nn.Module:
+def form_of(module: nn.Module, spec: ImportedSpec) -> nn.Module:
     """Our module on the weights of theirs; raises Unsupported where theirs does not compute the same."""
     weight = next(module.parameters(), torch.empty(0))
     generator = torch.Generator().manual_seed(0)

@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ffnbench.choices import Weights
 from ffnbench.common.errors import Unsupported
-from ffnbench.ffn.weights import Weights
+from ffnbench.ffn.weights import format_of
+from ffnbench.plan import Workload
 
 
 class Int8Linear(nn.Module):
@@ -116,3 +118,15 @@ def quantised(module: nn.Module, weights: Weights, group: int) -> nn.Module:
             raise Unsupported(f"torch can't hold {name} in {weights}: {problem}".splitlines()[0]) from problem
         copied.set_submodule(name, held)
     return copied
+
+
+def bytes_held(module: nn.Module, work: Workload) -> int:
+    """Bytes of all weights of a module whose linear layers are quantised; the other weights stay as they are."""
+    held = format_of(work.weights, work.backend)
+    assert held is not None
+    total = sum(parameter.nbytes for parameter in module.parameters())
+    for layer in module.modules():
+        if type(layer) is nn.Linear:
+            rows, columns = layer.weight.shape
+            total += held.bytes_of(rows, columns, group=work.group, item=layer.weight.itemsize) - layer.weight.nbytes
+    return total

@@ -37,6 +37,14 @@ def implementation_of(backend: Backend) -> Implementation:
             from ffnbench.worker.backends import onednn
 
             return onednn
+        case Backend.ORT:
+            from ffnbench.worker.backends import ort
+
+            return ort
+        case Backend.OPENVINO:
+            from ffnbench.worker.backends import openvino
+
+            return openvino
         case _:
             from ffnbench.worker.backends import eager
 
