@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from conftest import KnownProber
 from device_world import US, Context, Kernel, Kernels, Launch, Slow, World, install, truth_of, used
+from fake_machine import KnownProber
 
 from ffnbench.api import measuring, preparing
 from ffnbench.metrics import DEVICE_TIME, LATENCY

@@ -13,8 +13,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import ROOT, ffnbench
 from gate_world import machine, measured
+from paths import ROOT
+from shell import ffnbench
 
 from ffnbench.extras.history.following import history_view
 from ffnbench.extras.history.steps import Shift, steps_of
