@@ -27,6 +27,7 @@ from paths import ROOT
 
 from ffnbench import messages
 from ffnbench.api import measuring, preparing
+from ffnbench.choices import Backend
 from ffnbench.common import jsonable
 from ffnbench.device.environment import about_machine, caches
 from ffnbench.ffn.cost import Cost
@@ -46,7 +47,7 @@ from ffnbench.messages import (
     Values,
     WorkerRequest,
 )
-from ffnbench.plan import OWN, Arm, Backend, Case, Plan, Workload
+from ffnbench.plan import OWN, Arm, Case, Plan, Workload
 from ffnbench.result import Agreement, FailureKind, Report, Roof, Run
 from ffnbench.run import runner, world
 from ffnbench.run.prober import Prober

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ffnbench.choices import Backend
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.waiting import WaitMeter
@@ -34,7 +35,7 @@ from ffnbench.messages import (
     Values,
 )
 from ffnbench.metrics import COMPILE, ERROR, GRADIENT_ERROR, HELD, HIT, LOAD, PACK, PEAK, SAVED
-from ffnbench.plan import Backend, Case, Plan, Workload
+from ffnbench.plan import Case, Plan, Workload
 from ffnbench.planning.workload import lacks
 from ffnbench.worker import meters, peak_memory
 from ffnbench.worker.backends.building import build, carried, changed, impose_routing, seed_all
@@ -148,13 +149,14 @@ class Jobs:
     def _on_device(self, sampled: Sampled, subject: Subject, device: str) -> Sampled:
         """A sample with what is to be said of the accelerator that it was taken on."""
         from ffnbench.device.nvml import DeviceWatch
+        from ffnbench.worker.accelerated import NO_DEVICE_TIME
 
         if self.devices is None:
             self.devices = DeviceWatch()
         sampled = self.devices.after(sampled, device)
         assert subject.timer is not None
         if sampled.device_s is None and subject.timer.gives_up:
-            return replace(sampled, notes=("device time can't be told apart: its calls wait for the device",))
+            return replace(sampled, notes=(NO_DEVICE_TIME,))
         return sampled
 
     def check(self, request: Check) -> Values:

@@ -15,7 +15,7 @@ from fake_machine import KnownProber
 from paths import ROOT
 
 from ffnbench.cli.commands import FILES, options_of
-from ffnbench.extras.estimate.hardware import NEAR, published
+from ffnbench.extras.estimate.bounds import NEAR, published
 from ffnbench.ffn.spec import DTYPES
 from ffnbench.report.files.store import load
 
