@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from ffnbench.api.saved import load
+from ffnbench.api.saved import load, recompute
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.gate.side_by_side import compare_runs
 from ffnbench.gate.side_by_side_table import names_of, side_by_side_frame
 from ffnbench.plan import added_kind
 from ffnbench.report.formats import View
-from ffnbench.report.shown_report import recompute, report_view
+from ffnbench.report.shown_report import report_view
 from ffnbench.report.words import listed
 from ffnbench.result import Report
 from ffnbench.stats.cells import of_shards

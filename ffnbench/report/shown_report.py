@@ -6,21 +6,20 @@ A new kind of the core is one row of VIEWS.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from ffnbench.common.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
 from ffnbench.features import function_of
-from ffnbench.plan import METHOD, Kind, added_kind
+from ffnbench.plan import Kind, added_kind
 from ffnbench.report.answers import Shows, as_displayed, origin_record, written_to
 from ffnbench.report.arrangement import Arrangement, key_of
 from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import NOT_ALL, PICTURES, ROOFLINE, View
 from ffnbench.report.frame import Frame
-from ffnbench.result import Environment, Figures, Report
-from ffnbench.stats.figures import figures_of, with_figures
+from ffnbench.result import Environment, Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -152,34 +151,3 @@ class ShownReport(Shows, Report):
             return figure
         picture = {end: lambda end=end: picture_of(self, end, roofline=roofline) for end in PICTURES}  # type: ignore[misc]
         return written_to(path, picture, self._stem)
-
-
-def as_shown(found: Report) -> ShownReport:
-    """A report that can show itself, with its figures: a file has none."""
-    if found.samples and found.figures == Figures():
-        found = replace(found, figures=figures_of(found))
-    return ShownReport(**{field.name: getattr(found, field.name) for field in fields(Report)})
-
-
-def recompute(found: ShownReport) -> ShownReport:
-    """The report with every figure computed anew from its samples, by today's method."""
-    return found if found.environment is None else with_figures(found)
-
-
-def difference(stored: Report, fresh: Report) -> str:
-    """What to say where the figures of a file are not those that its samples give now; nothing where they are."""
-    if _figures(stored) == _figures(fresh):
-        return ""
-    if stored.plan.protocol.method != METHOD:
-        old = stored.plan.protocol.method
-        return f"measured with method {old}, now it is {METHOD}: the figures are computed again from the samples"
-    return f"the figures are computed again from the samples: those in the file, by ffnbench {stored.version}, differ"
-
-
-def _figures(found: Report) -> list[tuple[str, str, str, str]]:
-    """What is compared, to nine digits: sums of floats may differ in the last ones between machines."""
-    figures = [(m.case, m.metric, f"{m.estimate.value:.9g}", "") for m in found.measured]
-    for c in found.comparisons:
-        figures.append((c.case, c.metric, f"{c.ratio.value:.9g}" if c.ratio else "", c.verdict.value))
-    figures += [(s.case, s.roof, f"{s.share.value:.9g}", s.bound.value) for s in found.shares]
-    return figures

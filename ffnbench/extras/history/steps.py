@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean, median
 
-from ffnbench.result import Estimate
+from ffnbench.result import CONFIDENCE, Estimate
 from ffnbench.stats.history import PRIOR, PRIOR_FREEDOM, change_between, history_of
-from ffnbench.stats.interval import CONFIDENCE, Mean
+from ffnbench.stats.interval import Mean
 
 SHORTEST = 2  # runs of a level: one run by itself is no step
 PENALTY = 6.0  # of a further level, in scatters between runs

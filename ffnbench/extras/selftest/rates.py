@@ -10,8 +10,7 @@ from ffnbench.common.units import percent
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.result import Run, Verdict
-from ffnbench.stats.interval import CONFIDENCE
+from ffnbench.result import CONFIDENCE, Run, Verdict
 from ffnbench.stats.verdict import summarise
 
 REFERENCE, SAME = "base", ("same1", "same2")
