@@ -15,14 +15,14 @@ from ffnbench.common.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
 from ffnbench.features import function_of
 from ffnbench.plan import Kind, added_kind
 from ffnbench.report.answers import Shows, as_displayed, origin_record, written_to
-from ffnbench.report.arrangement import Arrangement, key_of
-from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import NOT_ALL, PICTURES, ROOFLINE, View
 from ffnbench.report.frame import Frame
 from ffnbench.result import Environment, Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from ffnbench.report.arrangement import Arrangement
 
 SOMEWHERE = Environment(
     fingerprint="", cpu="", cpus=1, usable_cpus=1, memory_bytes=None, system="", python="", ffnbench=""
@@ -70,10 +70,19 @@ def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
 
 def refuse_unknown_columns(report: Report, how: Arrangement) -> None:
     """Raise FfnbenchError for a column that no answer to this plan has; nothing need be measured yet."""
+    from ffnbench.report.arrangement import key_of
+
     as_measured = replace(report, environment=report.environment or SOMEWHERE)  # with the headings that it will have
     frame = frame_of(as_measured)
     for name in filter(None, (how.sorted_by, *how.chosen)):
         key_of(name, frame)
+
+
+def _saved_text(report: Report) -> str:
+    """The text of a file that `load` reads again."""
+    from ffnbench.report.files.store import report_text
+
+    return report_text(report)
 
 
 def report_view(report: Report) -> View:
@@ -82,10 +91,10 @@ def report_view(report: Report) -> View:
         raise Interrupted("interrupted before anything was measured")
     view = View(
         frame=cache(lambda: frame_of(report)),
-        json=lambda: report_text(report),
+        json=lambda: _saved_text(report),
         pictures={"": partial(picture_of, report), ROOFLINE: partial(picture_of, report, roofline=True)},
         reports=[report],
-        rescue=(lambda: report_text(report)) if report.samples else None,
+        rescue=(lambda: _saved_text(report)) if report.samples else None,
     )
     wanted, problem = report.plan.protocol.runs, None
     if report.interrupted or report.cut_short:
