@@ -184,6 +184,8 @@ class Destination:
         return self._outputs.write(partial(bytes_of, files), (lambda: rescue().encode()) if rescue else None)
 
     def _write_files(self, shown: View) -> None:
+        if self._outputs is None:
+            return
         paths = self.write(shown.files, shown.rescue)
         if paths:
             say("wrote " + ", ".join(map(str, paths)))
