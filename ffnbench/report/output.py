@@ -79,12 +79,7 @@ class Destination:
         """How what is measured is followed."""
         if self._journal is None:
             return Following(progress=self.progress, resumed=self._earlier)
-        return Following(
-            progress=self.progress,
-            journal=self._journal.add,
-            resumed=self._earlier,
-            folder=self._journal.folder,
-        )
+        return Following(progress=self.progress, journal=self._journal.add, resumed=self._earlier)
 
     @property
     def _paths(self) -> Sequence[Path]:

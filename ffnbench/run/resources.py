@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ffnbench.choices import Backend
+from ffnbench.backends import BACKENDS
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, counted, quantity
 from ffnbench.device.environment import USABLE, auto_device
@@ -210,10 +210,10 @@ def memory_needed(cases: Sequence[Case]) -> int:
 
 
 def _copies(work: Workload) -> int:
-    """How often the weights are there: as they are, packed by oneDNN, or frozen: MKL's packed ones may be larger."""
+    """How often the weights are there; where they are frozen, MKL's packed ones may be larger than they are."""
     if work.freeze:
         return 4
-    return 2 if work.backend == Backend.ONEDNN else 1
+    return BACKENDS[work.backend].copies
 
 
 def as_known(case: Case) -> Case | None:
