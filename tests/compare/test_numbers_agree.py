@@ -21,9 +21,10 @@ from frames import cells as cells_of
 from made_up_runs import QUIET, WAITS, plan_of, priced, run_of, ten_rounds, with_busy, with_waits
 from paths import committed_runs
 
+from ffnbench.api.saved import as_shown
 from ffnbench.gate.interim import report_of
 from ffnbench.report.pictures.sweeps import swept
-from ffnbench.report.shown_report import ShownReport, as_shown
+from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Run
