@@ -8,7 +8,7 @@ LATENCY, PEAK, SAVED, COMPILE = "latency", "peak_bytes", "saved_bytes", "compile
 DEVICE_TIME, HOST_TIME = "device_s", "host_s"
 LOAD, HIT = "expert_load_max", "experts_hit"
 PACK, HELD = "pack_s", "held_bytes"
-ERROR, GRADIENT_ERROR = "error", "gradient_error"
+ERROR, LARGEST_ERROR, GRADIENT_ERROR = "error", "largest_error", "gradient_error"
 MEMORY = "memory"  # a group of metrics
 CEILINGS, ROOF = "ceilings", "roof"  # a group of its own, and what the samples of a ceiling are called
 
@@ -53,6 +53,7 @@ METRICS = (
     Metric(name=HELD, unit="bytes", job="open", less_is_better=True),  # of the weights that a call computes with
     # relative, against float64; asked for by name also without latency, which their group is for
     Metric(name=ERROR, unit="", group=ERROR, job="check", less_is_better=True),
+    Metric(name=LARGEST_ERROR, unit="", group=ERROR, job="check", less_is_better=True),
     Metric(name=GRADIENT_ERROR, unit="", group=ERROR, job="check", less_is_better=True),
     Metric(name=ROOF, unit="s", group=CEILINGS, job="roof", exact=False),  # of a Roof's call, not of a case
 )

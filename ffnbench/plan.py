@@ -30,7 +30,7 @@ from ffnbench.ffn.spec import (
     item_bytes,
     tolerance,
 )
-from ffnbench.ffn.weights import GROUP, TOLERANCE, format_of
+from ffnbench.ffn.weights import GROUP, TOLERANCE, WeightFormat, format_of
 from ffnbench.metrics import METRICS, Metric
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
@@ -594,16 +594,15 @@ def cost_of(case: Case, probe: Probe) -> Cost:
         return eagerly
     # what is fused is neither held nor saved: the closed forms are those of eager tensors
     known = replace(eagerly, peak_bytes=None, saved_bytes=None)
-    if work.weights == Weights.NONE:
-        return known
-    return replace(known, weight_bytes=quantised_bytes(case.ffn, work), weight_bytes_touched=None)
-
-
-def quantised_bytes(spec: FFNSpec, work: Workload) -> int:
-    """Bytes of all weights where the matrices are quantised; biases and trained scalars are in the call's dtype."""
-    item = item_bytes(work.dtype)
     held = format_of(work.weights, work.backend)
-    assert held is not None
+    if held is None:
+        return known
+    return replace(known, weight_bytes=quantised_bytes(case.ffn, work, held), weight_bytes_touched=None)
+
+
+def quantised_bytes(spec: FFNSpec, work: Workload, held: WeightFormat) -> int:
+    """Bytes of all weights whose matrices are held so; biases and trained scalars are in the call's dtype."""
+    item = item_bytes(work.dtype)
     matrices = spec.matrices.values()
     elements = sum(rows * columns for rows, columns in matrices)
     quantised = sum(held.bytes_of(rows, columns, group=work.group, item=item) for rows, columns in matrices)

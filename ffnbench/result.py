@@ -114,6 +114,12 @@ class Estimate:
         """Half the interval, relative to the value; None without an interval."""
         return math.sqrt(self.high / self.low) - 1 if self.low and self.high else None
 
+    def inverse(self) -> Estimate:
+        """Of a ratio that of the other to the one: how many times as fast, where this is of times."""
+        low = None if self.high is None else 1 / self.high
+        high = None if self.low is None else 1 / self.low
+        return replace(self, value=1 / self.value, low=low, high=high)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
@@ -442,6 +448,18 @@ class Narrowing:
     is_likely: bool = True
 
 
+@dataclass(frozen=True, kw_only=True)
+class TradeOff:
+    """Time against error in the group of a reference, by labels: the Pareto front, the fastest row, and the fastest of
+    those whose error is small, None where none is.
+    """
+
+    reference: str
+    front: tuple[str, ...]
+    fastest: str
+    fastest_of_small_error: str | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """What stats/ finds of a report beyond estimates and comparisons. It stands in no file: samples give it again.
@@ -459,6 +477,7 @@ class Figures:
     crossings: Crossings | None = None
     fastest: tuple[Fastest, ...] = ()
     narrowing: Narrowing | None = None
+    trade_offs: tuple[TradeOff, ...] = ()
     cells: tuple[int, int] = (1, 1)
 
 

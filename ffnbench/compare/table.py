@@ -16,6 +16,7 @@ from ffnbench.metrics import (
     GRADIENT_ERROR,
     HELD,
     HOST_TIME,
+    LARGEST_ERROR,
     LATENCY,
     PACK,
     PEAK,
@@ -52,8 +53,12 @@ MEASURED = {  # those of `compare`: what is counted and held, and behind it the 
     "flops_backward": EXTRA, PEAK: 4, SAVED: 5, "total_bytes": 6, "zero_share": 3, "dead_share": 3, ERROR: 1,
     GRADIENT_ERROR: 4, "weight_bytes": EXTRA, "flops_elementwise": EXTRA, "params_formula": EXTRA, "sizing": EXTRA,
     "activation": EXTRA, "gate": EXTRA, HELD: 4, "ceiling_share": EXTRA, "bound_by": EXTRA, "flops_per_s": 6,
-    "bytes_per_s": 7, "tokens_per_s": 7, COMPILE: 2, PACK: 2, DEVICE_TIME: 4, HOST_TIME: 4,
+    "bytes_per_s": 7, "tokens_per_s": 7, "pareto_front": 1, LARGEST_ERROR: EXTRA, COMPILE: 2, PACK: 2, DEVICE_TIME: 4,
+    HOST_TIME: 4,
 }  # fmt: skip
+
+# where rows differ in how their weights are held: what a deployer asks
+OF_TRADE_OFF = {"tokens_per_s": 2, "ceiling_share": 3, "d_ff": EXTRA, "params": EXTRA, PEAK: EXTRA, PACK: EXTRA}
 
 
 def compare_frame(report: Report) -> Frame:
@@ -63,8 +68,7 @@ def compare_frame(report: Report) -> Frame:
     swept = [key for key in swept_columns(plan) if key not in (*CASE_KEYS, *SWEPT)]
     if swept:
         rows = [row | {key: value_of(plan.case(row["label"]), key) for key in swept} for row in rows]
-    label = column("label", text=lambda row: plan.name_of(row["label"]))
-    frame = Frame(columns=(label, *_differing(report)), rows=rows, groups=headings(plan), exported=CASE_KEYS)
+    frame = Frame(columns=(*_named(plan), *_differing(report)), rows=rows, groups=headings(plan), exported=CASE_KEYS)
     if report.environment is None:
         return replace(
             frame,
@@ -73,7 +77,8 @@ def compare_frame(report: Report) -> Frame:
             summary=[*failure_line(report), *general_line(report)],
             details=row_notes(report) if len(rows) <= LONG else (),
         )
-    columns = [*frame.columns, *_known(report, rows, MEASURED)]
+    priorities = MEASURED | OF_TRADE_OFF if report.figures.trade_offs else MEASURED
+    columns = [*frame.columns, *_known(report, rows, priorities)]
     timed = LATENCY in plan.metrics
     if timed:
         columns += timed_columns(report, reference_title(report))
@@ -87,6 +92,22 @@ def compare_frame(report: Report) -> Frame:
         details=details(report),
     )
     return replace(frame, short=pivots(report, frame, reference_title(report))) if report.comparisons else frame
+
+
+def _named(plan: Plan) -> list[Column]:
+    """What a row is called. Where rows differ in how their weights are held, columns say how each variant is run."""
+    if len({case.workload.weights for case in plan.shown}) == 1:
+        return [column("label", text=lambda row: plan.name_of(row["label"]))]
+
+    def variant(row: Row) -> str:
+        work = plan.case(row["label"]).workload
+        ends = (f"@weights={work.weights}", f"@backend={work.backend}")
+        name = plan.name_of(row["label"])
+        for end in ends:
+            name = name.removesuffix(end)
+        return name
+
+    return [column("label", text=variant), column("backend", 0), column("weight_format", 0)]
 
 
 def reference_title(report: Report) -> str:

@@ -14,7 +14,19 @@ from typing import Any
 
 from ffnbench.common.units import IEC, SI, TIME, digits, percent
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, GRADIENT_ERROR, HELD, HOST_TIME, LATENCY, PACK, PEAK, SAVED
+from ffnbench.metrics import (
+    COMPILE,
+    DEVICE_TIME,
+    ERROR,
+    GRADIENT_ERROR,
+    HELD,
+    HOST_TIME,
+    LARGEST_ERROR,
+    LATENCY,
+    PACK,
+    PEAK,
+    SAVED,
+)
 from ffnbench.plan import Case, needed_by
 from ffnbench.report.frame import EXTRA, OF_NUMBER, OF_RATIO, OF_VERDICT, Column, Row, estimate_in, in_row, keys_of
 from ffnbench.report.header import CONDITIONS, Condition
@@ -35,6 +47,7 @@ from ffnbench.result import Bound, Estimate, Report, Roof, Share, Verdict
 GIGA = 1e9
 TOKEN = "/tok"
 OF_SHARE = 18
+FRONT = "*"  # the mark of what is on the Pareto front
 SMALL, LARGE = 0.001, 1e6  # of numbers with a fixed number of decimals
 NOISE, NOTHING = 1e-300, 1e-12  # a value, and a share, that is zero but for rounding
 
@@ -122,6 +135,14 @@ def _per_second(amount: str) -> Callable[[CaseFacts], float | None]:
     return rate
 
 
+def _on_front(case: CaseFacts) -> bool | None:
+    """Whether it is on the Pareto front of time and error in its group; None where there is none."""
+    for trade_off in case.report.figures.trade_offs:
+        if trade_off.reference == case.report.plan.reference_of(case.label):
+            return case.label in trade_off.front
+    return None
+
+
 def _total_bytes(case: CaseFacts) -> int | None:
     """The weights that a call computes with beside all that it holds at its peak: in training gradients are in that."""
     peak = _count(PEAK)(case)
@@ -207,7 +228,7 @@ def ten_digits(value: float) -> str:
     return f"{value:.10f}" if value == 0 or SMALL <= abs(value) < LARGE else f"{value:.9e}"
 
 
-def _condition(one: Condition) -> Callable[[CaseFacts], str | bool | None]:
+def _condition(one: Condition) -> Callable[[CaseFacts], str | int | bool | None]:
     return lambda case: one.of(case.work)
 
 
@@ -300,6 +321,9 @@ OF_CASES = (
             takes=OF_NUMBER),
     of_case(HOST_TIME, _estimate(HOST_TIME), "host", units=TIME, interval=seconds_text, priority=4, takes=OF_NUMBER),
     of_case("launch_bound", lambda case: case.report.figures.launch_bound.get(case.label), "launch-bound"),
+    of_case(LARGEST_ERROR, _value(LARGEST_ERROR), "largest error", write=error_text, priority=EXTRA),
+    of_case("pareto_front", _on_front, "front", left=True, text=lambda row: FRONT if row["pareto_front"] else "",
+            priority=2),
 )
 # fmt: on
 def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ffnbench.choices import Backend, Cache, MatmulPrecision, Time
+from ffnbench.choices import Backend, Cache, MatmulPrecision, Time, Weights
 from ffnbench.common.units import signed_percent
 from ffnbench.ffn.spec import item_bytes
+from ffnbench.ffn.weights import GROUP, format_of
 from ffnbench.plan import ACTIVE_PARAMS, Case, Group, Plan, Value, Workload, typed_as, value_of
 from ffnbench.report.frame import Column, Groups, Row
 from ffnbench.report.words import backend_text, device_text, listed
@@ -28,13 +29,22 @@ class Condition:
 
     key: str  # the record's
     column: str
-    default: str | bool
-    of: Callable[[Workload], str | bool | None]
+    default: str | int | bool
+    of: Callable[[Workload], str | int | bool | None]
     title: str
 
 
 def _reductions(work: Workload) -> bool | None:
     return work.reduced_reductions if work.accelerated and item_bytes(work.dtype) == 2 else None
+
+
+def _group(work: Workload) -> int | None:
+    held = format_of(work.weights, work.backend)
+    return work.group if held is not None and held.grouped else None
+
+
+def _spin(work: Workload) -> bool | None:
+    return work.spin if work.backend == Backend.ORT else None
 
 
 def _precision(work: Workload) -> str | None:
@@ -46,10 +56,13 @@ CONDITIONS = (
     Condition("cache", "cache", Cache.HOT, lambda work: work.cache, "{} cache"),
     Condition("matmul_precision", "matmul", MatmulPrecision.HIGHEST, _precision, "{} matmul precision"),
     Condition("reduced_reductions", "reductions", True, _reductions, "no reduced reductions"),
+    Condition("weight_format", "weights", Weights.NONE, lambda work: work.weights, "{} weights"),
+    Condition("weight_group", "group", GROUP, _group, "groups of {}"),
+    Condition("spin", "spin", False, _spin, "spinning threads"),
 )
 
 
-def _values(condition: Condition, cases: Iterable[Case]) -> list[str | bool]:
+def _values(condition: Condition, cases: Iterable[Case]) -> list[str | int | bool]:
     values = dict.fromkeys(condition.of(case.workload) for case in cases)
     return [value for value in values if value is not None]
 

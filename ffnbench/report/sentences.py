@@ -8,14 +8,15 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from ffnbench.choices import Weights
 from ffnbench.common.units import counted
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.metrics import LATENCY
+from ffnbench.metrics import ERROR, LATENCY
 from ffnbench.plan import CONTROL, Case, Group, NoteKind
 from ffnbench.report.header import heading
 from ffnbench.report.notes import untested_note
-from ffnbench.report.words import WITHIN, backend_text, change_text, interval_text, labelled, listed
-from ffnbench.result import LONGEST_S, Comparison, Crossing, Crossings, Fastest, Report, Verdict
+from ffnbench.report.words import WITHIN, backend_text, change_text, error_text, interval_text, labelled, listed
+from ffnbench.result import LONGEST_S, Comparison, Crossing, Crossings, Fastest, Report, TradeOff, Verdict
 
 MOST = 4  # lines
 MOST_MEANS = 8  # rows whose mean over several runs is told
@@ -27,6 +28,7 @@ def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
     """The lines, the most important first; what rows say of these groups alone where some are given."""
     said = [
         *sweep_line(report),
+        *trade_off_line(report),
         *verdict_lines(report, groups),
         *over_runs(report),
         *_control(report),
@@ -179,6 +181,50 @@ def _control(report: Report) -> list[str]:
     words = {Verdict.SAME: "as it should be", Verdict.UNCLEAR: "can't tell"}
     judgement = words.get(control.verdict, "more than chance")
     return [f"control: {report.plan.reference} against itself is {interval_text(control.ratio)}, {judgement}"]
+
+
+def trade_off_line(report: Report) -> list[str]:
+    """`at seq_len 1 int4 by ort is 4.1 [3.9, 4.3] times as fast as eager, error 1e-1; within 1 % error int8 by eager,
+    3.1 [3.0, 3.2]`, for each group.
+    """
+    lines = [_trade_off_text(report, trade_off) for trade_off in report.figures.trade_offs]
+    return ["; ".join(lines)] if lines else []
+
+
+def _trade_off_text(report: Report, trade_off: TradeOff) -> str:
+    [group] = [group for group in report.plan.groups if group.reference == trade_off.reference]
+    where = f"at {heading(group)} " if group.values else ""
+    fastest, exact = trade_off.fastest, trade_off.fastest_of_small_error
+    if fastest == trade_off.reference:
+        return f"{where}nothing is faster than {_way_text(report, fastest)}"
+    text = f"{where}{_way_text(report, fastest)} is {_speed_text(report, fastest)} times as fast as "
+    text += f"{_way_text(report, trade_off.reference)}, error {_error_text(report, fastest)}"
+    if exact is None or exact in (fastest, trade_off.reference):
+        return text
+    return f"{text}; within 1 % error {_way_text(report, exact)}, {_speed_text(report, exact)}"
+
+
+def _way_text(report: Report, label: str) -> str:
+    """`int4 by ort`; `ort` of weights as they are; with the variant's name before it where there are several."""
+    case = report.plan.case(label)
+    text = backend_text(case.workload)
+    if case.workload.weights != Weights.NONE:
+        text = f"{case.workload.weights} by {text}"
+    variants = {other.variant.partition("@")[0] for other in report.plan.shown}
+    return text if len(variants) == 1 else f"{case.variant.partition('@')[0]} {text}"
+
+
+def _speed_text(report: Report, label: str) -> str:
+    """How many times as fast as its reference a case is."""
+    comparison = report.comparison(label)
+    if comparison is None or comparison.ratio is None:
+        return "?"
+    return interval_text(comparison.ratio.inverse())
+
+
+def _error_text(report: Report, label: str) -> str:
+    error = report.value(label, ERROR)
+    return "unknown" if error is None else error_text(error)
 
 
 def _fastest_backends(report: Report) -> list[str]:

@@ -28,6 +28,7 @@ SOMEWHERE = Environment(
     fingerprint="", cpu="", cpus=1, usable_cpus=1, memory_bytes=None, system="", python="", ffnbench=""
 )
 RATIOS = "report.pictures.ratios:ratio_figure"
+TRADE_OFF = "report.pictures.trade_off:trade_off_figure"
 ROOFS, SWEEP = "report.pictures.roofline:roofline_figure", "report.pictures.sweeps:sweep_figure"
 # the frame and the picture of a report, each as `file:name`, loaded where it is called: questions stand above this room
 VIEWS = {
@@ -54,7 +55,9 @@ def frame_of(report: Report) -> Frame:
 def figure_of(report: Report, *, roofline: bool = False) -> Figure:
     """The picture of this report; raises FfnbenchError where there is nothing to draw. matplotlib is loaded for it."""
     picture = ROOFS if roofline else _functions_of(report)[1]
-    if picture == RATIOS and report.comparisons and report.plan.axes:
+    if picture == RATIOS and report.figures.trade_offs:
+        picture = TRADE_OFF
+    elif picture == RATIOS and report.comparisons and report.plan.axes:
         picture = SWEEP
     figure: Figure = function_of(picture)(report)
     return figure

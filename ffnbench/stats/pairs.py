@@ -67,15 +67,21 @@ def in_both_orders(pairs: Mapping[tuple[K, K], Pair]) -> dict[tuple[K, K], Pair]
     return {**pairs, **{(other, name): pair.inverse for (name, other), pair in pairs.items()}}
 
 
-def pareto_front(names: Iterable[K], *families: Mapping[tuple[K, K], Pair]) -> list[K]:
-    """The Pareto front of several figures, each with its pairs in both orders.
+def sides_of(pairs: Mapping[tuple[K, K], Pair]) -> dict[tuple[K, K], int]:
+    """Which of each two is decided slower."""
+    return {names: pair.side for names, pair in pairs.items()}
+
+
+def pareto_front(names: Iterable[K], *families: Mapping[tuple[K, K], int]) -> list[K]:
+    """The Pareto front of several figures. Of each, for every two names in both orders: 1 where the first is decided
+    worse, -1 where it is decided better, else 0.
 
     A name is on it unless some other is decided better in one figure and not decided worse in any.
     """
     candidates = list(names)
 
     def is_dominated(name: K, other: K) -> bool:
-        sides = [pairs[name, other].side for pairs in families if (name, other) in pairs]
+        sides = [worse[name, other] for worse in families if (name, other) in worse]
         return any(side > 0 for side in sides) and all(side >= 0 for side in sides)
 
     return [name for name in candidates if not any(is_dominated(name, other) for other in candidates if other != name)]

@@ -77,6 +77,7 @@ class Correctness:
     seed: int
     weights: str = ""
     output_error: float | None = None
+    largest_error: float | None = None
     gradient_error: float | None = None
     _form: tuple[OwnModule | None, Layout | None] | None = None
 
@@ -162,7 +163,8 @@ class Correctness:
             raise Mismatch(f"{told.format(OUTPUT)} by {nearest.output:.1e}")
         if nearest.over(limit) > 1:
             raise Mismatch(f"{told.format(nearest.of)} by {nearest.gradient:.1e}")
-        self.output_error = max(nearest.output, self.output_error or 0.0)
+        self.output_error = max(nearest.frobenius, self.output_error or 0.0)
+        self.largest_error = max(nearest.largest, self.largest_error or 0.0)
         if nearest.gradient is not None:
             self.gradient_error = max(nearest.gradient, self.gradient_error or 0.0)
 
@@ -304,9 +306,15 @@ def _of_second(second: nn.Module, call: Call) -> Iterator[Answer]:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Relative errors of an output, its worst row, and of a gradient, the worst `of` all; None without gradients."""
+    """Relative errors of an output, its worst row, and of a gradient, the worst `of` all; None without gradients.
+
+    `frobenius` is that of all rows of the output together, `largest` that of one element, relative to the root mean
+    square of all.
+    """
 
     output: float
+    frobenius: float = 0.0
+    largest: float = 0.0
     gradient: float | None = None
     of: str = ""
 
@@ -320,6 +328,9 @@ class Difference:
 def difference(answer: Answer, expected: Answer) -> Difference:
     """How far an answer is from what is expected, in what both have."""
     output = row_error(answer[OUTPUT], expected[OUTPUT])
+    apart_of_output = answer[OUTPUT].double() - expected[OUTPUT].double()
+    size = _rms(expected[OUTPUT]) or 1.0
+    frobenius, largest = _rms(apart_of_output) / size, float(apart_of_output.abs().max()) / size
     gradients = [what for what in expected if what != OUTPUT and what in answer]
     sizes = {what: _rms(expected[what]) for what in gradients}
     least = LEAST_SCALE * max((size for what, size in sizes.items() if what != INPUT_GRADIENT), default=0.0)
@@ -329,7 +340,13 @@ def difference(answer: Answer, expected: Answer) -> Difference:
         scale = sizes[what] if what == INPUT_GRADIENT else max(sizes[what], least)
         errors[what] = apart / scale if scale else apart
     worst = max(errors, key=lambda what: errors[what], default="")
-    return Difference(output, errors.get(worst), worst)
+    return Difference(
+        output=output,
+        frobenius=frobenius,
+        largest=largest,
+        gradient=errors.get(worst),
+        of=worst,
+    )
 
 
 def _rms(values: Tensor) -> float:

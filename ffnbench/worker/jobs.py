@@ -33,7 +33,7 @@ from ffnbench.messages import (
     TakeSample,
     Values,
 )
-from ffnbench.metrics import ERROR, GRADIENT_ERROR, HIT, LOAD, PEAK, SAVED
+from ffnbench.metrics import ERROR, GRADIENT_ERROR, HIT, LARGEST_ERROR, LOAD, PEAK, SAVED
 from ffnbench.plan import Case, Plan, Workload
 from ffnbench.planning.workload import lacks
 from ffnbench.worker import meters, peak_memory
@@ -168,7 +168,8 @@ class Jobs:
         _settle(self.plan.case(request.label).workload)
         if check.again:
             check.check(self.subjects[request.label], self.plan.protocol.seed + LATER, "after its rounds ")
-        return Values(values={ERROR: check.output_error, GRADIENT_ERROR: check.gradient_error})
+        errors = {ERROR: check.output_error, LARGEST_ERROR: check.largest_error, GRADIENT_ERROR: check.gradient_error}
+        return Values(values=errors)
 
     def explore_roofs(self, request: ExploreRoofs) -> ReachedRoofs:
         """The fastest roofs of each group."""

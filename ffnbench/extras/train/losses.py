@@ -21,7 +21,7 @@ from ffnbench.plan import Case, Plan
 from ffnbench.result import CONFIDENCE, Report, Verdict
 from ffnbench.stats.cells import restricted
 from ffnbench.stats.interval import Mean, VarianceEstimate, WorkerValue, mean_of
-from ffnbench.stats.pairs import Pair, in_both_orders, pairs_of, pareto_front
+from ffnbench.stats.pairs import Pair, in_both_orders, pairs_of, pareto_front, sides_of
 from ffnbench.stats.verdict import verdicts
 
 ALIKE = 0.95  # confidence, above which a difference scatters more than others do
@@ -204,7 +204,7 @@ def front_of(report: Report, variants: Mapping[str, Learnt], of: str) -> list[st
     times = {(names[label], names[other]): pair for (label, other), pair in pairs_of(timed).items()}
     with_time = {name for pair in times for name in pair}
     known = [name for name, variant in variants.items() if variant.losses and name in with_time]
-    return pareto_front(known, times, pairs_of_losses(variants))
+    return pareto_front(known, sides_of(times), sides_of(pairs_of_losses(variants)))
 
 
 def pairs_of_losses(variants: Mapping[str, Learnt]) -> dict[tuple[str, str], Pair]:

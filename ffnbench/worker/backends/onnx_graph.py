@@ -15,6 +15,7 @@ from ffnbench.choices import Weights
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.modules import FeedForward
 from ffnbench.ffn.spec import Gate
+from ffnbench.ffn.weights import format_of
 from ffnbench.plan import Workload, quantised_bytes
 from ffnbench.worker.subject import Subject
 
@@ -200,9 +201,8 @@ def model_of(module: FeedForward, weights: Weights = Weights.NONE, group: int = 
 
 def bytes_held(subject: Subject, work: Workload) -> int:
     """Bytes of all weights in the graph of a subject's module."""
-    if work.weights is Weights.NONE:
-        return subject.weight_bytes()
-    return quantised_bytes(subject.module.spec, work)
+    held = format_of(work.weights, work.backend)
+    return subject.weight_bytes() if held is None else quantised_bytes(subject.module.spec, work, held)
 
 
 def product(graph: Graph, x: Value, weight: Array, weights: Weights, group: int) -> Value:
