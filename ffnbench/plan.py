@@ -427,6 +427,10 @@ class Plan:
     kind: str = field(default=Kind.COMPARE, metadata=LATER | among(kind_names))
     command: str = field(default="", metadata=LATER)  # what asks the same again: `ffnbench compare --variants ...`
     shard: str = field(default="", metadata=LATER)  # which part of the groups these are, as 2/8; empty for all
+    state: str = field(
+        default="", metadata=LATER
+    )  # the file that weights are read from, and what their names begin with
+    prefix: str = field(default="", metadata=LATER)
 
     @cached_property
     def _by_label(self) -> dict[str, Case]:

@@ -102,6 +102,8 @@ class CompareRequest(CostRequest):
     routing: Texts | None = None
     control: bool = False
     metrics: Texts = "latency,memory,ceilings"
+    state: str | None = None
+    prefix: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

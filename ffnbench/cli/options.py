@@ -283,6 +283,26 @@ Backend = Annotated[
         autocompletion=words_for("backend"),
     ),
 ]
+State = Annotated[
+    Text,
+    Option(
+        rich_help_panel=WORKLOAD,
+        metavar="FILE",
+        show_default=False,
+        help="Real weights, of a safetensors file.",
+        hidden=True,
+    ),
+]
+Prefix = Annotated[
+    Text,
+    Option(
+        rich_help_panel=WORKLOAD,
+        metavar="TEXT",
+        show_default=False,
+        help="What their names begin with: model.layers.0.mlp.",
+        hidden=True,
+    ),
+]
 Weights = Annotated[
     Text,
     Option(

@@ -49,6 +49,8 @@ def compare(
     matmul_precision: o.MatmulPrecision = "highest",
     reduced_reductions: o.ReducedReductions = True,
     metrics: o.Metrics = "latency,memory,ceilings",
+    state: o.State = None,
+    prefix: o.Prefix = "",
     control: o.Control = False,
     quick: o.Quick = False,
     precision: o.Precision = None,

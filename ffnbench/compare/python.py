@@ -72,6 +72,8 @@ def compare(
     routing: Routings | None = None,
     control: bool = False,
     metrics: Texts = "latency,memory,ceilings",
+    state: StrPath | None = None,
+    prefix: str = "",
     quiet: bool = False,
     wait: bool = False,
 ) -> Report:

@@ -16,7 +16,7 @@ from ffnbench.backends import BACKENDS, not_installed
 from ffnbench.choices import Backend, Match, Weights
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
-from ffnbench.ffn.spec import read_positive
+from ffnbench.ffn.spec import FFNSpec, read_positive
 from ffnbench.metrics import CEILINGS, METRIC_GROUPS
 from ffnbench.plan import Case, Note, Plan, Point, Probe, control_of, group_suffix
 from ffnbench.planning.effort import protocol_of
@@ -84,6 +84,7 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: i
 
     cases = tuple(case for group in groups for case in group.cases)
     refused = [note for group in groups for note in group.refused]
+    _refuse_state(request, cases)
     metrics = _metrics(request, cases)
     reference = groups[0].reference
     control = (control_of(cases, reference),) if request.control and "latency" in metrics else ()
@@ -93,6 +94,8 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: i
         protocol=protocol_of(len(cases) - len(refused), request),
         metrics=metrics,
         match=groups[0].sizer.match,
+        state=request.state or "",
+        prefix=request.prefix,
         multiple_of=groups[0].sizer.multiple_of,
         notes=(*(note for group in groups for note in group.notes), *refused),
     )
@@ -234,6 +237,21 @@ def _references(label: str | None, rows: list[_Row]) -> list[str]:
             f"no variant has the label {label!r}", hint_for(label, labels, "labels: " + ", ".join(labels))
         )
     return [known[label]]
+
+
+def _refuse_state(request: CompareRequest, cases: Iterable[Case]) -> None:
+    """Raise FfnbenchError where the file of weights has none for one of the cases."""
+    if not request.state:
+        if request.prefix:
+            raise FfnbenchError("--prefix is of --state, which is not given", "add --state FILE.safetensors")
+        return
+    from ffnbench.ffn.state import places_of, shapes_in
+
+    shapes = shapes_in(request.state)
+    for case in cases:
+        if not isinstance(case.ffn, FFNSpec) or case.ffn.moe is not None or case.ffn.bias:
+            raise FfnbenchError(f"--state has no weights for {case.label!r}", "it is for dense forms without biases")
+        places_of(shapes, case.ffn, request.prefix)
 
 
 def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ from ffnbench.metrics import ERROR, GRADIENT_ERROR, HIT, LARGEST_ERROR, LOAD, PE
 from ffnbench.plan import Case, Plan, Workload
 from ffnbench.planning.workload import lacks
 from ffnbench.worker import meters, peak_memory
-from ffnbench.worker.backends.building import build, carried, changed, impose_routing, seed_all
+from ffnbench.worker.backends.building import build, carried, changed, impose_routing, read_weights, seed_all
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.correctness import Correctness, Mismatch
 from ffnbench.worker.probe_jobs import check_output
@@ -78,6 +78,8 @@ class Jobs:
         seed_all(protocol.seed, case.ffn)
         with padded(f"{self.block}/{label}", work.device) as pads:
             module = build(case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype))
+        if self.plan.state:
+            read_weights(module, self.plan)
         module = changed(module, case.ffn, work.backend)
         impose_routing(module, work, protocol.seed)
         subject = subject_of(module, work, case.ffn.d_model, protocol.seed)

@@ -20,9 +20,9 @@ from ffnbench.backends import BACKENDS
 from ffnbench.choices import Backend, Routing
 from ffnbench.common.targets import resolve
 from ffnbench.ffn.imported import build_imported
-from ffnbench.ffn.modules import Pointwise, build_dense
+from ffnbench.ffn.modules import FeedForward, Pointwise, build_dense
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec
-from ffnbench.plan import AddedSpec, AnySpec, Workload
+from ffnbench.plan import AddedSpec, AnySpec, Plan, Workload
 
 WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 
@@ -95,6 +95,16 @@ def carry(state: dict[str, Tensor], module: nn.Module) -> str:
 def carried(folder: str, module: nn.Module) -> None:
     """Give the module the weights that a base has written there, where they fit."""
     carry(torch.load(Path(folder, WEIGHTS), weights_only=True)["state"], module)
+
+
+def read_weights(module: nn.Module, plan: Plan) -> None:
+    """Give one of ffnbench's forms the matrices that the plan's file has."""
+    from ffnbench.ffn.state import tensors_of
+
+    assert isinstance(module, FeedForward)
+    with torch.no_grad():
+        for name, tensor in tensors_of(plan.state, module.spec, plan.prefix).items():
+            getattr(module, name).weight.copy_(tensor)
 
 
 def build_foreign(spec: ImportedSpec) -> nn.Module:

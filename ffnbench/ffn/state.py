@@ -1,0 +1,120 @@
+"""The weights of a published FFN in a safetensors file: which of its tensors are gate, up and down. Pure.
+
+Reading needs the package safetensors; names and shapes are read without the tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.ffn.spec import FFNSpec
+
+# what a matrix is called in published checkpoints, the most common first; of a classic form w1 is what goes up
+NAMES = {
+    "gate": ("gate_proj", "w1", "wi_0", "gate"),
+    "up": (
+        "up_proj",
+        "w3",
+        "wi_1",
+        "up",
+        "fc1",
+        "c_fc",
+        "wi",
+        "lin1",
+        "linear1",
+        "dense_h_to_4h",
+        "intermediate.dense",
+    ),
+    "down": ("down_proj", "w2", "wo", "down", "fc2", "c_proj", "lin2", "linear2", "dense_4h_to_h", "output.dense"),
+}
+CLASSIC_UP = (*NAMES["up"], "w1")
+JOINED = "gate_up_proj"  # the rows of gate, then those of up
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a matrix (rows, columns) lies: the name of its tensor, whether that is stored as (columns, rows), and which
+    half of the rows it is, None for all.
+    """
+
+    tensor: str
+    transposed: bool = False
+    half: int | None = None
+
+
+def places_of(shapes: Mapping[str, Shape], spec: FFNSpec, prefix: str) -> dict[str, Place]:
+    """Where gate, up and down lie among tensors of these names and shapes; raises FfnbenchError where one is not there,
+    or has another shape.
+    """
+    below = [name for name in shapes if name.startswith(prefix)]
+    if not below:
+        parts = sorted({name.rpartition(".")[0].rpartition(".")[0] + "." for name in shapes})
+        raise FfnbenchError(f"no tensor's name begins with {prefix!r}", f"there are {', '.join(parts[:5])} and others")
+    places = {}
+    for matrix, shape in spec.matrices.items():
+        place = _place_of(matrix, below, spec, prefix)
+        stored = shapes[place.tensor]
+        if place.half is not None:
+            stored = (stored[0] // 2, *stored[1:])
+        if stored == shape[::-1] and stored != shape:
+            place = Place(place.tensor, transposed=True, half=place.half)
+        elif stored != shape:
+            sizes = f"{' x '.join(map(str, stored))}, and {matrix} is {' x '.join(map(str, shape))}"
+            raise FfnbenchError(f"{place.tensor} is {sizes}", _sizes_hint(matrix, stored))
+        places[matrix] = place
+    return places
+
+
+def _place_of(matrix: str, names: list[str], spec: FFNSpec, prefix: str) -> Place:
+    known = CLASSIC_UP if matrix == "up" and not spec.gated else NAMES[matrix]
+    for name in known:
+        tensor = f"{prefix}{name}.weight"
+        if tensor in names:
+            return Place(tensor)
+    joined = f"{prefix}{JOINED}.weight"
+    if joined in names and matrix in ("gate", "up"):
+        return Place(joined, half=0 if matrix == "gate" else 1)
+    there = ", ".join(name.removeprefix(prefix) for name in names[:6])
+    raise FfnbenchError(f"no tensor below {prefix!r} is {matrix}: it has {there}", f"known: {', '.join(known[:4])}")
+
+
+def _sizes_hint(matrix: str, stored: Shape) -> str:
+    if len(stored) != 2:
+        return "a matrix has two dimensions"
+    d_ff, d_model = stored if matrix != "down" else stored[::-1]
+    return f"give --d-model {d_model} --d-ff {d_ff}"
+
+
+def opened(path: str) -> Any:
+    """The file, as safetensors opens it for torch; raises FfnbenchError where it can't be read."""
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError:
+        raise FfnbenchError("--state needs safetensors", "pip install 'ffnbench[state]'") from None
+    try:
+        return safe_open(path, framework="pt")
+    except (OSError, SafetensorError) as problem:
+        raise FfnbenchError(f"cannot read {path}: {problem}", "--state takes a file of safetensors") from problem
+
+
+def shapes_in(path: str) -> dict[str, Shape]:
+    """The names and shapes of all tensors."""
+    with opened(path) as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - no mapping
+
+
+def tensors_of(path: str, spec: FFNSpec, prefix: str) -> dict[str, Any]:
+    """gate, up and down as tensors (rows, columns). Needs torch."""
+    places = places_of(shapes_in(path), spec, prefix)
+    tensors = {}
+    with opened(path) as file:
+        for matrix, place in places.items():
+            tensor = file.get_tensor(place.tensor)
+            if place.half is not None:
+                tensor = tensor.chunk(2)[place.half]
+            tensors[matrix] = tensor.T if place.transposed else tensor
+    return tensors
