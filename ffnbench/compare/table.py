@@ -68,10 +68,9 @@ def compare_frame(report: Report) -> Frame:
     swept = [key for key in swept_columns(plan) if key not in (*CASE_KEYS, *SWEPT)]
     if swept:
         rows = [row | {key: value_of(plan.case(row["label"]), key) for key in swept} for row in rows]
-    columns = {each.key: each for each in (*_differing(report), *_named(plan))}
-    named = [each.key for each in _named(plan)]
-    first = [columns.pop(key) for key in named]
-    frame = Frame(columns=(*first, *columns.values()), rows=rows, groups=headings(plan), exported=CASE_KEYS)
+    named = {each.key: each for each in _named(plan)}
+    others = [each for each in _differing(report) if each.key not in named]
+    frame = Frame(columns=(*named.values(), *others), rows=rows, groups=headings(plan), exported=CASE_KEYS)
     if report.environment is None:
         return replace(
             frame,

@@ -62,9 +62,7 @@ class Config:
 
 
 def build_imported(spec: ImportedSpec) -> Any:
-    """Call the target; raises FfnbenchError where that fails or gives something that is not an nn.Module."""
-    from torch import nn
-
+    """Call the target for an nn.Module, or a function in place of one; raises FfnbenchError where it gives neither."""
     factory = resolve(spec.target)
     arguments = match_arguments(factory, spec)
     try:
@@ -76,10 +74,10 @@ def build_imported(spec: ImportedSpec) -> Any:
         mistake = isinstance(problem, NameError | AttributeError | ImportError)  # whatever the arguments are
         hint = "mend that line of it" if mistake else "set or override arguments with @name=value"
         raise Raised(f"{spec.target}({shown}) raised {one_line(problem)}", hint) from problem
-    if not isinstance(module, nn.Module):
+    if isinstance(module, type) or not callable(module):
         raise FfnbenchError(
             f"{spec.target} returned {type(module).__name__}, not an nn.Module",
-            "return an nn.Module that maps (..., d_model) to (..., d_model)",
+            "return an nn.Module, or a function, that maps (..., d_model) to (..., d_model)",
         )
     return module
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -107,11 +108,23 @@ def read_weights(module: nn.Module, plan: Plan) -> None:
             getattr(module, name).weight.copy_(tensor)
 
 
+class Called(nn.Module):
+    """A function that a factory gave in place of a module: a runtime of the user's own, whose weights nobody sees."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
 def build_foreign(spec: ImportedSpec) -> nn.Module:
     """A module that ffnbench has no form of, on the device and in the dtype that its own code chooses. A lazy one makes
     its weights now, by a call with one token.
     """
-    module: nn.Module = build_imported(spec)
+    built = build_imported(spec)
+    module = built if isinstance(built, nn.Module) else Called(built)
     if lazy := [p for p in (*module.parameters(), *module.buffers()) if is_lazy(p)]:
         with torch.no_grad():
             module.eval()(torch.zeros(1, 1, spec.d_model, device=lazy[0].device, dtype=lazy[0].dtype))
