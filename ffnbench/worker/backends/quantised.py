@@ -7,6 +7,7 @@ quantised weights beside them.
 
 from __future__ import annotations
 
+import warnings
 from copy import deepcopy
 from typing import Any
 
@@ -44,7 +45,11 @@ class Int8DynamicLinear(nn.Module):
         weight = layer.weight.detach().float()
         scale = weight.abs().amax(1).clamp_min(torch.finfo(torch.float32).tiny) / 127
         zeros = torch.zeros(len(scale), dtype=torch.long)
-        quantised = torch.quantize_per_channel(weight, scale.double(), zeros, 0, torch.qint8)
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # torch 2.13 says that it will remove this way to make one, and has no other
+            quantised = torch.quantize_per_channel(weight, scale.double(), zeros, 0, torch.qint8)
         bias = None if layer.bias is None else layer.bias.detach().float()
         self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
 
