@@ -28,10 +28,10 @@ def large_linear(
     """nn.Linear; of a large weight DRAWN numbers are drawn as it draws them, U(-1, 1) / sqrt(fan_in), and repeated, for
     to draw 45 million takes 0.3 s.
     """
-    device = torch.device(device or torch.get_default_device())
-    if fan_in * fan_out <= DRAWN or device.type == "meta":
-        return nn.Linear(fan_in, fan_out, bias=bias, device=device, dtype=dtype)
-    layer = skip_init(nn.Linear, fan_in, fan_out, bias=bias, device=device, dtype=dtype)
+    place = torch.device(device or torch.get_default_device())
+    if fan_in * fan_out <= DRAWN or place.type == "meta":
+        return nn.Linear(fan_in, fan_out, bias=bias, device=place, dtype=dtype)
+    layer = skip_init(nn.Linear, fan_in, fan_out, bias=bias, device=place, dtype=dtype)
     bound = fan_in**-0.5
     with torch.no_grad():
         flat = layer.weight.view(-1)
