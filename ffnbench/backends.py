@@ -14,7 +14,8 @@ from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, Gate, Impo
 from ffnbench.ffn.weights import FORMATS, OF_TORCH, format_of
 from ffnbench.plan import AnySpec, Workload
 
-ROWS_OF_INT4 = 16
+ROWS_OF_INT4 = 16  # which torch packs together
+GROUPS = (32, 64, 128, 256)  # that all of the formats have
 Lack = tuple[str, str]  # why a backend can't run a network under a workload, and what to do instead; empty where it can
 
 
@@ -62,6 +63,8 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
         return "the weights of experts are not quantised", ""
     if work.weights is Weights.INT8_DYNAMIC and work.dtype != "float32":
         return f"{work.weights} computes in float32 alone", "use --dtype float32"
+    if held.grouped and work.group not in GROUPS:
+        return f"weights have no groups of {work.group}", f"@group= takes {', '.join(map(str, GROUPS))}"
     for rows, columns in form.matrices.values():
         if held.grouped and columns % work.group:
             return f"{columns:,} columns can't be cut into groups of {work.group}", "give @group= or --d-ff"

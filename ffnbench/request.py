@@ -103,7 +103,7 @@ class CompareRequest(CostRequest):
     control: bool = False
     metrics: Texts = "latency,memory,ceilings"
     state: str | None = None
-    prefix: str = ""
+    prefix: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,15 +15,13 @@ PACKAGE = ROOT / "ffnbench"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"torch", "pandas", "matplotlib", "numpy", "scipy"}
 TORCH_FILES = {
-    "worker/backends/building.py", "worker/backends/compiling.py", "worker/backends/onednn.py",
-    "worker/backends/packed.py", "worker/backends/eager.py", "worker/backends/running.py",
-    "device/accelerator.py", "ffn/attention_module.py", "ffn/experts.py", "ffn/like.py",
-    "ffn/modules.py",
-    "worker/accelerated.py", "worker/agreement.py", "worker/answers.py", "worker/ceiling_calls.py",
-    "worker/correctness.py", "worker/failures.py", "worker/functions.py", "worker/jobs.py", "worker/meters.py",
-    "worker/peak_memory.py",
-    "worker/probe_jobs.py",
-    "worker/subject.py",
+    "device/accelerator.py", "ffn/attention_module.py", "ffn/experts.py", "ffn/like.py", "ffn/modules.py",
+    "worker/accelerated.py", "worker/agreement.py", "worker/answers.py", "worker/backends/building.py",
+    "worker/backends/compiling.py", "worker/backends/eager.py", "worker/backends/onednn.py",
+    "worker/backends/onnx_graph.py", "worker/backends/openvino.py", "worker/backends/ort.py",
+    "worker/backends/packed.py", "worker/backends/quantised.py", "worker/backends/running.py",
+    "worker/ceiling_calls.py", "worker/correctness.py", "worker/failures.py", "worker/functions.py", "worker/jobs.py",
+    "worker/meters.py", "worker/peak_memory.py", "worker/probe_jobs.py", "worker/subject.py",
 }  # fmt: skip
 # where matplotlib and numpy are at home
 PICTURES = ("report/pictures/", "block/picture.py", "activations/picture.py")

@@ -309,7 +309,7 @@ Weights = Annotated[
         rich_help_panel=WORKLOAD,
         metavar="LIST",
         show_default=False,
-        help="none, int8, int8-dynamic, int4: how matrices are held.",
+        help="none (or int8, int8-dynamic, int4).",
         autocompletion=words_for("weights"),
     ),
 ]

@@ -50,7 +50,7 @@ def compare(
     reduced_reductions: o.ReducedReductions = True,
     metrics: o.Metrics = "latency,memory,ceilings",
     state: o.State = None,
-    prefix: o.Prefix = "",
+    prefix: o.Prefix = None,
     control: o.Control = False,
     quick: o.Quick = False,
     precision: o.Precision = None,

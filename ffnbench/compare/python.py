@@ -73,7 +73,7 @@ def compare(
     control: bool = False,
     metrics: Texts = "latency,memory,ceilings",
     state: StrPath | None = None,
-    prefix: str = "",
+    prefix: str | None = None,
     quiet: bool = False,
     wait: bool = False,
 ) -> Report:

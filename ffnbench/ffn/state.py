@@ -6,7 +6,7 @@ Reading needs the package safetensors; names and shapes are read without the ten
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
@@ -36,7 +36,7 @@ Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoredMatrix:
     """Where a matrix (rows, columns) lies: the name of its tensor, whether that is stored as (columns, rows), and which
     half of the rows it is, None for all.
     """
@@ -46,7 +46,7 @@ class Place:
     half: int | None = None
 
 
-def places_of(shapes: Mapping[str, Shape], spec: FFNSpec, prefix: str) -> dict[str, Place]:
+def stored_matrices(shapes: Mapping[str, Shape], spec: FFNSpec, prefix: str) -> dict[str, StoredMatrix]:
     """Where gate, up and down lie among tensors of these names and shapes; raises FfnbenchError where one is not there,
     or has another shape.
     """
@@ -54,30 +54,31 @@ def places_of(shapes: Mapping[str, Shape], spec: FFNSpec, prefix: str) -> dict[s
     if not below:
         parts = sorted({name.rpartition(".")[0].rpartition(".")[0] + "." for name in shapes})
         raise FfnbenchError(f"no tensor's name begins with {prefix!r}", f"there are {', '.join(parts[:5])} and others")
-    places = {}
-    for matrix, shape in spec.matrices.items():
-        place = _place_of(matrix, below, spec, prefix)
-        stored = shapes[place.tensor]
-        if place.half is not None:
+    matrices = {}
+    for name, shape in spec.matrices.items():
+        source = _stored(name, below, spec, prefix)
+        stored = shapes[source.tensor]
+        if source.half is not None:
             stored = (stored[0] // 2, *stored[1:])
-        if stored == shape[::-1] and stored != shape:
-            place = Place(place.tensor, transposed=True, half=place.half)
-        elif stored != shape:
-            sizes = f"{' x '.join(map(str, stored))}, and {matrix} is {' x '.join(map(str, shape))}"
-            raise FfnbenchError(f"{place.tensor} is {sizes}", _sizes_hint(matrix, stored))
-        places[matrix] = place
-    return places
+        if stored == shape:
+            matrices[name] = source
+        elif stored == shape[::-1]:
+            matrices[name] = replace(source, transposed=True)
+        else:
+            sizes = f"{' x '.join(map(str, stored))}, and {name} is {' x '.join(map(str, shape))}"
+            raise FfnbenchError(f"{source.tensor} is {sizes}", _sizes_hint(name, stored))
+    return matrices
 
 
-def _place_of(matrix: str, names: list[str], spec: FFNSpec, prefix: str) -> Place:
+def _stored(matrix: str, names: list[str], spec: FFNSpec, prefix: str) -> StoredMatrix:
     known = CLASSIC_UP if matrix == "up" and not spec.gated else NAMES[matrix]
     for name in known:
         tensor = f"{prefix}{name}.weight"
         if tensor in names:
-            return Place(tensor)
+            return StoredMatrix(tensor)
     joined = f"{prefix}{JOINED}.weight"
     if joined in names and matrix in ("gate", "up"):
-        return Place(joined, half=0 if matrix == "gate" else 1)
+        return StoredMatrix(joined, half=0 if matrix == "gate" else 1)
     there = ", ".join(name.removeprefix(prefix) for name in names[:6])
     raise FfnbenchError(f"no tensor below {prefix!r} is {matrix}: it has {there}", f"known: {', '.join(known[:4])}")
 
@@ -109,12 +110,12 @@ def shapes_in(path: str) -> dict[str, Shape]:
 
 def tensors_of(path: str, spec: FFNSpec, prefix: str) -> dict[str, Any]:
     """gate, up and down as tensors (rows, columns). Needs torch."""
-    places = places_of(shapes_in(path), spec, prefix)
+    matrices = stored_matrices(shapes_in(path), spec, prefix)
     tensors = {}
     with opened(path) as file:
-        for matrix, place in places.items():
-            tensor = file.get_tensor(place.tensor)
-            if place.half is not None:
-                tensor = tensor.chunk(2)[place.half]
-            tensors[matrix] = tensor.T if place.transposed else tensor
+        for matrix, stored_matrix in matrices.items():
+            tensor = file.get_tensor(stored_matrix.tensor)
+            if stored_matrix.half is not None:
+                tensor = tensor.chunk(2)[stored_matrix.half]
+            tensors[matrix] = tensor.T if stored_matrix.transposed else tensor
     return tensors

@@ -95,7 +95,7 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: i
         metrics=metrics,
         match=groups[0].sizer.match,
         state=request.state or "",
-        prefix=request.prefix,
+        prefix=request.prefix or "",
         multiple_of=groups[0].sizer.multiple_of,
         notes=(*(note for group in groups for note in group.notes), *refused),
     )
@@ -245,13 +245,13 @@ def _refuse_state(request: CompareRequest, cases: Iterable[Case]) -> None:
         if request.prefix:
             raise FfnbenchError("--prefix is of --state, which is not given", "add --state FILE.safetensors")
         return
-    from ffnbench.ffn.state import places_of, shapes_in
+    from ffnbench.ffn.state import shapes_in, stored_matrices
 
     shapes = shapes_in(request.state)
     for case in cases:
         if not isinstance(case.ffn, FFNSpec) or case.ffn.moe is not None or case.ffn.bias:
             raise FfnbenchError(f"--state has no weights for {case.label!r}", "it is for dense forms without biases")
-        places_of(shapes, case.ffn, request.prefix)
+        stored_matrices(shapes, case.ffn, request.prefix or "")
 
 
 def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...]:

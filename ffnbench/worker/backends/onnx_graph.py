@@ -1,4 +1,4 @@
-"""One of ffnbench's dense forms, with its weights, as an ONNX model in memory. Needs torch, numpy and onnx.
+"""One of ffnbench's dense forms, with its weights, as an ONNX model in memory. Needs torch and onnx.
 
 The activation is not written a second time: the function in the table of activations is called with a Value in place
 of a tensor, and each operation that it applies becomes a node of the graph.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy
+import torch
 from onnx import ModelProto, TensorProto, helper, numpy_helper
+from torch import Tensor
 
 from ffnbench.choices import Weights
 from ffnbench.common.errors import Unsupported
@@ -22,7 +23,6 @@ from ffnbench.worker.subject import Subject
 OPSET, IR_VERSION = 22, 10  # ONNX 1.17, of October 2024; Gelu is there since opset 20
 MICROSOFT = "com.microsoft"  # ONNX Runtime's own operators, which OpenVINO reads too
 INPUT, OUTPUT = "x", "y"
-Array = Any  # numpy.ndarray
 
 
 class Graph:
@@ -32,10 +32,10 @@ class Graph:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
-    def constant(self, array: Array) -> Value:
+    def constant(self, tensor: Tensor) -> Value:
         """A constant of the graph."""
         name = f"constant_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(numpy.ascontiguousarray(array), name))
+        self.constants.append(numpy_helper.from_array(tensor.contiguous().numpy(), name))
         return Value(self, name)
 
     def add(self, operator: str, *inputs: Value | None, domain: str = "", **attributes: Any) -> Value:
@@ -73,7 +73,7 @@ class Value:
         self.graph, self.name = graph, name
 
     def _as_value(self, other: Value | float) -> Value:
-        return other if isinstance(other, Value) else self.graph.constant(numpy.float32(other))
+        return other if isinstance(other, Value) else self.graph.constant(torch.tensor(other, dtype=torch.float32))
 
     def __mul__(self, other: Value | float) -> Value:
         return self.graph.add("Mul", self, self._as_value(other))
@@ -173,11 +173,11 @@ def model_of(module: FeedForward, weights: Weights = Weights.NONE, group: int = 
 
     def linear(name: str, x: Value) -> Value:
         layer = getattr(module, name)
-        y = product(graph, x, layer.weight.detach().float().numpy(), weights, group)
-        return y if layer.bias is None else y + graph.constant(layer.bias.detach().float().numpy())
+        y = product(graph, x, layer.weight.detach().float(), weights, group)
+        return y if layer.bias is None else y + graph.constant(layer.bias.detach().float())
 
     def act(x: Value) -> Value:
-        learned = [graph.constant(getattr(module, name).detach().float().numpy()) for name, _ in spec.row.learned]
+        learned = [graph.constant(getattr(module, name).detach().float()) for name, _ in spec.row.learned]
         beta = 1.0 if spec.beta is None else spec.beta
         result: Value = spec.row.apply(Functional, x, beta, *learned)
         return result
@@ -205,7 +205,7 @@ def bytes_held(subject: Subject, work: Workload) -> int:
     return subject.weight_bytes() if held is None else quantised_bytes(subject.module.spec, work, held)
 
 
-def product(graph: Graph, x: Value, weight: Array, weights: Weights, group: int) -> Value:
+def product(graph: Graph, x: Value, weight: Tensor, weights: Weights, group: int) -> Value:
     """x (tokens, in) times a weight (out, in), held as `weights` says."""
     match weights:
         case Weights.NONE:
@@ -218,39 +218,37 @@ def product(graph: Graph, x: Value, weight: Array, weights: Weights, group: int)
             return _product_in_groups(graph, x, weight, group, bits=4)
 
 
-def _dynamic_product(graph: Graph, x: Value, weight: Array) -> Value:
+def _dynamic_product(graph: Graph, x: Value, weight: Tensor) -> Value:
     """Both factors in 8 bits: the input by one scale and zero point a call, the weight by a scale for each row."""
-    scale = numpy.abs(weight).max(axis=1) / 127
-    scale[scale == 0] = 1
-    quantised = numpy.rint(weight / scale[:, None]).astype(numpy.int8)
+    scale = _nonzero(weight.abs().amax(1) / 127)
+    quantised = (weight / scale[:, None]).round().to(torch.int8)
     x_quantised, x_scale, x_zero = graph.add_several("DynamicQuantizeLinear", x, outputs=3)
     sums = graph.add("MatMulInteger", x_quantised, graph.constant(quantised.T), x_zero)
-    return graph.add("Cast", sums, to=TensorProto.FLOAT) * (x_scale * graph.constant(scale.astype(numpy.float32)))
+    return graph.add("Cast", sums, to=TensorProto.FLOAT) * (x_scale * graph.constant(scale))
 
 
 # what the factors of MatMulNBits are computed in: 4 is int8, as ONNX Runtime's own tools set it for a CPU
 ACCURACY_LEVEL = 4
 
 
-def _product_in_groups(graph: Graph, x: Value, weight: Array, group: int, bits: int) -> Value:
+def _product_in_groups(graph: Graph, x: Value, weight: Tensor, group: int, bits: int) -> Value:
     """A weight of so many bits, symmetric, with a scale for each group of columns, by ONNX Runtime's MatMulNBits.
 
     As its own quantiser does it, the value of largest magnitude is the one that falls on the end of the range.
     """
     rows, columns = weight.shape
     groups = weight.reshape(rows, columns // group, group)
-    largest = numpy.take_along_axis(groups, numpy.abs(groups).argmax(axis=2)[..., None], axis=2)
+    largest = groups.gather(2, groups.abs().argmax(2, keepdim=True))
     zero = 2 ** (bits - 1)
-    scale = largest / -zero
-    scale[scale == 0] = 1
-    quantised = numpy.clip(numpy.rint(groups / scale) + zero, 0, 2 * zero - 1).astype(numpy.uint8)
-    if bits == 4:
+    scale = _nonzero(largest / -zero)
+    quantised = ((groups / scale).round() + zero).clamp(0, 2 * zero - 1).to(torch.uint8)
+    if bits == 4:  # two in a byte, the lower half first
         quantised = quantised[..., 0::2] | (quantised[..., 1::2] << 4)
     return graph.add(
         "MatMulNBits",
         x,
         graph.constant(quantised),
-        graph.constant(scale[..., 0].astype(numpy.float32)),
+        graph.constant(scale[..., 0]),
         domain=MICROSOFT,
         K=columns,
         N=rows,
@@ -258,3 +256,8 @@ def _product_in_groups(graph: Graph, x: Value, weight: Array, group: int, bits: 
         block_size=group,
         accuracy_level=ACCURACY_LEVEL,
     )
+
+
+def _nonzero(scale: Tensor) -> Tensor:
+    """Scales to divide by; rows of zeros have any."""
+    return torch.where(scale == 0, 1.0, scale)

@@ -32,7 +32,7 @@ def session_of(module: FeedForward, work: Workload) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = work.threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # what it can't do is an exception
     options.add_session_config_entry("session.intra_op.allow_spinning", "1" if work.spin else "0")
     model = model_of(module, work.weights, work.group).SerializeToString()
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
