@@ -95,5 +95,5 @@ def _forward_of(module: nn.Module, work: Workload, x: Tensor) -> Callable[[Tenso
     if work.backend == Backend.ONEDNN:
         from ffnbench.worker.backends.onednn import pack
 
-        pack(module, x)
+        return pack(module, x).run
     return module

@@ -233,6 +233,7 @@ def prepare(subject: Subject, work: Workload) -> Opened:
         from ffnbench.worker.backends.onednn import pack
 
         packed = pack(subject.module, subject.x.detach())
+        subject.run = packed.run
         notes: tuple[str, ...] = ()
         if packed.unused:
             called = f"{packed.layers - packed.unused} of {packed.layers} linear layers"
