@@ -1,7 +1,7 @@
-"""The features that the core does not need: each is a folder of extras/, whose package holds one FEATURE.
+"""The features that the core does not need: each is a folder of extras/ and a row of FEATURES.
 
 The core never imports an extra. It asks here for a name that it does not know itself, and a file of an extra is
-imported when something of it is wanted. To delete a feature is to delete its folder, its folder of tests
+imported when something of it is wanted. To delete a feature is to delete its row, its folder, its folder of tests
 (tests/extras/NAME) and its page of docs.
 """
 
@@ -9,19 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
 
-EXTRAS = Path(__file__).with_name("extras")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """What a folder of extras/ adds, by the names that a user types.
+    """What a folder of extras/ adds, by the names that a user types; a row is data, no file of the folder is loaded.
 
     `commands` are registered by importing its `command.py`; `calls` are public functions in its `python.py`;
     `listings` are topics of `ffnbench list`, in LISTINGS of its `listing.py`: () -> view. `completes` are flags
@@ -50,22 +46,29 @@ class Feature:
         return import_module(f"ffnbench.extras.{self.name}.{name}")
 
 
+FEATURES = (
+    Feature(name="bisect", commands=("bisect",)),
+    Feature(name="cluster", measures=True),
+    Feature(
+        name="estimate", commands=("estimate",), calls=("estimate",), listings=("hardware",), completes=("hardware",)
+    ),
+    Feature(name="history", commands=("history",)),
+    Feature(name="models", commands=("inspect",), calls=("inspect",), requests=("CountLayers", "CountWhole")),
+    Feature(name="page", suffixes=(".html",)),
+    Feature(name="selftest", commands=("selftest",), calls=("selftest",)),
+    Feature(name="train", commands=("train",), calls=("train",), kinds=("train",), requests=("Train",)),
+)
+
+
 def function_of(name: str) -> Any:
     """A function of this package by `file:name`, imported now: one of a room that the caller must not know."""
     file, _, function = name.partition(":")
     return getattr(import_module(f"ffnbench.{file}"), function)
 
 
-@cache
-def features() -> tuple[Feature, ...]:
-    """Every feature whose folder is there, in the order of their names."""
-    folders = sorted(path.parent.name for path in EXTRAS.glob("*/__init__.py"))
-    return tuple(import_module(f"ffnbench.extras.{folder}").FEATURE for folder in folders)
-
-
 def of_features(what: str) -> dict[str, Feature]:
     """What all features add of one kind, which is a field of Feature: by name, each with the feature that has it."""
-    return {name: feature for feature in features() for name in getattr(feature, what)}
+    return {name: feature for feature in FEATURES for name in getattr(feature, what)}
 
 
 def measured_elsewhere(on: str, slurm: Sequence[str]) -> Callable[..., Any] | None:
@@ -74,7 +77,7 @@ def measured_elsewhere(on: str, slurm: Sequence[str]) -> Callable[..., Any] | No
     """
     if not on and not slurm:
         return None
-    for feature in features():
+    for feature in FEATURES:
         if feature.measures:
             measure: Callable[..., Any] = feature.file("flags").measured_by(on, slurm)
             return measure

@@ -1,5 +1,1 @@
 """Which commit made a module slower: commits between a good and a bad one, each measured beside the good one."""
-
-from ffnbench.features import Feature
-
-FEATURE = Feature(name="bisect", commands=("bisect",))
