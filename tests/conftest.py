@@ -332,7 +332,7 @@ def on_fakes(on_machine, in_process, made_up_clock):
 
 
 def prepare(request: Any, **how: Any) -> preparing.Prepared:
-    """A request planned and priced, on a machine of which nothing is known."""
+    """A request planned, its costs counted, on a machine of which nothing is known."""
     return preparing.prepare(request, world.World(), **how)
 
 

@@ -80,7 +80,7 @@ class Devices:
             seen["others"] = sampled.others
 
     @property
-    def seen(self) -> tuple[DeviceReadings, ...]:
+    def readings(self) -> tuple[DeviceReadings, ...]:
         """The extremes of what was read, by worker and device."""
         return tuple(
             DeviceReadings(worker=worker, device=device, **seen) for (worker, device), seen in self._seen.items()

@@ -18,7 +18,7 @@ import pytest
 from conftest import FakeLaunch, committed_runs, measure, prepare
 from conftest import cells as cells_of
 from exam.machine import ENVIRONMENT
-from test_busy import QUIET, WAITS, priced, ten_rounds, with_waits
+from test_busy import QUIET, WAITS, ten_rounds, with_costs, with_waits
 from test_roofline import dots, named
 from test_roofline import report_of as under_ceilings
 from test_stats import plan_of, run_of
@@ -172,7 +172,7 @@ def busy(*, alone: bool = False) -> ShownReport:
         plan = plan_of("a=relu", workers=4, rounds=10)
         waits: dict[tuple[str, int, int], float | None] = {("a", w, r): WAITS for w in range(4) for r in range(10)}
         done = with_waits(run_of(plan, {"a": [[18.0] * 10] * 4}), waits)
-    return as_shown(with_figures(replace(priced(report_of(done)), environment=ENVIRONMENT)))
+    return as_shown(with_figures(replace(with_costs(report_of(done)), environment=ENVIRONMENT)))
 
 
 def with_busy(report: Report, label: str) -> Report:
