@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 
 import ffnbench
-from ffnbench.plan import Backend, Mode
+from ffnbench.choices import Backend, Mode
 from ffnbench.result import Report, Share
 
 CLASSIC, GATED = ("relu", "gelu", "silu", "relu2"), ("glu", "bilinear", "swiglu", "geglu", "reglu")

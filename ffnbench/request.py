@@ -12,9 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
 
-from ffnbench.ffn.spec import Init
-from ffnbench.ffn.width_rules import Match
-from ffnbench.plan import Backend, Cache, MatmulPrecision, Mode, Time
+from ffnbench.choices import Backend, Cache, Init, Match, MatmulPrecision, Mode, Time
 
 Texts = Annotated[str, "comma separated"]
 Seconds = Annotated[float, "as 90s or 5m"]

@@ -13,10 +13,11 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeVar
 
+from ffnbench.choices import MatmulPrecision
 from ffnbench.common.jsonable import LATER, STATED, UNSAVED, least
 from ffnbench.ffn.cost import Cost
 from ffnbench.metrics import CLOSED_FORMS, LATENCY
-from ffnbench.plan import CONTROL, Axis, Case, MatmulPrecision, Needed, Note, Plan, Protocol
+from ffnbench.plan import CONTROL, Axis, Case, Needed, Note, Plan, Protocol
 
 SCHEMA = 2
 KEPT = 20  # runs of a baseline, beside the oldest

@@ -22,6 +22,7 @@ from hypothesis import settings
 
 from ffnbench import cli, messages
 from ffnbench.api import measuring, preparing
+from ffnbench.choices import Backend
 from ffnbench.common import jsonable
 from ffnbench.device.environment import about_machine, caches
 from ffnbench.ffn.cost import Cost
@@ -41,7 +42,7 @@ from ffnbench.messages import (
     Values,
     WorkerRequest,
 )
-from ffnbench.plan import OWN, Arm, Backend, Case, Kind, Plan, Workload, kind_names
+from ffnbench.plan import OWN, Arm, Case, Kind, Plan, Workload, kind_names
 from ffnbench.report.columns import case_records
 from ffnbench.report.frame import Frame
 from ffnbench.report.writers import csv_text

@@ -30,8 +30,8 @@ QUESTIONS = ("compare", "block", "activations", "gate")  # rooms side by side, e
 # from the top of the house to its ground: a room imports from those below it; files of one room may import each other
 ROOMS = (
     "__main__", "extras", *QUESTIONS, "cli", "python", "api", "report", "run", "worker", "device",
-    "stats", "planning", "following", "messages", "result", "request", "plan", "metrics", "models", "ffn",
-    "features", "common",
+    "stats", "planning", "following", "messages", "result", "plan", "metrics", "models", "ffn",
+    "features", "request", "choices", "common",
 )  # fmt: skip
 APART = {("report", room) for room in ("run", "worker", "device")}  # neither knows the other
 APART |= set(permutations(QUESTIONS, 2))

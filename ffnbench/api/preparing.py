@@ -11,7 +11,7 @@ from ffnbench import __version__
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import usable_cpus
 from ffnbench.features import function_of
-from ffnbench.ffn.cost import uncounted
+from ffnbench.ffn.cost import cost_unknown
 from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
 from ffnbench.planning.effort import check_timeout, pause_of, repeated, shard_of
 from ffnbench.planning.workload import device_of
@@ -139,7 +139,7 @@ def with_costs(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared
             problems.append(problem)
             if not lenient or len(problems) == len(plan.cases):
                 raise
-            costs.append(CaseCost(case=case.label, cost=uncounted(problem.message)))
+            costs.append(CaseCost(case=case.label, cost=cost_unknown(problem.message)))
     return Prepared(plan=plan, costs=tuple(costs))
 
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from ffnbench.block.plan import ATTENTION, FFN, TEXTBOOK, Length, lengths_of
 from ffnbench.block.rows import MEAN, block_records, block_rows, blocks_of, crossing, kinds_of, sees, spec_of
+from ffnbench.choices import Mode
 from ffnbench.common.units import counted
 from ffnbench.ffn.cost import bias_params, matrix_params
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import Mode
 from ffnbench.report.columns import column
 from ffnbench.report.frame import Frame, Row
 from ffnbench.report.header import in_title

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ffnbench.choices import Backend, MatmulPrecision
 from ffnbench.device.environment import UNKNOWN_CACHE, level_of
 from ffnbench.ffn.spec import item_bytes
 from ffnbench.messages import CacheLevel
-from ffnbench.plan import Backend, Case, MatmulPrecision, needed_by
+from ffnbench.plan import Case, needed_by
 from ffnbench.result import Bound, CaseCost, Roof
 from ffnbench.stats.ceilings import ALIKE
 

@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, Init
+from ffnbench.choices import Init
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate
 
 Device: TypeAlias = torch.device | str | None
 Linear = Callable[..., nn.Module]  # (fan_in, fan_out, bias=, device=, dtype=) -> module: nn.Linear, or one for experts

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import isfinite
 
+from ffnbench.choices import Init
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import LATER
 from ffnbench.common.names import Registry
@@ -34,15 +35,6 @@ class Gate(StrEnum):
     OUTPUT = "output"
 
 
-class Init(StrEnum):
-    """How weights are filled: torch's nn.Linear default, He on the way up and Xavier * 0.02 on the way down
-    (zero biases), or N(0, 0.02) with zero biases."""
-
-    TORCH = "torch"
-    HE_XAVIER = "he_xavier"
-    NORMAL = "normal"
-
-
 class Scores(StrEnum):
     """How router logits become weights: softmax over all experts, or a sigmoid each (DeepSeek-V3)."""
 
@@ -55,15 +47,6 @@ class Dispatch(StrEnum):
 
     EAGER = "eager"
     GROUPED = "grouped"
-
-
-class Routing(StrEnum):
-    """How often each expert is asked while it is measured: imposed, because a router that was never trained says
-    nothing of one that was. Each token draws its experts by itself, in proportion to `shares`, no expert twice."""
-
-    UNIFORM = "uniform"
-    SKEWED = "skewed"
-    TRAINED_LIKE = "trained-like"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

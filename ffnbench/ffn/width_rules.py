@@ -7,21 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import Registry
 
 DEFAULT_RATIO = 4.0
 DEFAULT_MULTIPLE = 8
-
-
-class Match(StrEnum):
-    """What is made equal to the reference: parameters, forward matmul FLOPs, or nothing (all get one width)."""
-
-    PARAMS = "params"
-    FLOPS = "flops"
-    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

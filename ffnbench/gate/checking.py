@@ -32,7 +32,6 @@ from ffnbench.gate.baseline import (
     refuse_another_plan,
     unpredicted,
 )
-from ffnbench.gate.checkouts import placed, prober_within
 from ffnbench.gate.decision import (
     Checked,
     Finding,
@@ -47,7 +46,7 @@ from ffnbench.gate.decision import (
     without_gain,
 )
 from ffnbench.gate.interim import UntilDecided, plan_of_check
-from ffnbench.gate.sides import BASE, plan_sides, sides_asked, variant_of_sides
+from ffnbench.gate.sides import BASE, placed, plan_sides, prober_within, sides_asked, variant_of_sides
 from ffnbench.gate.trust import refuse_untrusted
 from ffnbench.plan import METHOD, Arm
 from ffnbench.planning.variant_text import Variant

@@ -13,10 +13,11 @@ from ffnbench.gate.decision import OUTPUT, TIMED, Checked, Finding, Status
 from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import NoteKind
-from ffnbench.report.frame import OF_NUMBER, OF_RATIO, UNKNOWN, Column, Frame, Row, estimate_in
+from ffnbench.report.columns import column
+from ffnbench.report.frame import UNKNOWN, Frame, Row
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
-from ffnbench.report.words import CERTAIN, change_text, listed, side_lines
+from ffnbench.report.words import CERTAIN, listed, side_lines
 
 FAILS = {Status.REGRESSED, Status.MISSING}
 WARNS = {Status.UNCLEAR, Status.INCOMPARABLE}
@@ -97,7 +98,7 @@ def findings_frame(checked: Checked) -> Frame:
     reasons = {row["reason"] for row in rows}
     has_intervals = any(row["change_low"] is not None for row in rows)
     return Frame(
-        columns=(*COLUMNS[:3], replace(COLUMNS[3], unit=CERTAIN if has_intervals else ""), *COLUMNS[4:]),
+        columns=tuple(replace(each, unit=CERTAIN) if each.interval and has_intervals else each for each in SHOWN),
         rows=shown,
         saved=rows,
         header=[_title(checked)],
@@ -113,15 +114,6 @@ def findings_frame(checked: Checked) -> Frame:
 def is_quiet(row: Row) -> bool:
     """Whether it is an exact metric that is equal."""
     return row["status"] == Status.OK and row["metric"] not in (*TIMED, OUTPUT) and row["change_low"] is None
-
-
-def _change(row: Row) -> str:
-    change = estimate_in(row, "change")
-    if change is None:
-        return UNKNOWN
-    if change.low is not None:
-        return change_text(change)
-    return signed_percent(change.value - 1)
 
 
 def _limit(row: Row) -> str:
@@ -140,19 +132,26 @@ def _value(metric: str, value: float | None) -> str:
     return f"{value:,.0f}"
 
 
-COLUMNS = (
-    Column(key="case", left=True),
-    Column(key="metric", left=True),
-    Column(
-        key="status",
-        left=True,
-        write=lambda value: Status(value).word,
-        style=lambda row: STYLES.get(Status(row["status"]), ""),
-    ),
-    Column(key="change", text=_change, takes=OF_RATIO),
-    Column(key="tolerance", title="limit", priority=1, text=_limit),
-    Column(key="before", priority=2, takes=OF_NUMBER, text=lambda row: _value(row["metric"], row["before"])),
-    Column(key="now", priority=2, takes=OF_NUMBER, text=lambda row: _value(row["metric"], row["now"])),
+def _before(row: Row) -> str:
+    return _value(row["metric"], row["before"])
+
+
+def _now(row: Row) -> str:
+    return _value(row["metric"], row["now"])
+
+
+def _style(row: Row) -> str:
+    return STYLES.get(row["status"], "")
+
+
+SHOWN = (
+    column("case"),
+    column("metric"),
+    column("status", write=lambda status: status.word, style=_style),
+    column("change"),
+    column("tolerance", text=_limit),
+    column("before", text=_before),
+    column("now", text=_now),
 )
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from ffnbench.choices import Backend, Cache, CompileMode, MatmulPrecision, Mode, Routing, Time
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose, hint_for
 from ffnbench.ffn.spec import (
@@ -15,21 +16,11 @@ from ffnbench.ffn.spec import (
     FFNSpec,
     Gate,
     ImportedSpec,
-    Routing,
     Scalar,
     item_bytes,
     read_positive,
 )
-from ffnbench.plan import (
-    AnySpec,
-    Backend,
-    Cache,
-    CompileMode,
-    MatmulPrecision,
-    Mode,
-    Time,
-    Workload,
-)
+from ffnbench.plan import AnySpec, Workload
 from ffnbench.planning.fields import cut, mode_of
 from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant, flag, number
 from ffnbench.request import CompareRequest

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 
+from ffnbench.choices import Backend, CompileMode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import IEC, TIME, counted, digits, quantity
@@ -15,7 +16,6 @@ from ffnbench.ffn.spec import CLAMPED, DTYPES, GATED, GATED_BY_ACTIVATION, Gate,
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.messages import DeviceFacts
 from ffnbench.models.presets import PRESETS
-from ffnbench.plan import Backend, CompileMode
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row, frame_of

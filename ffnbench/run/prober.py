@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ffnbench.choices import Backend, Cache, CompileMode, MatmulPrecision, Time
 from ffnbench.common.errors import FfnbenchError, Unfinished, Unsupported
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
@@ -27,7 +28,7 @@ from ffnbench.messages import (
     Trace,
     WorkerRequest,
 )
-from ffnbench.plan import OWN, Arm, Backend, Cache, Case, CompileMode, MatmulPrecision, Probe, Time, Workload
+from ffnbench.plan import OWN, Arm, Case, Probe, Workload
 from ffnbench.result import Agreement, Curve, FailureKind
 from ffnbench.run.session import Session, WorkerLost
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from ffnbench.choices import Backend
 from ffnbench.common.errors import Unfinished, termination_as_interruption
 from ffnbench.messages import (
     A,
@@ -33,7 +34,7 @@ from ffnbench.messages import (
     WorkerRequest,
 )
 from ffnbench.metrics import LATENCY, METRICS, Metric
-from ffnbench.plan import Backend, Plan
+from ffnbench.plan import Plan
 from ffnbench.result import CaseCost, Environment, FailureKind, Progress, Run, Sample, Side, Timer
 from ffnbench.run.budget import Budget, Tally
 from ffnbench.run.ceiling_samples import RoofSamples

@@ -14,9 +14,10 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from ffnbench.choices import MatmulPrecision
 from ffnbench.ffn.spec import item_bytes
 from ffnbench.metrics import ROOF
-from ffnbench.plan import Case, MatmulPrecision, Needed, needed_by
+from ffnbench.plan import Case, Needed, needed_by
 from ffnbench.result import MEMORY, Bound, CaseCost, Ceiling, Report, Roof, Run, Share
 from ffnbench.stats.rounds import paired, table_of
 

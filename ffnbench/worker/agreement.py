@@ -12,12 +12,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from ffnbench.choices import Backend
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import known_device, place_of
 from ffnbench.ffn.like import relative_error
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.messages import Done, HoldOutput, KeepOutput
-from ffnbench.plan import Backend, Case, Workload
+from ffnbench.plan import Case, Workload
 from ffnbench.result import Agreement
 from ffnbench.worker.backends.building import WEIGHTS, build, carry, changed, in_float64, seed_all
 from ffnbench.worker.subject import set_precision_of

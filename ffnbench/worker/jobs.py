@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ffnbench.choices import Backend
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.waiting import WaitMeter
@@ -34,7 +35,7 @@ from ffnbench.messages import (
     Values,
 )
 from ffnbench.metrics import COMPILE, ERROR, GRADIENT_ERROR, HELD, HIT, LOAD, PACK, PEAK, SAVED
-from ffnbench.plan import Backend, Case, Plan, Workload
+from ffnbench.plan import Case, Plan, Workload
 from ffnbench.planning.workload import lacks
 from ffnbench.worker import meters, peak_memory
 from ffnbench.worker.backends.building import build, carried, changed, impose_routing, seed_all

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
+from ffnbench.choices import Backend
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.common.targets import one_line, origin_of, resolve
 from ffnbench.device.environment import about_device, accelerator_of, known_device
@@ -40,7 +41,7 @@ from ffnbench.messages import (
     Located,
     Preload,
 )
-from ffnbench.plan import Arm, Backend, Probe, Workload
+from ffnbench.plan import Arm, Probe, Workload
 from ffnbench.result import Timer
 from ffnbench.worker.backends.building import build_foreign, unavailable
 from ffnbench.worker.meters import empty_call

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from ffnbench.api.saved import load
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, baseline_times, exact_findings, latency_findings
-from ffnbench.gate.saved_runs import side_by_side_view
+from ffnbench.gate.shown import side_by_side_view
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.report.notes import untested_note
 from ffnbench.report.shown_report import ShownReport, recompute

@@ -10,8 +10,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from ffnbench.choices import Init
 from ffnbench.ffn.activations import ACTIVATIONS
-from ffnbench.ffn.spec import GATED, FFNSpec, Gate, Init
+from ffnbench.ffn.spec import GATED, FFNSpec, Gate
 from ffnbench.models.configs import read_groups
 from ffnbench.models.family_reader import HF_ACTIVATIONS
 from ffnbench.worker.backends.building import build

@@ -14,7 +14,7 @@ from repositories import git
 
 import ffnbench as module
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.gate.checkouts import Repository
+from ffnbench.gate.sides import Repository
 from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 

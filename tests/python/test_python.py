@@ -20,16 +20,15 @@ from conftest import ROOT, FakeLaunch, ProberHere, in_the_second_worker
 from torch import nn
 
 import ffnbench
+from ffnbench.choices import MODE_ALIASES, Backend, Cache, Init, Match, MatmulPrecision, Mode, Routing, Time
 from ffnbench.cli.commands import Commands
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare import python as compare_python
 from ffnbench.features import of_features
-from ffnbench.ffn.spec import DTYPES, Init, Routing
-from ffnbench.ffn.width_rules import Match
+from ffnbench.ffn.spec import DTYPES
 from ffnbench.gate.decision import Finding, Status
 from ffnbench.gate.shown import ShownCheck
 from ffnbench.messages import Open
-from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time
 from ffnbench.planning.workload import ALL
 from ffnbench.python import arguments
 from ffnbench.python.arguments import asked

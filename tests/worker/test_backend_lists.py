@@ -14,13 +14,14 @@ from conftest import FakeLaunch, FakeWorker, KnownProber, csv_of, measure, prepa
 from rich.cells import cell_len
 
 from ffnbench.block.plan import plan_block
+from ffnbench.choices import Backend
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.gate.decision import Policy, Status, exact_findings
 from ffnbench.messages import Backends, Check, ListBackends, Open, Values, WorkerRequest
 from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
-from ffnbench.plan import Backend, Plan, Workload
+from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import lacks
 from ffnbench.report.listing import WHAT_IT_DOES

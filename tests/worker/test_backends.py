@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 from conftest import ROOT, KnownProber
 
+from ffnbench.choices import CompileMode
 from ffnbench.messages import A, Begin, Check, Done, Failed, MeasureMemory, Open, TakeSample, WorkerRequest
 from ffnbench.metrics import COMPILE
-from ffnbench.plan import CompileMode, Plan
+from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind

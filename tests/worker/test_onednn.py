@@ -10,9 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ffnbench.choices import Backend
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.plan import Backend, Workload
+from ffnbench.plan import Workload
 from ffnbench.worker.backends import onednn
 from ffnbench.worker.backends.building import build, changed, no_onednn, unavailable
 from ffnbench.worker.jobs import prepare

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from ffnbench.api.preparing import with_threads
+from ffnbench.choices import Cache, MatmulPrecision, Mode, Time
 from ffnbench.common.errors import EXIT_USAGE, FfnbenchError, Unfinished
 from ffnbench.common.units import counted
-from ffnbench.extras.bisect.commits import BisectRepository, Commit
-from ffnbench.extras.bisect.probes import OPEN, Bisected, CommitProbe, Memory
+from ffnbench.extras.bisect.commits import OPEN, Bisected, BisectRepository, Commit, CommitProbe, Memory
 from ffnbench.extras.bisect.table import probe_text
 from ffnbench.following import Following, ProgressListener
 from ffnbench.gate.baseline import policy_of_sides
@@ -18,7 +18,7 @@ from ffnbench.gate.checking import ab, environment_here
 from ffnbench.gate.decision import OUTPUT, Status
 from ffnbench.gate.sides import BASE, HEAD, sides_asked, variant_of_sides
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import METHOD, Cache, MatmulPrecision, Mode, Time
+from ffnbench.plan import METHOD
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.request import DEFAULT_BUDGET_S, Request, Seconds, SidesRequest, command_line
 from ffnbench.result import Progress

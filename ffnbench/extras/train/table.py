@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ffnbench.common.units import IEC, SI, TIME, counted, digits, quantity
-from ffnbench.extras.train.decoder import trained_by
 from ffnbench.extras.train.losses import (
     CITED,
     SAME_NATS,
@@ -17,8 +16,7 @@ from ffnbench.extras.train.losses import (
     resolves,
     runs_of,
 )
-from ffnbench.extras.train.planning import OF, STEP, TOKEN
-from ffnbench.extras.train.text import Training
+from ffnbench.extras.train.plan import OF, STEP, TOKEN, Training, trained_by
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import group_suffix
 from ffnbench.report.frame import EXTRA, OF_NUMBER, OF_RATIO, UNKNOWN, Column, Frame, Row, estimate_in, in_row

@@ -19,10 +19,8 @@ from torch import Tensor
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import place_of
-from ffnbench.extras.train.decoder import TrainCase
-from ffnbench.extras.train.messages import Train, Trained
-from ffnbench.extras.train.module import LanguageModel
-from ffnbench.extras.train.text import VOCABULARY, read_text
+from ffnbench.extras.train.module import VOCABULARY, LanguageModel
+from ffnbench.extras.train.plan import Train, TrainCase, Trained, read_text
 from ffnbench.worker.backends.building import seed_all
 from ffnbench.worker.jobs import Jobs
 

@@ -17,11 +17,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from ffnbench.choices import Backend, Routing
 from ffnbench.common.targets import resolve
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.modules import Pointwise, build_dense
-from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec, Routing
-from ffnbench.plan import AddedSpec, AnySpec, Backend, Workload
+from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec
+from ffnbench.plan import AddedSpec, AnySpec, Workload
 
 WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 

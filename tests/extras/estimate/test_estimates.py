@@ -14,7 +14,7 @@ from conftest import ROOT, KnownProber
 from estimates import FEWEST, figures_of, spread_of
 
 from ffnbench.cli.commands import FILES, options_of
-from ffnbench.extras.estimate.hardware import NEAR, published
+from ffnbench.extras.estimate.bounds import NEAR, published
 from ffnbench.ffn.spec import DTYPES
 from ffnbench.report.files.store import load
 

@@ -14,8 +14,7 @@ from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench.cli.commands import FILES, options_of
 from ffnbench.extras.selftest import measuring
-from ffnbench.extras.selftest.measuring import SelftestRequest
-from ffnbench.extras.selftest.rates import SLOWER, Rate, SelftestRow, rates_of
+from ffnbench.extras.selftest.measuring import SLOWER, Rate, SelftestRequest, SelftestRow, rates_of
 from ffnbench.plan import Plan
 from ffnbench.result import Run
 

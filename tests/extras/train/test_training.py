@@ -23,17 +23,13 @@ import ffnbench
 from ffnbench.api import preparing
 from ffnbench.cli.commands import options_of
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.train import measuring, running
-from ffnbench.extras.train.decoder import trained_by
+from ffnbench.extras.train import measuring
 from ffnbench.extras.train.losses import front_of, learnt, paired, scatter_of, verdicts_of
-from ffnbench.extras.train.measuring import OfAllRuns
-from ffnbench.extras.train.messages import Train, Trained
+from ffnbench.extras.train.measuring import OfAllRuns, checkpoint_of
 from ffnbench.extras.train.module import RotaryAttention
 from ffnbench.extras.train.picture import training_figure
-from ffnbench.extras.train.planning import TrainRequest, plan_train
-from ffnbench.extras.train.running import checkpoint_of
+from ffnbench.extras.train.plan import Train, Trained, TrainRequest, plan_train, read_text, trained_by
 from ffnbench.extras.train.table import training_frame, training_records
-from ffnbench.extras.train.text import read_text
 from ffnbench.extras.train.worker import TrainingRun
 from ffnbench.following import Following, ProgressListener
 from ffnbench.messages import Failed, Open, TakeSample
@@ -504,7 +500,7 @@ def test_a_run_that_has_a_loss_needs_no_checkpoint(text: str, tmp_path: Path) ->
         checkpoint.touch()
         launch = FakeLaunch(trouble={(Train, plan.reference): answer})
         pool = WorkerPool(plan, launch, time.monotonic)
-        running.train(plan, pool, Following(folder=checkpoint.parent), math.inf, time.monotonic)
+        measuring.train(plan, pool, Following(folder=checkpoint.parent), math.inf, time.monotonic)
         assert checkpoint.exists() == is_kept
 
 
