@@ -205,7 +205,7 @@ def _seconds(roof: Roof, call: Call, calls: int) -> float:
     """Mean seconds of a call; on an accelerator those of the device."""
     if roof.bound is Bound.CALL:
         empty = call.__self__  # type: ignore[attr-defined]
-        return float(meters.sample(empty, [empty.x] * calls, apart=False).wall)
+        return float(meters.sample(empty, [empty.x] * calls, counts=False).wall)
     if (accelerator := accelerator_of(roof.device)) is not None:
         from ffnbench.device.accelerator import device_seconds
 

@@ -149,13 +149,14 @@ class Jobs:
     def _on_device(self, sampled: Sampled, subject: Subject, device: str) -> Sampled:
         """A sample with what is to be said of the accelerator that it was taken on."""
         from ffnbench.device.nvml import DeviceWatch
+        from ffnbench.worker.accelerated import NO_DEVICE_TIME
 
         if self.devices is None:
             self.devices = DeviceWatch()
         sampled = self.devices.after(sampled, device)
         assert subject.timer is not None
         if sampled.device_s is None and subject.timer.gives_up:
-            return replace(sampled, notes=("device time can't be told apart: its calls wait for the device",))
+            return replace(sampled, notes=(NO_DEVICE_TIME,))
         return sampled
 
     def check(self, request: Check) -> Values:
