@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -127,15 +126,6 @@ def changed(module: nn.Module, ffn: AnySpec, backend: str) -> nn.Module:
     from ffnbench.worker.backends.packed import joined
 
     return joined(module, ffn, gate_first=backend == Backend.PACKED)
-
-
-def with_parts_replaced(module: nn.Module, replacements: Mapping[Any, nn.Module]) -> nn.Module:
-    """The module with new parts at every place where the old ones stand; the new one where it is replaced itself."""
-    for parent in list(module.modules()):
-        for name, part in list(parent._modules.items()):
-            if part in replacements:
-                setattr(parent, name, replacements[part])
-    return replacements.get(module, module)
 
 
 def no_onednn(dtype: torch.dtype | None = None) -> str:

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.modules import FeedForward, GatedFeedForward, OutputGatedFeedForward
-from ffnbench.worker.backends.building import no_onednn, with_parts_replaced
+from ffnbench.worker.backends.building import no_onednn
+from ffnbench.worker.backends.packed import with_parts_replaced
 
 Fused = tuple[str, list[float], str]  # oneDNN's name, its scalars, its algorithm
 PLAIN: Fused = ("none", [], "")

@@ -6,6 +6,7 @@ are the same function, and the halves of the product's output are strided.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,6 @@ from ffnbench.ffn.like import layout_as_said, on_weights, output_of, relative_er
 from ffnbench.ffn.modules import ClampedFeedForward, GatedFeedForward, OwnForm, reference_output
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import AnySpec
-from ffnbench.worker.backends.building import with_parts_replaced
 
 
 class JoinedFeedForward(ClampedFeedForward):
@@ -101,6 +101,15 @@ def join(module: nn.Module, *, gate_first: bool) -> nn.Module:
         raise Unsupported("it has no gate beside its up projection that the two could be one product")
     joined_forms = {form: JoinedFeedForward(form, gate_first=gate_first) for form in forms}
     return with_parts_replaced(module, joined_forms)
+
+
+def with_parts_replaced(module: nn.Module, replacements: Mapping[Any, nn.Module]) -> nn.Module:
+    """The module with new parts at every place where the old ones stand; the new one where it is replaced itself."""
+    for parent in list(module.modules()):
+        for name, part in list(parent._modules.items()):
+            if part in replacements:
+                setattr(parent, name, replacements[part])
+    return replacements.get(module, module)
 
 
 def _joined(first: Any, second: Any) -> nn.Module:
