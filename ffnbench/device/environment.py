@@ -217,37 +217,47 @@ def place_of(device: str) -> torch.device:
     return torch.device(device) if found is None else found.device
 
 
+# what is told of a run's machine beside what code reads: fields of a worker's Greeting, and of its DeviceFacts
+FACTS_OF_WORKER = (
+    "cpus",
+    "memory_bytes",
+    "system",
+    "python",
+    "torch_threads",
+    "blas",
+    "waits",
+    "allocator",
+    "cuda",
+    "hip",
+)
+IDENTITY_OF_DEVICE = (
+    "gpu_capability",
+    "gpu_memory_bytes",
+    "driver",
+    "gpu_power_limit_w",
+    "gpu_max_clock_mhz",
+    "gpu_ecc",
+)
+FACTS_OF_DEVICE = (*IDENTITY_OF_DEVICE, "gpu_uuid")
+
+
 def describe(greeting: Greeting, device: DeviceFacts | None = None) -> Environment:
     """The environment of a run, from what a worker says of itself and of the GPU that is used, None on a CPU."""
     gpu = device or DeviceFacts()
     commit, dirty = head(Path())
+    facts = {name: getattr(greeting, name) for name in FACTS_OF_WORKER}
+    facts |= {name: getattr(gpu, name) for name in FACTS_OF_DEVICE}
+    facts["ffnbench"] = __version__
     return Environment(
         fingerprint=_fingerprint(greeting, gpu),
         cpu=greeting.cpu,
-        cpus=greeting.cpus,
         usable_cpus=greeting.usable_cpus,
-        memory_bytes=greeting.memory_bytes,
-        system=greeting.system,
-        python=greeting.python or platform.python_version(),
-        ffnbench=__version__,
-        torch=greeting.torch,
-        torch_threads=greeting.torch_threads,
         cpu_capability=greeting.cpu_capability,
-        blas=greeting.blas,
-        waits=greeting.waits,
-        allocator=greeting.allocator,
-        cuda=greeting.cuda,
-        hip=greeting.hip,
         gpu=gpu.gpu,
-        gpu_memory_bytes=gpu.gpu_memory_bytes,
-        gpu_capability=gpu.gpu_capability,
-        gpu_uuid=gpu.gpu_uuid,
-        driver=gpu.driver,
-        gpu_power_limit_w=gpu.gpu_power_limit_w,
-        gpu_max_clock_mhz=gpu.gpu_max_clock_mhz,
-        gpu_ecc=gpu.gpu_ecc,
+        torch=greeting.torch,
         git_commit=commit,
         git_dirty=dirty,
+        facts={name: value for name, value in facts.items() if value is not None},
     )
 
 
@@ -263,16 +273,12 @@ def _fingerprint(greeting: Greeting, gpu: DeviceFacts) -> str:
         gpu.gpu,
         greeting.cuda,
     )
-    of_device = {
-        "hip": greeting.hip,
-        "gpu_capability": gpu.gpu_capability,
-        "gpu_memory_bytes": gpu.gpu_memory_bytes,
-        "driver": gpu.driver,
-        "gpu_power_limit_w": gpu.gpu_power_limit_w,
-        "gpu_max_clock_mhz": gpu.gpu_max_clock_mhz,
-        "gpu_ecc": gpu.gpu_ecc,
-    }
-    identity += tuple((name, value) for name, value in of_device.items() if value is not None)
+    if greeting.hip is not None:
+        identity += (("hip", greeting.hip),)
+    for name in IDENTITY_OF_DEVICE:
+        value = getattr(gpu, name)
+        if value is not None:
+            identity += ((name, value),)
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:12]
 
 
