@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ffnbench import __version__
-from ffnbench.common.git import head
 from ffnbench.messages import CacheLevel, DeviceFacts, Greeting
 from ffnbench.result import MEMORY, Environment
 
@@ -243,6 +242,8 @@ FACTS_OF_DEVICE = (*IDENTITY_OF_DEVICE, "gpu_uuid")
 
 def describe(greeting: Greeting, device: DeviceFacts | None = None) -> Environment:
     """The environment of a run, from what a worker says of itself and of the GPU that is used, None on a CPU."""
+    from ffnbench.common.git import head
+
     gpu = device or DeviceFacts()
     commit, dirty = head(Path())
     facts = {name: getattr(greeting, name) for name in FACTS_OF_WORKER}

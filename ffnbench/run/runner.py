@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from ffnbench.choices import Backend
+from ffnbench.backends import BACKENDS
 from ffnbench.common.errors import Unfinished, termination_as_interruption
 from ffnbench.messages import (
     A,
@@ -56,7 +56,6 @@ EXACT_JOBS: dict[str, type[OfCase[Values]]] = {
     "sparsity": MeasureSparsity,
     "route": MeasureRouting,
 }
-DOING = {Backend.COMPILE: "compiling", Backend.ONEDNN: "packing"}  # what opening a case is, by backend
 
 
 def run(
@@ -285,7 +284,7 @@ class _Runner:
 
     def _open(self, worker: Worker, label: str, number: int) -> None:
         """Build and warm up a case in this worker; what compiling and packing took are samples of their own."""
-        doing = DOING.get(self.plan.case(label).workload.backend, "opening")
+        doing = BACKENDS[self.plan.case(label).workload.backend].doing
         self._tell(f"{self._which_process}  {doing} {label}")
         calibration = self._calibrations[label]
         calls: int | None = 1  # which warms nothing up

@@ -23,10 +23,11 @@ from test_roofline import dots, named
 from test_roofline import report_of as under_ceilings
 from test_stats import plan_of, run_of
 
+from ffnbench.api.saved import as_shown
 from ffnbench.gate.interim import report_of
 from ffnbench.report.pictures.roofline import roofline_figure
 from ffnbench.report.pictures.sweeps import swept
-from ffnbench.report.shown_report import ShownReport, as_shown
+from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Report, Run

@@ -10,7 +10,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import resolve
 from ffnbench.report.progress import duration, wait_text
 from ffnbench.request import BlockRequest
-from ffnbench.run import prober, world
+from ffnbench.run import session, world
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.2, "1 s"), (14.2, "15 s"), (90, "90 s"), (91, "2 min"),
@@ -39,7 +39,7 @@ def gone(*_: object) -> None:
 def test_no_gpu_is_told_before_any_process(call, monkeypatch) -> None:  # noqa: F811
     made = world.World
     monkeypatch.setattr(world, "World", lambda **given: made(**given, no_gpu=lambda: "there is none"))
-    monkeypatch.setattr(prober, "Session", gone)
+    monkeypatch.setattr(session, "Session", gone)
     for arguments, said in (
         (["--device", "cuda"], "device 'cuda' was asked for, but there is none"),
         (["--variants", "relu@device=cuda:1"], "device 'cuda:1' was asked for, but there is none"),

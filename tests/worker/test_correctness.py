@@ -431,9 +431,9 @@ def test_a_side_that_is_wrong_has_no_time(call) -> None:
 
 
 def test_a_journal_with_them_is_read(tmp_path: Path) -> None:
+    from ffnbench.api.saved import recompute
     from ffnbench.common import jsonable
     from ffnbench.report.files.journal import HEAD
-    from ffnbench.report.shown_report import recompute
 
     report = measured(machine())
     lines: list[Any] = [HEAD, {"Report": jsonable.encode(replace(report, samples=(), measured=(), comparisons=()))}]
