@@ -91,7 +91,10 @@ class Starter:
     def fork(self, timeout_s: float) -> Starter:
         return Starter(self.machine)
 
-    def rest(self, rests: bool) -> None:
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
         pass
 
     def close(self) -> None:

@@ -185,7 +185,10 @@ class Beside:
     def fork(self, timeout_s: float) -> None:
         return None
 
-    def rest(self, rests: bool) -> None:
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
         pass
 
     def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:

@@ -54,7 +54,10 @@ class Shared:
     def fork(self, timeout_s: float) -> None:
         return None
 
-    def rest(self, rests: bool) -> None:
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
         pass
 
     def close(self) -> None:
