@@ -9,7 +9,7 @@ from functools import cache
 from itertools import permutations
 
 import pytest
-from conftest import ROOT
+from paths import ROOT
 
 PACKAGE = ROOT / "ffnbench"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -200,7 +200,7 @@ def loaded_after(code: str) -> set[str]:
 
 def test_the_parent_of_a_comparison_loads_no_torch_and_no_more_of_the_house_than_it_needs() -> None:
     code = (
-        "import sys; sys.path.insert(0, 'tests')\nfrom conftest import FakeLaunch, measure, prepare\n"
+        "import sys; sys.path.insert(0, 'tests')\nfrom fake_machine import FakeLaunch, measure, prepare\n"
         "from ffnbench.request import CompareRequest\n"
         "print(measure(prepare(CompareRequest(quick=True)), launch=FakeLaunch()).table)"
     )

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT, FakeLaunch, ProberHere, measure, prepare, two_sides
+from fake_machine import FakeLaunch, ProberHere, measure, prepare
+from paths import ROOT
+from repositories import two_sides
 
 import ffnbench
 from ffnbench.api import measuring

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from conftest import FakeLaunch, KnownProber, prepare, run
 from exam.machine import ENVIRONMENT
+from fake_machine import FakeLaunch, KnownProber, prepare, run
 
 from ffnbench.api import measuring
 from ffnbench.api.preparing import Prepared

@@ -14,7 +14,7 @@ import gate_world
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import FakeLaunch, KnownProber, measure, prepare
+from fake_machine import FakeLaunch, KnownProber, measure, prepare
 
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.spec import FFNSpec, Gate
