@@ -49,7 +49,7 @@ class JoinedFeedForward(ClampedFeedForward):
             g, u = first, second
         else:
             u, g = first, second
-        return self.act(self._limited(g)) * self._limited_up(u)
+        return self.act(self._limited_gate(g)) * self._limited_up(u)
 
     @property
     def gate(self) -> SimpleNamespace:
