@@ -39,7 +39,7 @@ Shape = tuple[int, int, int]  # tokens, out, in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Site:
     """Where cases run: what their roofs have in common. `caches` are those of the machine."""
 
     device: str
@@ -74,34 +74,34 @@ class Place:
 def roofs_for(cases: Sequence[Case], costs: Iterable[CaseCost], caches: Sequence[CacheLevel], room: int) -> list[Roof]:
     """The candidates for the cases of a plan whose devices are known; none that takes more than `room` bytes."""
     needs = {case.label: needed for case, needed in needed_by_cases(cases, costs)}
-    cases_of: dict[Place, list[Case]] = defaultdict(list)
+    cases_of: dict[Site, list[Case]] = defaultdict(list)
     for case in cases:
         if case.label in needs:
-            place = Place(device=case.workload.device, threads=case.workload.threads, caches=tuple(caches))
-            cases_of[place].append(case)
-    roofs = [_empty(device) for device in dict.fromkeys(place.device for place in cases_of)]
-    for place, here in cases_of.items():
+            site = Site(device=case.workload.device, threads=case.workload.threads, caches=tuple(caches))
+            cases_of[site].append(case)
+    roofs = [_empty(device) for device in dict.fromkeys(site.device for site in cases_of)]
+    for site, here in cases_of.items():
         sizes = different_sizes({needs[case.label].bytes for case in here})
-        roofs += _reads(place, [place.enough_bytes(size, room) for size in sizes])
+        roofs += _reads(site, [site.enough_bytes(size, room) for size in sizes])
         for dtype, precision in dict.fromkeys(map(_exactness, here)):
             with_products = [
                 case for case in here if _exactness(case) == (dtype, precision) and needs[case.label].flops
             ]
             if with_products:
-                roofs += _products(place, dtype, shapes_of(with_products, place.kind), precision)
+                roofs += _products(site, dtype, shapes_of(with_products, site.kind), precision)
         if any(item_bytes(case.workload.dtype) < item_bytes("float32") for case in here):  # may compute in float32
-            roofs += _products(place, "float32", _squares(place.kind))
+            roofs += _products(site, "float32", _squares(site.kind))
     return _that_fit(roofs, room)
 
 
 def roofs_of_machine(threads: int, dtypes: Iterable[str], caches: Sequence[CacheLevel], room: int) -> list[Roof]:
     """The candidates for the CPU by itself: products by dtype, bytes of each level of cache and of memory."""
-    place = Place(device="cpu", threads=threads, caches=tuple(caches))
+    site = Site(device="cpu", threads=threads, caches=tuple(caches))
     sizes = [cache.capacity(threads) // 2 for cache in caches]
-    sizes.append(min(2 * BEYOND * place.last_cache_bytes, room // 2))
-    roofs = [_empty(place.device), *_reads(place, sizes)]
+    sizes.append(min(2 * BEYOND * site.last_cache_bytes, room // 2))
+    roofs = [_empty(site.device), *_reads(site, sizes)]
     for dtype in dtypes:
-        roofs += _products(place, dtype, _squares(place.kind))
+        roofs += _products(site, dtype, _squares(site.kind))
     return _that_fit(roofs, room)
 
 
@@ -186,46 +186,46 @@ def _exactness(case: Case) -> tuple[str, MatmulPrecision]:
     return work.dtype, HIGHEST
 
 
-def _products(place: Place, dtype: str, shapes: Iterable[Shape], precision: MatmulPrecision = HIGHEST) -> list[Roof]:
+def _products(site: Site, dtype: str, shapes: Iterable[Shape], precision: MatmulPrecision = HIGHEST) -> list[Roof]:
     exact = "" if precision == HIGHEST else f" {precision}"
     roofs = []
     for shape in shapes:
         sizes = "x".join(map(str, shape))
-        for path in PRODUCT_PATHS[place.kind]:
+        for path in PRODUCT_PATHS[site.kind]:
             roof = Roof(
-                name=f"({path} {sizes} {dtype}{exact} {place.device} {place.threads})",
+                name=f"({path} {sizes} {dtype}{exact} {site.device} {site.threads})",
                 bound=Bound.PRODUCTS,
                 path=path,
                 amount=_flops(shape),
                 shape=shape,
                 matmul_precision=precision,
-                device=place.device,
-                threads=place.threads,
+                device=site.device,
+                threads=site.threads,
                 dtype=dtype,
             )
             roofs.append(roof)
     return roofs
 
 
-def _reads(place: Place, sizes: Iterable[int]) -> list[Roof]:
+def _reads(site: Site, sizes: Iterable[int]) -> list[Roof]:
     """Of each size, rounded down to a matrix of few columns more than rows."""
     roofs = []
     for size in sizes:
         rows, columns = matrix_of(size)
         read_bytes = 4 * rows * columns
-        times_read = dict.fromkeys(BYTES_PATHS[place.kind], 1)
+        times_read = dict.fromkeys(BYTES_PATHS[site.kind], 1)
         if read_bytes < SMALL:  # tried first, whatever the time: by it a call itself hides least
             times_read = {AGAIN: max(2, READ_IN_ALL // read_bytes)} | times_read
         for path, times in times_read.items():
             roof = Roof(
-                name=f"({path} {read_bytes} bytes {place.device} {place.threads})",
+                name=f"({path} {read_bytes} bytes {site.device} {site.threads})",
                 bound=Bound.BYTES,
                 path=path,
                 amount=times * read_bytes,
                 shape=(times,) if times > 1 else (),
-                level=place.level_of(read_bytes),
-                device=place.device,
-                threads=place.threads,
+                level=site.level_of(read_bytes),
+                device=site.device,
+                threads=site.threads,
                 dtype="float32",
             )
             roofs.append(roof)

@@ -38,7 +38,7 @@ class JoinedFeedForward(ClampedFeedForward):
             self.gate_up = _joined(form.up, form.gate)
         self.down = form.down
         self.drop = form.drop
-        for name in self._learned:
+        for name, _ in self.spec.row.learned:
             setattr(self, name, getattr(form, name))
         self.train(form.training)
 
