@@ -93,10 +93,8 @@ def test_trouble_is_a_row_and_the_others_go_on(prober: Prober, monkeypatch: pyte
     assert "the output differs from the module's own in float64 by" in failures["Drifts"][1]
     assert failures["NotFinite"] == ("mismatch", "the output is not finite")
     for label in ("relu", "Chatty", "Plain"):
-        estimate = report.estimate(label, "latency")
-        assert estimate is not None
         made = [one for one in report.samples if (one.case, one.metric) == (label, "latency")]
-        assert len(made) == 9  # those that were disturbed included
+        assert len(made) == 9  # beside other work a row may be busy, and its samples are kept
         assert report.estimate(label, "peak_bytes") is not None
 
 
