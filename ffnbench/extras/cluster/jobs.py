@@ -25,6 +25,7 @@ from typing import Any
 
 from ffnbench.api.measuring import Measure, measured_once, refuse_short
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
+from ffnbench.api.saved import as_shown
 from ffnbench.api.sweeping import Sweep
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
@@ -33,11 +34,11 @@ from ffnbench.common.streams import say
 from ffnbench.common.units import counted
 from ffnbench.extras.cluster import LOCAL, SLURM
 from ffnbench.extras.cluster.submitting import OF_SUBMITIT, SAFE_PATH, Cluster, fields_of
-from ffnbench.following import UNFOLLOWED, Following
+from ffnbench.following import UNFOLLOWED
 from ffnbench.plan import Note, NoteKind, Plan, added_kind
 from ffnbench.report.files.store import report_text
 from ffnbench.report.output import Destination
-from ffnbench.report.shown_report import ShownReport, as_shown
+from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Report
 from ffnbench.run.world import World
 from ffnbench.stats.cells import cells_of
@@ -110,7 +111,6 @@ class CellJob:
 
     asked: str
     gpus: str | None
-    checkpoints: str
     measure: Measure
 
     def __call__(self) -> str:
@@ -125,8 +125,7 @@ class CellJob:
             del os.environ[SAFE_PATH]
         asked = _report(self.asked)
         world = replace(this_machine(wait=True), began=None)  # a job waits until no other run measures there
-        following = Following(folder=Path(self.checkpoints))
-        report = self.measure(Prepared(plan=asked.plan, costs=asked.costs), world, following)
+        report = self.measure(Prepared(plan=asked.plan, costs=asked.costs), world, UNFOLLOWED)
         while report.interrupted and not here:  # SLURM either ends this process now, or has submitit begin anew
             signal.pause()
         if report.interrupted:
@@ -275,7 +274,7 @@ class SweepOfJobs(Sweep):
         if cell.protocol.budget_s is not None:
             cell = replace(cell, protocol=replace(cell.protocol, budget_s=self.cluster.share_s))
         asked = report_text(new_report(cell, self.prepared.costs_of(cell)))
-        return CellJob(asked, os.environ.get(GPUS), str(self.folder / "checkpoints"), self.measure_cell)
+        return CellJob(asked, os.environ.get(GPUS), self.measure_cell)
 
     def _gathered(self, folder: Path, job: Any, cell: Plan, *, alive: bool) -> ShownReport | None:
         """What a job has measured, or that it is lost; None while it may still come."""

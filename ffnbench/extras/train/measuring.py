@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from ffnbench.api.measuring import ended, measure_cell, measured_once, tell_wait
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep
-from ffnbench.common import jsonable
 from ffnbench.common.errors import termination_as_interruption
 from ffnbench.common.units import counted
 from ffnbench.device.environment import describe
@@ -42,17 +39,19 @@ def train(
     until: float,
     now: Callable[[], float],
 ) -> Run:
-    """Train the one case of a plan. What it does not finish before `until` stands in a checkpoint; a case that
-    diverges, fails or whose process is lost is a row of the result.
+    """Train the one case of a plan, as far as it comes before `until`. A case that diverges, fails or whose process is
+    lost is a row of the result.
     """
-    start, record, checkpoint = now(), RunRecord(plan, following.journal), checkpoint_of(plan, following.folder)
-    environment, worker, interrupted, stopped = None, None, False, ""
+    start = now()
+    record = RunRecord(plan, following.journal)
+    environment = worker = None
+    interrupted, stopped = False, ""
     try:
         with termination_as_interruption():
             greeting = pool.greeting()
             _, worker = pool.next(1)
             environment = _begin(worker, greeting, record)
-            stopped = _steps(worker, record, following.progress, checkpoint, until, now)
+            stopped = _steps(worker, record, following.progress, until, now)
     except KeyboardInterrupt:
         interrupted = True
     except WorkerLost as lost:
@@ -60,11 +59,6 @@ def train(
     finally:
         if worker is not None:
             worker.close()
-    diverged = any(failure.kind is FailureKind.DIVERGED for failure in record.failures)
-    if checkpoint is not None and (record.samples or diverged):
-        checkpoint.unlink(missing_ok=True)
-        with suppress(OSError):  # others are there, or the folder was never made
-            checkpoint.parent.rmdir()
     return Run(
         plan=record.plan,
         samples=tuple(record.samples),
@@ -75,14 +69,6 @@ def train(
         stopped=stopped,
         wall_s=now() - start,
     )
-
-
-def checkpoint_of(plan: Plan, folder: Path | None) -> Path | None:
-    """Where the one case of a plan is kept, by all that it is; None where there is no folder."""
-    if folder is None:
-        return None
-    text = jsonable.text_of(jsonable.encode(plan.cases[0]))
-    return folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.pt"
 
 
 def _begin(worker: Worker, greeting: Greeting, record: RunRecord) -> Environment:
@@ -100,7 +86,6 @@ def _steps(
     worker: Worker,
     record: RunRecord,
     progress: ProgressListener,
-    checkpoint: Path | None,
     until: float,
     now: Callable[[], float],
 ) -> str:
@@ -111,8 +96,7 @@ def _steps(
     training, timeout_s = case.training, record.plan.protocol.timeout_s
     name = f"{record.plan.name_of(case.label)}, seed {training.seed}"
     while (left_s := until - now()) > 0:
-        request = Train(label=case.label, seconds=min(CHUNK_S, left_s), checkpoint=str(checkpoint or ""))
-        trained = worker.ask(request, timeout_s)
+        trained = worker.ask(Train(label=case.label, seconds=min(CHUNK_S, left_s)), timeout_s)
         if isinstance(trained, Failed):
             record.fail(case.label, trained.kind, trained.message)
             return ""
@@ -127,8 +111,6 @@ def _steps(
             record.add(_sample(case, LOSS, 0, trained.held_out, step))
             record.add(_sample(case, CHOOSING, 0, trained.choosing, step))
             return ""
-        if trained.not_saved:
-            record.note("", trained.not_saved)
         timeout_s = max(timeout_s, STEPS_BETWEEN * step_s)
         text = f"{name}  step {step}/{training.steps}"
         if trained.loss is not None:
@@ -141,7 +123,6 @@ def _sample(case: TrainCase, metric: str, number: int, loss: float, steps: int) 
     return Sample(case=case.label, metric=metric, worker=0, round=number, order=0, value=loss, calls=steps)
 
 
-CHECKPOINTS = "[0-9a-f]" * 16 + ".*"  # named by a hash
 # of a budget is kept for the cells that are timed behind the runs: a fifth, so many seconds at least and at most
 TIMED, LEAST_TIMED_S, MOST_TIMED_S = 0.2, 12.0, 60.0
 LEAST_CELL_S = 1.0  # of a timed cell: then it makes the fewest workers and rounds that give a time
@@ -231,20 +212,8 @@ def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED)
     with closing(pool), world.lock(following.progress.tell) as beside:
         budget = Schedule(world.now, plan.protocol, spent_s=spent_s)
         before = following.resumed()
-        if before is None and following.folder is not None:
-            forget_checkpoints(following.folder)
         if before or plan.is_sweep:
             report = RunsAndTimes(prepared, world, following, cells.visit, before, budget).measure()
         else:
             report = cells.visit(plan, following)
     return ended(report, plan, beside)
-
-
-def forget_checkpoints(folder: Path) -> None:
-    """Delete the checkpoints of an earlier run; a folder that holds anything else is the user's, and stays."""
-    checkpoints = list(folder.glob(CHECKPOINTS))
-    with suppress(OSError):
-        for file in checkpoints:
-            file.unlink()
-        if checkpoints:
-            folder.rmdir()

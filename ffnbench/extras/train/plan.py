@@ -181,16 +181,15 @@ METRICS = tuple(
 class Trained:
     """How far a model is: steps made, and seconds of one.
 
-    On the way, `loss` is the last held-out loss, and `not_saved` why no checkpoint is kept. `diverged` is the step at
-    which the loss grew beyond sense. At the end, the losses on what is held out and on the part that rates are chosen
-    by, and the held-out curve: steps, and the loss after them.
+    On the way, `loss` is the last held-out loss. `diverged` is the step at which the loss grew beyond sense. At the
+    end, the losses on what is held out and on the part that rates are chosen by, and the held-out curve: steps, and the
+    loss after them.
     """
 
     step: int
     step_s: float
     diverged: int | None = None
     loss: float | None = None
-    not_saved: str = ""
     held_out: float | None = None
     choosing: float | None = None
     curve: tuple[tuple[int, float], ...] = ()
@@ -198,11 +197,10 @@ class Trained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Train(OfCase[Trained]):
-    """Train a case for so many seconds, or to its end. `checkpoint` is the file that it is kept in, "" for none."""
+    """Train a case for so many seconds, or to its end."""
 
     answer = Trained
     seconds: float
-    checkpoint: str
 
 
 HEAD_DIM = 32
