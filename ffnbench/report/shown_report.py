@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
     from ffnbench.report.arrangement import Arrangement
 
-SOMEWHERE = Environment(
-    fingerprint="", cpu="", cpus=1, usable_cpus=1, memory_bytes=None, system="", python="", ffnbench=""
-)
+SOMEWHERE = Environment(fingerprint="", cpu="", usable_cpus=1)
 RATIOS = "report.pictures.ratios:ratio_figure"
 TRADE_OFF = "report.pictures.trade_off:trade_off_figure"
 ROOFS, SWEEP = "report.pictures.roofline:roofline_figure", "report.pictures.sweeps:sweep_figure"
