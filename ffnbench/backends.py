@@ -174,4 +174,5 @@ def not_installed(backend: Backend) -> str:
     missing = [name for name in BACKENDS[backend].requires if find_spec(name) is None]
     if not missing:
         return ""
-    return f"{' and '.join(missing)} is not installed: pip install 'ffnbench[{backend}]'"
+    verb = "is" if len(missing) == 1 else "are"
+    return f"{' and '.join(missing)} {verb} not installed: pip install 'ffnbench[{backend}]'"

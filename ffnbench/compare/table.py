@@ -22,7 +22,7 @@ from ffnbench.metrics import (
     PEAK,
     SAVED,
 )
-from ffnbench.plan import SWEPT, Group, Plan, value_of
+from ffnbench.plan import SWEPT, Case, Group, Plan, value_of
 from ffnbench.report.columns import CASE_KEYS, case_rows, column, timed_columns
 from ffnbench.report.frame import EXTRA, UNKNOWN, Column, Frame, Row, estimate_in
 from ffnbench.report.header import (
@@ -58,7 +58,9 @@ MEASURED = {  # those of `compare`: what is counted and held, and behind it the 
 }  # fmt: skip
 
 # where rows differ in how their weights are held: what a deployer asks
-OF_TRADE_OFF = {"tokens_per_s": 2, "ceiling_share": 3, "d_ff": EXTRA, "params": EXTRA, PEAK: EXTRA, PACK: EXTRA}
+OF_TRADE_OFF = {"tokens_per_s": 2, "ceiling_share": 3} | dict.fromkeys(
+    ("d_ff", "params", "flops_timed", "flops_per_s", "bytes_per_s", PEAK, PACK, "total_bytes"), EXTRA
+)
 
 
 def compare_frame(report: Report) -> Frame:
@@ -68,9 +70,10 @@ def compare_frame(report: Report) -> Frame:
     swept = [key for key in swept_columns(plan) if key not in (*CASE_KEYS, *SWEPT)]
     if swept:
         rows = [row | {key: value_of(plan.case(row["label"]), key) for key in swept} for row in rows]
-    named = {each.key: each for each in _named(plan)}
+    names = _named(plan)
+    named = [each.key for each in names]
     others = [each for each in _differing(report) if each.key not in named]
-    frame = Frame(columns=(*named.values(), *others), rows=rows, groups=headings(plan), exported=CASE_KEYS)
+    frame = Frame(columns=(*names, *others), rows=rows, groups=headings(plan), exported=CASE_KEYS)
     if report.environment is None:
         return replace(
             frame,
@@ -89,27 +92,36 @@ def compare_frame(report: Report) -> Frame:
     frame = replace(
         frame,
         columns=tuple(columns),
-        header=[conditions_line(plan)],
+        header=[conditions_line(plan) if "label" in named else f"{variant_of(plan.shown[0])}, {conditions_line(plan)}"],
         summary=answer(report) if timed else [*failure_line(report), *general_line(report), *machine_line(report)],
         details=details(report),
     )
-    return replace(frame, short=pivots(report, frame, reference_title(report))) if report.comparisons else frame
+    if not report.comparisons or report.figures.trade_offs:
+        return frame
+    return replace(frame, short=pivots(report, frame, reference_title(report)))
 
 
 def _named(plan: Plan) -> list[Column]:
-    """What a row is called. Where rows differ in how their weights are held, columns say how each variant is run."""
+    """What a row is called. Where rows differ in how their weights are held, columns say how each variant is run; the
+    name of a single one stands in the header.
+    """
     if len({case.workload.weights for case in plan.shown}) == 1:
         return [column("label", text=lambda row: plan.name_of(row["label"]))]
+    ways = [column("backend", 0, left=True), column("weight_format", 0, left=True)]
+    if len(plan.shown) == len({(way_of(case), plan.reference_of(case.label)) for case in plan.shown}):
+        return ways
+    return [column("label", text=lambda row: variant_of(plan.case(row["label"]))), *ways]
 
-    def variant(row: Row) -> str:
-        work = plan.case(row["label"]).workload
-        ends = (f"@weights={work.weights}", f"@backend={work.backend}")
-        name = plan.name_of(row["label"])
-        for end in ends:
-            name = name.removesuffix(end)
-        return name
 
-    return [column("label", text=variant), column("backend", 0), column("weight_format", 0)]
+def way_of(case: Case) -> tuple[str, str]:
+    """How a case is run."""
+    return case.workload.backend, case.workload.weights
+
+
+def variant_of(case: Case) -> str:
+    """A variant without how it is run."""
+    parts = case.variant.split("@")
+    return "@".join(part for part in parts if not part.startswith(("backend=", "weights=")))
 
 
 def reference_title(report: Report) -> str:

@@ -36,6 +36,7 @@ from ffnbench.result import Report, TradeOff
 HEIGHT = 2.1  # inches, of a row of panels
 MILLISECONDS = 1e3
 LEAST_ERROR = 1e-7  # shown in place of what is smaller
+NAME_OF = {Weights.NONE: "weights as they are"}
 MARKER_OF = dict(zip(Weights, MARKERS, strict=False))
 
 
@@ -56,7 +57,14 @@ def trade_off_figure(report: Report) -> Figure:
     held = [weights for weights in Weights if any(row["weight_format"] == weights for row in rows)]
     handles = [Line2D([], [], color=colours[name], label=literal(name)) for name in backends]
     handles += [
-        Line2D([], [], color=BLACK, linestyle="", marker=MARKER_OF[weights], label=f"{weights} weights")
+        Line2D(
+            [],
+            [],
+            color=BLACK,
+            linestyle="",
+            marker=MARKER_OF[weights],
+            label=NAME_OF.get(weights, f"{weights} weights"),
+        )
         for weights in held
     ]
     handles.append(Line2D([], [], color=GREY, linestyle=":", label="Pareto front"))
