@@ -22,9 +22,15 @@ def _ffn(form: str, d_model: int, d_ff: int, bias: bool = False, moe: MoESpec | 
         return FFNSpec(d_model=d_model, d_ff=d_ff, activation=form, bias=bias, moe=moe)
     row = GATED.get(form)
     return FFNSpec(
-        d_model=d_model, d_ff=d_ff, activation=row.activation, gate=Gate.INNER, bias=bias, moe=moe, limit=row.limit,
+        d_model=d_model,
+        d_ff=d_ff,
+        activation=row.activation,
+        gate=Gate.INNER,
+        bias=bias,
+        moe=moe,
+        limit=row.limit,
         up_offset=row.offset,
-    )  # fmt: skip
+    )
 
 
 def _model(
@@ -49,12 +55,13 @@ def _model(
     attention = AttentionSpec(
         d_model=ffn.d_model, heads=count, kv_heads=kv_heads, head_dim=head_dim, qkv_bias=qkv_bias, out_bias=out_bias
     )
-    sights = tuple(Sight(window=window, count=number) for window, number in (windows or {}).items())
-    groups = tuple(
-        LayerGroup(kind=kind, count=number, ffn=ffn, attention=attention, sights=sights)
-        for kind, number in layers.items()
-    )
-    return ModelSpec(key=key, name=name, groups=groups, source=source, note=note)
+    sights = []
+    for window, number in (windows or {}).items():
+        sights.append(Sight(window=window, count=number))
+    groups = []
+    for kind, number in layers.items():
+        groups.append(LayerGroup(kind=kind, count=number, ffn=ffn, attention=attention, sights=tuple(sights)))
+    return ModelSpec(key=key, name=name, groups=tuple(groups), source=source, note=note)
 
 
 def _deepseek_v3() -> ModelSpec:
@@ -246,7 +253,7 @@ def config_path(name: str) -> str:
             f"`hf download {name} config.json` puts it there; `ffnbench list presets` shows what needs no file",
         )
     if "/" not in name and Path(name).suffix != ".json":
-        family = [one for one in PRESETS.names() if one.startswith(name.partition("-")[0] + "-")]
+        family = [key for key in PRESETS.names() if key.startswith(name.partition("-")[0] + "-")]
         near = did_you_mean(name, family) or did_you_mean(name, PRESETS.names())
         raise FfnbenchError(
             f"{name!r} is neither a preset nor a file, nor in the hub's cache on this disk",
@@ -266,7 +273,9 @@ def variant_keys(spec: FFNSpec) -> dict[str, Scalar]:
         keys["limit"] = spec.limit
     if spec.up_offset:
         keys["offset"] = spec.up_offset
-    return keys | (_of_experts(spec.moe) if spec.moe else {})
+    if spec.moe is not None:
+        keys |= _of_experts(spec.moe)
+    return keys
 
 
 def _of_experts(moe: MoESpec) -> dict[str, Scalar]:
@@ -286,11 +295,14 @@ def _of_experts(moe: MoESpec) -> dict[str, Scalar]:
 
 def as_text(spec: FFNSpec, keys: dict[str, Scalar]) -> str:
     """A variant that can be typed again."""
-    name = f"{spec.activation}_glu" if spec.gate is Gate.INNER else spec.activation
-    words = {True: "true", False: "false", None: "none"}
-    return "@".join(
-        [name, *(f"{k}={words[v] if isinstance(v, bool) or v is None else v}" for k, v in keys.items())]
-    )  # fmt: skip
+    text = spec.activation
+    if spec.gate is Gate.INNER:
+        text += "_glu"
+    for key, value in keys.items():
+        if value is None or isinstance(value, bool):
+            value = str(value).lower()
+        text += f"@{key}={value}"
+    return text
 
 
 PART = r"[A-Za-z0-9_](?:[\w.-]{0,94}[\w-])?"
