@@ -213,9 +213,11 @@ def plain_name(name: str) -> str:
     """`meta-llama/Llama-3.1-8B-Instruct`, `llama 3.1 8b` and `llama3.1-8b` are one name; a dot and what stands between
     two digits tell models apart, tuning does not.
     """
-    publisher, _, rest = name.strip().lower().rpartition("/")
-    joined = re.sub("[-_ ]+", "-", _TUNED.sub("", rest))
-    return _NOT_BETWEEN_DIGITS.sub("", joined) if publisher in ("", *PUBLISHERS) else name
+    publisher, _, model = name.strip().lower().rpartition("/")
+    if publisher and publisher not in PUBLISHERS:
+        return name
+    joined = re.sub("[-_ ]+", "-", _TUNED.sub("", model))
+    return _NOT_BETWEEN_DIGITS.sub("", joined)
 
 
 PRESETS: Registry[ModelSpec] = Registry("preset", "`ffnbench list presets` shows all", plain_name)
@@ -228,10 +230,10 @@ def model_of(name: str) -> ModelSpec:
 
     A preset's own name wins over a file, and a file over other spellings of that name.
     """
-    if name in PRESETS and (
-        normalise(name).replace("_", "-") in PRESETS.names() or not (_exists(name) or cached_config(name))
-    ):
-        return PRESETS.get(name)
+    if name in PRESETS:
+        is_own_name = normalise(name).replace("_", "-") in PRESETS.names()
+        if is_own_name or not (_exists(name) or cached_config(name)):
+            return PRESETS.get(name)
     from ffnbench.models.configs import read_config  # with the table of families
 
     return read_config(config_path(name))
@@ -245,7 +247,8 @@ def config_path(name: str) -> str:
     """
     if _exists(name):
         return name
-    if (cached := cached_config(name)) is not None:
+    cached = cached_config(name)
+    if cached is not None:
         return str(cached)
     if "/" in name and is_name(name):
         raise FfnbenchError(
@@ -311,7 +314,9 @@ NAME = re.compile(rf"(?:{PART}/)?{PART}", re.ASCII)
 
 def is_name(text: str) -> bool:
     """Whether it may be a model of the hub: ORG/NAME or NAME, which can't lead out of the cache."""
-    return bool(NAME.fullmatch(text)) and ".." not in text and "--" not in text and not text.endswith(".json")
+    if text.endswith(".json") or ".." in text or "--" in text:
+        return False
+    return NAME.fullmatch(text) is not None
 
 
 def cache_folder() -> Path:
@@ -327,9 +332,13 @@ def cached_config(name: str) -> Path | None:
     if not is_name(name):
         return None
     model = cache_folder() / f"models--{name.replace('/', '--')}"
-    if os.path.isfile(main := model / "refs" / "main"):
-        config = model / "snapshots" / content_of(main).decode("ascii", "replace").strip() / "config.json"
+    main = model / "refs" / "main"
+    if os.path.isfile(main):
+        commit = content_of(main).decode("ascii", "replace").strip()
+        config = model / "snapshots" / commit / "config.json"
         if os.path.isfile(config):
             return config
-    found = list(model.glob("snapshots/*/config.json"))
-    return found[0] if len(found) == 1 else None
+    configs = list(model.glob("snapshots/*/config.json"))
+    if len(configs) != 1:
+        return None
+    return configs[0]

@@ -89,10 +89,10 @@ def cells_of(
     alone: dict[str, Any] = {}
     axes: dict[str, tuple[Value, ...]] = {}
     for name in flags:
-        given = getattr(request, name, None)
-        if given is None:
+        value = getattr(request, name, None)
+        if value is None:
             continue
-        values = several(name, given, partial(read_value, name))
+        values = several(name, value, partial(read_value, name))
         if len(values) == 1:
             alone[name] = values[0]
         else:

@@ -422,10 +422,10 @@ def build_whole(config: Any, named: Any = None) -> Any:
     model = build_empty(config, _with_output(config), tied=True)
     if named is None or isinstance(model, named):
         return model
-    own = build_empty(config, named, tied=True)
-    if _ffn_sizes(own) == _ffn_sizes(model):
+    model_of_file = build_empty(config, named, tied=True)
+    if _ffn_sizes(model_of_file) == _ffn_sizes(model):
         return model
-    return own
+    return model_of_file
 
 
 def _ffn_sizes(model: Any) -> list[int]:
