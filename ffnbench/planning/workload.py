@@ -24,8 +24,20 @@ from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant, 
 from ffnbench.request import CompareRequest
 
 DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda
-FLAGS = ("batch", "seq_len", "dtype", "device", "mode", "backend", "routing", "time", "cache", "matmul_precision",
-         "reduced_reductions", "weights")  # fmt: skip
+FLAGS = (
+    "batch",
+    "seq_len",
+    "dtype",
+    "device",
+    "mode",
+    "backend",
+    "routing",
+    "time",
+    "cache",
+    "matmul_precision",
+    "reduced_reductions",
+    "weights",
+)
 _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
 
 
@@ -38,7 +50,8 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
     if not 0 <= slowdown <= 10:
         raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
     dtype = DTYPES.canonical(str(given["dtype"]))
-    device, cache = device_of(str(given["device"])), choose(Cache, "cache", given["cache"])
+    device = device_of(str(given["device"]))
+    cache = choose(Cache, "cache", given["cache"])
     precision = choose(MatmulPrecision, "matmul_precision", given["matmul_precision"])
     reduced = flag(given, "reduced_reductions", True)
     return Workload(
@@ -75,7 +88,11 @@ def _time(asked: Scalar, device: str, cache: Cache) -> Time:
         )
     if device == "cpu":
         return Time.WALL
-    return time or (Time.DEVICE if device != "auto" and cache is Cache.COLD else Time.WALL)
+    if time is not None:
+        return time
+    if device != "auto" and cache is Cache.COLD:
+        return Time.DEVICE
+    return Time.WALL
 
 
 def _backend(asked: str, variant: Variant) -> Backend:
@@ -144,7 +161,10 @@ def lacks(ffn: AnySpec, work: Workload) -> str:
 def parse_backends(text: str) -> tuple[Backend, ...]:
     """One backend, `eager,onednn`, or `all`, each once; raises FfnbenchError for an empty name, and an unknown one."""
     parts = cut("--backend ", text, "eager,packed")
-    return tuple(Backend) if ALL in parts else tuple(dict.fromkeys(choose(Backend, "backend", part) for part in parts))
+    if ALL in parts:
+        return tuple(Backend)
+    backends = [choose(Backend, "backend", part) for part in parts]
+    return tuple(dict.fromkeys(backends))
 
 
 def parse_weights(text: str) -> tuple[Weights, ...]:
