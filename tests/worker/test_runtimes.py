@@ -179,7 +179,7 @@ from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.subject import subject_of
 
 torch.set_num_threads(1)
-work = Workload(batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=1, backend=Backend("ort"))
+work = Workload(batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=1, backend=Backend(sys.argv[1]))
 spec = FFNSpec(d_model=32, d_ff=64, activation="relu")
 subject = subject_of(build(spec), work, 32, 0)
 before = len(os.listdir("/proc/self/task"))
@@ -189,7 +189,11 @@ print(len(os.listdir("/proc/self/task")) - before)
 """
 
 
-def test_onnx_runtime_sends_nothing_starts_no_thread_and_leaves_no_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("backend", "threads"), [("ort", 0), ("openvino", 2)])
+def test_a_runtime_starts_no_thread_for_its_usage_data_and_leaves_no_file(
+    tmp_path: Path, backend: str, threads: int
+) -> None:
+    """ONNX Runtime with one thread needs no other; OpenVINO starts its two with the import."""
     environment = os.environ | {
         "HOME": str(tmp_path),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
@@ -197,7 +201,12 @@ def test_onnx_runtime_sends_nothing_starts_no_thread_and_leaves_no_file(tmp_path
     }
     environment.pop("ORT_DISABLE_TELEMETRY", None)
     done = subprocess.run(
-        [sys.executable, "-c", SESSION], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+        [sys.executable, "-c", SESSION, backend],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=environment,
+        check=False,
     )
-    assert (done.stdout.strip(), done.returncode) == ("0", 0), done.stderr
+    assert (done.stdout.strip(), done.returncode) == (str(threads), 0), done.stderr
     assert not list(tmp_path.rglob("*"))

@@ -7,6 +7,7 @@ it: its threads begin with the import, and would not outlive a fork.
 
 from __future__ import annotations
 
+import sys
 from time import perf_counter
 from typing import Any
 
@@ -27,6 +28,8 @@ PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
 
 def request_of(module: FeedForward, work: Workload) -> Any:
     """An InferRequest of the module, compiled with the weights and the threads of the workload."""
+    # its package for usage data would write a file into the home folder; without it OpenVINO sends nothing
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     import openvino
 
     core = openvino.Core()
