@@ -179,7 +179,8 @@ from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.subject import subject_of
 
 torch.set_num_threads(1)
-work = Workload(batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=1, backend=Backend(sys.argv[1]))
+given = dict(batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=1)
+work = Workload(**given, backend=Backend(sys.argv[1]))
 spec = FFNSpec(d_model=32, d_ff=64, activation="relu")
 subject = subject_of(build(spec), work, 32, 0)
 before = len(os.listdir("/proc/self/task"))

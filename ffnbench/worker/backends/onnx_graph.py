@@ -6,6 +6,7 @@ of a tensor, and each operation that it applies becomes a node of the graph.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -116,52 +117,39 @@ class Value:
         return self.graph.add("Where", condition, self, other)
 
 
+# what functions of torch.nn.functional are called in ONNX
+OPERATORS = {
+    "relu": "Relu",
+    "prelu": "PRelu",
+    "gelu": "Gelu",
+    "mish": "Mish",
+    "hardswish": "HardSwish",
+    "elu": "Elu",
+    "selu": "Selu",
+    "softplus": "Softplus",
+}
+
+
 class Functional:
     """torch.nn.functional for a Value: those functions that activations use."""
 
-    @staticmethod
-    def relu(x: Value) -> Value:
-        return x.graph.add("Relu", x)
+    def __getattr__(self, name: str) -> Callable[..., Value]:
+        def function(x: Value, *others: Value, **attributes: Any) -> Value:
+            return x.graph.add(OPERATORS[name], x, *others, **attributes)
 
-    @staticmethod
-    def relu6(x: Value) -> Value:
+        return function
+
+    def relu6(self, x: Value) -> Value:
+        """min(max(0, x), 6)."""
         return x.clamp(0.0, 6.0)
 
-    @staticmethod
-    def leaky_relu(x: Value, slope: float) -> Value:
+    def leaky_relu(self, x: Value, slope: float) -> Value:
+        """x if x > 0 else slope * x."""
         return x.graph.add("LeakyRelu", x, alpha=slope)
 
-    @staticmethod
-    def prelu(x: Value, slope: Value) -> Value:
-        return x.graph.add("PRelu", x, slope)
-
-    @staticmethod
-    def gelu(x: Value, approximate: str = "none") -> Value:
-        return x.graph.add("Gelu", x, approximate=approximate)
-
-    @staticmethod
-    def silu(x: Value) -> Value:
+    def silu(self, x: Value) -> Value:
+        """x * sigmoid(x)."""
         return x * x.sigmoid()
-
-    @staticmethod
-    def mish(x: Value) -> Value:
-        return x.graph.add("Mish", x)
-
-    @staticmethod
-    def hardswish(x: Value) -> Value:
-        return x.graph.add("HardSwish", x)
-
-    @staticmethod
-    def elu(x: Value) -> Value:
-        return x.graph.add("Elu", x)
-
-    @staticmethod
-    def selu(x: Value) -> Value:
-        return x.graph.add("Selu", x)
-
-    @staticmethod
-    def softplus(x: Value) -> Value:
-        return x.graph.add("Softplus", x)
 
 
 def model_of(module: FeedForward, weights: Weights = Weights.NONE, group: int = 32) -> ModelProto:
@@ -179,7 +167,7 @@ def model_of(module: FeedForward, weights: Weights = Weights.NONE, group: int = 
     def act(x: Value) -> Value:
         learned = [graph.constant(getattr(module, name).detach().float()) for name, _ in spec.row.learned]
         beta = 1.0 if spec.beta is None else spec.beta
-        result: Value = spec.row.apply(Functional, x, beta, *learned)
+        result: Value = spec.row.apply(Functional(), x, beta, *learned)
         return result
 
     spec, x = module.spec, Value(graph, INPUT)
