@@ -73,7 +73,7 @@ def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) ->
 
 def facts_view(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> View:
     """The answer of `activations`."""
-    return View(frame=lambda: facts_frame(chosen, facts))
+    return View(frame=lambda: facts_frame(chosen, facts), title="activations")
 
 
 def facts_frame(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> Frame:
