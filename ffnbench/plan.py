@@ -97,7 +97,7 @@ def added_kind(name: str) -> AddedKind | None:
     feature = of_features("kinds").get(name)
     if feature is None:
         return None
-    added: AddedKind = feature.file("kind").KINDS[name]
+    added: AddedKind = feature.file("plan").KINDS[name]
     return added
 
 
@@ -307,6 +307,9 @@ class NoteKind(StrEnum):
     BUSY = "busy"
     MOVES = "moves"
     NOISE = "noise"
+
+
+NOISES = {NoteKind.SEEN, NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

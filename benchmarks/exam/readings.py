@@ -13,8 +13,7 @@ from ffnbench.common.units import percent
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.result import Verdict
-from ffnbench.stats.verdict import SAME_WITHIN
+from ffnbench.result import SAME_WITHIN, Verdict
 
 OURS, RIVALS = "ffnbench", ("torch Timer", "median loop")
 REFERENCE, FORM, SLOWED_FORM, SLOWED_BY = "relu", "swiglu", "swiglu5", 0.05

@@ -14,7 +14,7 @@ from ffnbench.block.plan import ATTENTION, FFN, TEXTBOOK, Length, lengths_of, pa
 from ffnbench.choices import Mode
 from ffnbench.ffn.attention import (
     attention_flops,
-    kept_tokens,
+    cached_tokens,
     kv_bytes,
     overtakes_at,
     projection_flops,
@@ -198,7 +198,7 @@ def _counted(report: Report, length: Length) -> Row:
         "ffn_share_flops": _share(of_ffn, of_attention),
         "flops_softmax": attention.flops_elementwise,
         "kv_bytes_per_token": kv_bytes(spec, work.dtype),
-        "kv_bytes": kv_bytes(spec, work.dtype) * kept_tokens(spec, length.seq_len) * work.batch,
+        "kv_bytes": kv_bytes(spec, work.dtype) * cached_tokens(spec, length.seq_len) * work.batch,
     }
 
 

@@ -43,7 +43,8 @@ from ffnbench.messages import (
 )
 from ffnbench.plan import Arm, Probe, Workload
 from ffnbench.result import Timer
-from ffnbench.worker.backends.building import build_foreign, unavailable
+from ffnbench.worker.backends.building import build_foreign
+from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.meters import empty_call
 
 if TYPE_CHECKING:
@@ -275,10 +276,10 @@ def describe_device(request: DescribeDevice) -> DeviceFacts:
 def list_backends(request: ListBackends) -> Backends:
     """Why each backend can't run on a device here."""
     device = torch.device(request.device)
-    names = [backend.value for backend in Backend]
+    files = {backend.value: implementation_of(backend) for backend in Backend}
     return Backends(
-        reasons={name: unavailable(name, device) for name in names},
-        bfloat16={name: unavailable(name, device, torch.bfloat16) for name in names},
+        reasons={name: file.unavailable(device) for name, file in files.items()},
+        bfloat16={name: file.unavailable(device, torch.bfloat16) for name, file in files.items()},
     )
 
 

@@ -224,6 +224,10 @@ class Subject:
 
         return slow
 
+    def weight_bytes(self) -> int:
+        """Bytes of the module's parameters."""
+        return sum(parameter.nbytes for parameter in self.module.parameters())
+
     def clear(self, x: Tensor | None = None) -> None:
         """Forget all leaf gradients, so that no call pays for adding to the last one's."""
         if self.train:

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import FakeLaunch, ffnbench, measure, prepare
+from fake_machine import FakeLaunch, measure, prepare
+from shell import ffnbench
 
 from ffnbench import cli
 from ffnbench.block.picture import block_figure

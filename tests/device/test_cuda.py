@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import ffnbench
+from shell import ffnbench
 from torch import Tensor, nn
 
 from ffnbench.common.errors import Unsupported

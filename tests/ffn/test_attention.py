@@ -15,7 +15,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.attention import (
     attention_cost,
     attention_flops,
-    kept_tokens,
+    cached_tokens,
     kv_bytes,
     overtakes_at,
     pairs,
@@ -91,7 +91,7 @@ def test_a_window_is_counted_position_by_position(seq_len: int, causal: bool) ->
     assert pairs(spec, seq_len) == sum(map(len, sees))
     assert score_flops(spec, seq_len) == round(2 * 6 * 8 * sum(map(len, sees)) / seq_len)
     if causal:
-        assert kept_tokens(spec, seq_len) == len(sees[-1])
+        assert cached_tokens(spec, seq_len) == len(sees[-1])
     assert pairs(replace(spec, form=AttentionForm.TEXTBOOK), seq_len) == seq_len**2
     assert spec.windowed(seq_len) == (sum(map(len, sees)) < pairs(replace(spec, window=None), seq_len))
 

@@ -8,8 +8,9 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
 from hf import written
+from model_configs import BERT, DEEPSEEK, LLAMA
+from paths import ROOT
 
 from ffnbench.cli import run
 from ffnbench.common.errors import FfnbenchError
@@ -19,10 +20,6 @@ from ffnbench.models.configs import read_config, read_groups
 from ffnbench.models.family_reader import Unanswered, by_own_names
 from ffnbench.models.presets import model_of
 
-LLAMA = {
-    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-    "hidden_act": "silu", "num_attention_heads": 32, "num_key_value_heads": 8,
-}  # fmt: skip
 GPT2 = {
     "model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_inner": None, "activation_function": "gelu_new",
     "n_head": 12,
@@ -32,16 +29,6 @@ QWEN = LLAMA | {
     "shared_expert_intermediate_size": 5632, "decoder_sparse_step": 2, "mlp_only_layers": [3], "num_hidden_layers": 6,
 }  # fmt: skip
 T5 = {"model_type": "t5", "d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12, "d_kv": 64}
-BERT = {
-    "model_type": "bert", "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
-    "hidden_act": "gelu", "num_attention_heads": 12,
-}  # fmt: skip
-DEEPSEEK = {
-    "model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432, "moe_intermediate_size": 2048,
-    "num_hidden_layers": 61, "first_k_dense_replace": 3, "n_routed_experts": 256, "n_shared_experts": 1,
-    "num_experts_per_tok": 8, "hidden_act": "silu", "num_attention_heads": 128, "num_key_value_heads": 128,
-    "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
-}  # fmt: skip
 CLIP = {"model_type": "clip", "text_config": {"model_type": "clip_text_model"}, "vision_config": {}}
 
 
@@ -247,7 +234,7 @@ def test_what_reads_a_config_is_loaded_when_one_is_named(arguments: list[str]) -
 
 def test_a_comparison_of_presets_loads_nothing_that_reads_a_config() -> None:
     assert_no_config_reader(
-        "import sys; sys.path.insert(0, 'tests')\nfrom conftest import prepare\n"
+        "import sys; sys.path.insert(0, 'tests')\nfrom fake_machine import prepare\n"
         "from ffnbench.request import CompareRequest\n"
         "prepare(CompareRequest(preset='llama3-8b', variants='preset,relu'))\n"
     )

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from conftest import run
 from exam.machine import ENVIRONMENT
-from test_stats import plan_of, run_of
+from fake_machine import run
+from made_up_runs import QUIET, WAITS, plan_of, priced, run_of, ten_rounds, with_waits
 
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, baseline_times, latency_findings
@@ -36,28 +36,9 @@ from ffnbench.result import BackgroundLoad, Comparison, FailureKind, Report, Run
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.verdict import summarise
 
-WAITS, QUIET = 0.5, 0.01
-
-
-def with_waits(done: Run, waits: dict[tuple[str, int, int], float | None]) -> Run:
-    """The run with what the samples of (case, worker, round) waited; nothing else of them changes."""
-    samples = tuple(replace(s, waited=waits.get((s.case, s.worker, s.round), QUIET)) for s in done.samples)
-    return replace(done, samples=samples)
-
 
 def compared(done: Run) -> dict[str, Comparison]:
     return {c.case: c for c in summarise(done)[1]}
-
-
-def ten_rounds(ratio: float = 1.0, disturbed: float = 1.3, clean: int = 10, workers: int = 4) -> Run:
-    """b takes `ratio` of a's second, and `disturbed` in the rounds after the first `clean` ones, where it waits."""
-    plan = plan_of(workers=workers, rounds=10)
-    b = [
-        [(ratio if r < clean else disturbed) * (1 + 0.001 * w + 0.0003 * (r % 3)) for r in range(10)]
-        for w in range(workers)
-    ]
-    waits = {("b", w, r): WAITS for w in range(workers) for r in range(clean, 10)}
-    return with_waits(run_of(plan, {"a": [[1.0] * 10] * workers, "b": b}), waits)
 
 
 def test_rounds_in_which_the_threads_waited_do_not_count() -> None:
@@ -118,15 +99,6 @@ def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
     assert re.search(r"^b .* busy +-  busy *$", text, re.MULTILINE)
     assert " 1.30 " not in text
     assert said in text
-
-
-def priced(report: Report) -> Report:
-    """With what its cases cost."""
-    from ffnbench.plan import NoProbe, cost_of
-    from ffnbench.result import CaseCost
-
-    costs = tuple(CaseCost(case=case.label, cost=cost_of(case, NoProbe())) for case in report.plan.cases)
-    return replace(report, costs=costs)
 
 
 def reference_with_half_of_its_rounds(c: float = 1.0, c_waits: bool = True) -> Report:

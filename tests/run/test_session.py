@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, KnownProber, run
+from fake_machine import KnownProber, run
+from paths import ROOT
 
 from ffnbench.api.measuring import measure
 from ffnbench.api.preparing import Prepared, priced

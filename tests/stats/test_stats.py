@@ -4,32 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 
 import pytest
+from made_up_runs import plan_of, run_of
 
-from ffnbench.metrics import LATENCY
-from ffnbench.plan import CONTROL, Plan
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
-from ffnbench.result import Comparison, Failure, FailureKind, Run, Sample, Verdict
+from ffnbench.plan import CONTROL
+from ffnbench.result import Comparison, Failure, FailureKind, Verdict
 from ffnbench.stats.verdict import decide, holm, summarise
-
-
-def plan_of(variants: str = "a=relu,b=gelu", **options: object) -> Plan:
-    return plan_compare(CompareRequest(variants=variants, d_model=64, **options)).with_device("cpu")
-
-
-def run_of(plan: Plan, values: dict[str, list[list[float]]], **changes: object) -> Run:
-    """values[label][worker][round] in seconds."""
-    samples = tuple(
-        Sample(case=label, metric=LATENCY, worker=w, round=r, order=0, value=value, calls=1)
-        for label, workers in values.items() for w, rounds in enumerate(workers) for r, value in enumerate(rounds)
-    )  # fmt: skip
-    run = Run(
-        plan=plan, samples=samples, failures=(), warnings=(), environment=None, interrupted=False, wall_s=1.0
-    )  # fmt: skip
-    return replace(run, **changes)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from conftest import ROOT, KnownProber
+from fake_machine import KnownProber
+from paths import ROOT
 
 from ffnbench.choices import CompileMode
 from ffnbench.messages import A, Begin, Check, Done, Failed, MeasureMemory, Open, TakeSample, WorkerRequest

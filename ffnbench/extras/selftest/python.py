@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ffnbench.extras.selftest import measuring
 from ffnbench.extras.selftest.measuring import SelftestRequest
+from ffnbench.extras.selftest.table import selftest_view
 from ffnbench.python.arguments import Float, Int, asked
 from ffnbench.python.following import called_here
 from ffnbench.python.public import public
@@ -29,5 +30,5 @@ def selftest(
     """
     request = asked(SelftestRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
-        view = measuring.selftest(request, here.world, here.progress)
-        return Answer(shown=view, name="selftest")
+        rows = measuring.selftest(request, here.world, here.progress)
+        return Answer(shown=selftest_view(rows, request.repeats), name="selftest")

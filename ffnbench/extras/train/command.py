@@ -65,7 +65,7 @@ def train(
     from ffnbench.api.measuring import measure_here_or_elsewhere
     from ffnbench.api.preparing import prepare
     from ffnbench.extras.train.measuring import measure
-    from ffnbench.extras.train.planning import TrainRequest, plan_train
+    from ffnbench.extras.train.plan import TrainRequest, plan_train
     from ffnbench.report.shown_report import report_view
     from ffnbench.run.world import this_machine
 

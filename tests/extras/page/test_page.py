@@ -8,7 +8,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
-from conftest import ROOT, ProberHere, below
+from fake_machine import ProberHere
+from frames import below
+from paths import ROOT
 
 import ffnbench
 from ffnbench.common.errors import FfnbenchError
