@@ -114,7 +114,8 @@ def with_columns(frame: Frame, wanted: dict[str, bool]) -> Frame:
     by_key = {column.key: column for column in own}
     chosen = {}
     for rank, key in enumerate(wanted, start=1):
-        if key != first.key and (key in by_key or any(key in row for row in frame.rows[:1])):
+        is_here = key in by_key or any(key in row for row in frame.rows[:1])
+        if is_here and key != first.key:
             column = by_key.get(key) or COLUMNS.get(key) or Column(key=key)
             chosen[key] = replace(column, priority=min(rank, EXTRA - 1))
     if all(wanted.values()):

@@ -48,25 +48,33 @@ BELOW = {
 
 def variants() -> list[Row]:
     """Every name of a form, classic and gated."""
-
-    def row(name: str, form: str, params: str, aliases: str = "") -> Row:
-        return {"name": name, "form": form, "params": params, "aliases": aliases}
-
-    named = set(GATED_BY_ACTIVATION)
+    rows = [
+        _variant(each.name, f"down({each.name}(up))", FORMULA[Gate.NONE], ", ".join(each.aliases))
+        for each in ACTIVATIONS
+    ]
+    for gated in GATED:
+        rows.append(_variant(gated.name, _gated_form(gated), FORMULA[Gate.INNER], ", ".join(_gated_aliases(gated))))
+    for each in ACTIVATIONS:
+        if each.name not in GATED_BY_ACTIVATION:
+            rows.append(_variant(f"{each.name}_glu", f"down({each.name}(gate) * up)", FORMULA[Gate.INNER]))
     return [
-        *(row(a.name, f"down({a.name}(up))", FORMULA[Gate.NONE], ", ".join(a.aliases)) for a in ACTIVATIONS),
-        *(row(g.name, _gated_form(g), FORMULA[Gate.INNER], ", ".join(_gated_aliases(g))) for g in GATED),
-        *(row(f"{a.name}_glu", f"down({a.name}(gate) * up)", FORMULA[Gate.INNER])
-          for a in ACTIVATIONS if a.name not in named),
-        row("X@gate=output", "down(act(up)) * gate", FORMULA[Gate.OUTPUT]),
-        row("X@moe=8x2", "2 of 8 experts, each an X", "8*X + 8*d"),
-        row("pkg.mod:Class", "your own class or factory", "counted", "file.py:factory"),
-        row("file.py:M@like=X", "your own, compared with X", "counted"),
-    ]  # fmt: skip
+        *rows,
+        _variant("X@gate=output", "down(act(up)) * gate", FORMULA[Gate.OUTPUT]),
+        _variant("X@moe=8x2", "2 of 8 experts, each an X", "8*X + 8*d"),
+        _variant("pkg.mod:Class", "your own class or factory", "counted", "file.py:factory"),
+        _variant("file.py:M@like=X", "your own, compared with X", "counted"),
+    ]
 
 
-def _gated_aliases(row: GatedName) -> tuple[str, ...]:
-    return (f"{row.activation}_glu",) * (GATED_BY_ACTIVATION.get(row.activation) == row.name) + row.aliases
+def _variant(name: str, form: str, params: str, aliases: str = "") -> Row:
+    return {"name": name, "form": form, "params": params, "aliases": aliases}
+
+
+def _gated_aliases(row: GatedName) -> list[str]:
+    aliases = list(row.aliases)
+    if GATED_BY_ACTIVATION.get(row.activation) == row.name:
+        aliases.insert(0, f"{row.activation}_glu")
+    return aliases
 
 
 def _gated_form(row: GatedName) -> str:
@@ -102,14 +110,14 @@ def dtypes() -> list[Row]:
 
 def presets() -> list[Row]:
     """Every published model: the FFN it is known by, how many layers, and where that was read."""
-    return [
-        {
-            "name": m.key, "FFN": m.main.ffn.form, "d_model": m.main.ffn.d_model, "d_ff": m.main.ffn.d_ff,
-            "params": params(m.main.ffn), "experts": f"{moe.experts}x{moe.top_k}" if (moe := m.main.ffn.moe) else "",
-            "layers": sum(group.count for group in m.groups), "source": m.source, "note": m.note,
-        }
-        for m in PRESETS
-    ]  # fmt: skip
+    rows = []
+    for model in PRESETS:
+        ffn = model.main.ffn
+        row: Row = {"name": model.key, "FFN": ffn.form, "d_model": ffn.d_model, "d_ff": ffn.d_ff}
+        row |= {"params": params(ffn), "experts": f"{ffn.moe.experts}x{ffn.moe.top_k}" if ffn.moe else ""}
+        row |= {"layers": sum(group.count for group in model.groups), "source": model.source, "note": model.note}
+        rows.append(row)
+    return rows
 
 
 def keys() -> list[Row]:

@@ -174,12 +174,13 @@ def _table(columns: list[ShownColumn], width: int, rows: Iterable[int], *, title
             title = f"{title}\n{shown.unit}"
         elif has_units:
             title = f"\n{title}"
+        is_label = place == 0
         table.add_column(
             Text(title),
             justify="left" if shown.column.left else "right",
-            no_wrap=place > 0 and not shown.column.flexible,
+            no_wrap=not is_label and not shown.column.flexible,
             overflow="fold",
-            max_width=max(LABEL, room) if place == 0 else None,
+            max_width=max(LABEL, room) if is_label else None,
             min_width=least[place] or None,
         )
     for row in rows:

@@ -173,10 +173,14 @@ def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
         turns[-1] = [*turns[-1], run]
     for turn in turns:
         done = [run for run in turn if not run.interrupted]
+        unfinished = [run for run in turn[-1:] if run.interrupted]
         if turn and added_kind(turn[0].plan.kind):  # its table may be of all cells together
-            yield joined([turn[0], *done, *(run for run in turn[-1:] if run.interrupted)])
+            yield joined([turn[0], *done, *unfinished])
             continue
-        yield from [joined([*done, *(run for run in turn[-1:] if run.interrupted)])] if done else turn
+        if done:
+            yield joined([*done, *unfinished])
+        else:
+            yield from turn
 
 
 def _run(lines: list[Any]) -> Report:

@@ -103,13 +103,16 @@ class Outputs:
 
 def inputs_of(*values: object) -> list[Path]:
     """The files that are named in what was typed: by itself, or as part of a variant, a list, a key."""
-    texts = [text for value in values for text in (value if isinstance(value, tuple) else (value,))]
-    parts = {part for text in texts if isinstance(text, str) for part in (text, *re.split(r"[,=@:]", text))}
-    found = []
+    parts = set()
+    for value in values:
+        for text in value if isinstance(value, tuple) else [value]:
+            if isinstance(text, str):
+                parts |= {text, *re.split(r"[,=@:]", text)}
+    paths = []
     for part in sorted(parts - {""}):
         path = Path(part)
-        found += [each for each in (path, path / "config.json") if _is_file(each)]
-    return found
+        paths += [each for each in (path, path / "config.json") if _is_file(each)]
+    return paths
 
 
 def _is_file(path: Path) -> bool:

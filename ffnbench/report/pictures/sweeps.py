@@ -92,7 +92,9 @@ class Swept:
         """The value of a row in the unit, or an end of its interval; NaN where there is no figure."""
         if not self.is_known(row):
             return math.nan
-        value = row[self.key] if row[key or self.key] is None else row[key or self.key]
+        value = row[self.key]
+        if key and row[key] is not None:
+            value = row[key]
         return float(value) / self.size
 
 
