@@ -59,9 +59,9 @@ def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) ->
     """
     records = []
     for label, spec in chosen.items():
-        row, known = spec.row, facts.get(label)
+        row, facts_of_row = spec.row, facts.get(label)
         record: Row = {"activation": label, "formula": row.formula or None, "derivative": row.derivative}
-        record |= {name: getattr(known, name, None) for name in KEYS}
+        record |= {name: getattr(facts_of_row, name, None) for name in KEYS}
         record |= {"flops": row.flops, "flops_backward": row.flops_backward, **asdict(row.names)}
         record |= {"aliases": ", ".join(row.aliases), "source": row.source or None}
         records.append(record | {"torch_differs": row.torch_differs or None})

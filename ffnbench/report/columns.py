@@ -201,8 +201,8 @@ def ten_digits(value: float) -> str:
     return f"{value:.10f}" if value == 0 or SMALL <= abs(value) < LARGE else f"{value:.9e}"
 
 
-def _condition(one: Condition) -> Callable[[CaseFacts], str | bool | None]:
-    return lambda case: one.of(case.work)
+def _condition(condition: Condition) -> Callable[[CaseFacts], str | bool | None]:
+    return lambda case: condition.of(case.work)
 
 
 def of_case(key: str, of: str | Callable[[Any], Any], title: str = "", **how: Any) -> Column:
@@ -316,8 +316,8 @@ def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:
 
 def _flops(key: str, title: str, priority: int) -> Column:
     """FLOPs of a part of a block, on the scale of the whole."""
-    whole = ("flops_ffn", "flops_attention")
-    return Column(key=key, title=title, units=SI, unit=TOKEN, priority=priority, scaled_with=whole)
+    of_all = ("flops_ffn", "flops_attention")
+    return Column(key=key, title=title, units=SI, unit=TOKEN, priority=priority, scaled_with=of_all)
 
 
 # fmt: off

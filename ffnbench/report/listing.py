@@ -141,14 +141,14 @@ LISTINGS: dict[str, Callable[[], list[Row]]] = {
 LIST_OF_BACKENDS = "backends"  # of which torch alone knows what can run here: a worker is asked
 
 
-def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]) -> View:
+def backends_view(reasons: Mapping[str, str], device: str, half: Mapping[str, str]) -> View:
     """Every backend; `found` says why one can't run here, on that device, "" where it can; `half` that of bfloat16."""
     records = [
         {
             "name": backend,
             "what it does": row.says,
-            "runs": "no" if found[backend] else "partly" if half.get(backend) else "yes",
-            "why not": found[backend] or half.get(backend, ""),
+            "runs": "no" if reasons[backend] else "partly" if half.get(backend) else "yes",
+            "why not": reasons[backend] or half.get(backend, ""),
             "keys": row.keys,
         }
         for backend, row in BACKENDS.items()
@@ -163,10 +163,10 @@ def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]
     )
 
 
-def environment_records(found: Environment) -> list[Row]:
+def environment_records(environment: Environment) -> list[Row]:
     """One record a fact, with its unit, the unknown left out."""
-    known = {field.name: getattr(found, field.name) for field in fields(found)}
-    return [_fact(name, value) for name, value in known.items() if value is not None]
+    facts = {field.name: getattr(environment, field.name) for field in fields(environment)}
+    return [_fact(name, value) for name, value in facts.items() if value is not None]
 
 
 def _fact(name: str, value: object) -> Row:
@@ -224,14 +224,14 @@ def records_view(records: Sequence[Row], below: Sequence[str] = ()) -> View:
     return View(frame=lambda: frame_of(records, below, prose=PROSE))
 
 
-def machine_records(found: Sequence[Ceiling], disturbed: Collection[str] = ()) -> list[Row]:
+def machine_records(ceilings: Sequence[Ceiling], disturbed: Collection[str] = ()) -> list[Row]:
     """What `env` says of ceilings: products by dtype and path, bytes by level, the empty call; those are marked whose
     roofs have these names.
     """
     order = list(Bound)
-    best = sorted(found, key=lambda ceiling: (order.index(ceiling.roof.bound), -ceiling.rate))
+    best = sorted(ceilings, key=lambda ceiling: (order.index(ceiling.roof.bound), -ceiling.rate))
     threads = max((ceiling.roof.threads for ceiling in best), default=1)
-    told: dict[str, list[str]] = {"ceilings": [f"with {counted(threads, 'thread')}"]}
+    values_of: dict[str, list[str]] = {"ceilings": [f"with {counted(threads, 'thread')}"]}
     for ceiling in best:
         roof, rate = ceiling.roof, digits(ceiling.rate / GIGA)
         if roof.bound is Bound.PRODUCTS:
@@ -241,5 +241,5 @@ def machine_records(found: Sequence[Ceiling], disturbed: Collection[str] = ()) -
             value = f"{rate} {roof.path}"
         else:
             name, value = "empty call", quantity(ceiling.seconds, TIME)
-        told.setdefault(name, []).append(f"{value} ({DISTURBED})" if roof.name in disturbed else value)
-    return [{"fact": fact, "value": ", ".join(values)} for fact, values in told.items()]
+        values_of.setdefault(name, []).append(f"{value} ({DISTURBED})" if roof.name in disturbed else value)
+    return [{"fact": fact, "value": ", ".join(values)} for fact, values in values_of.items()]

@@ -125,11 +125,11 @@ def _eta(event: Progress) -> str:
 def wait_text(seconds: float | None, *, groups: int = 1, others: float | None = None, cpus: int = 1) -> str:
     """How long it takes at most, where that is known, and that others use CPUs now where they do."""
     what = f"measuring {groups:,} groups" if groups > 1 else "measuring"
-    told = "" if seconds is None else f"{what} takes at most {duration(seconds)}"
+    text = "" if seconds is None else f"{what} takes at most {duration(seconds)}"
     if others is None:
-        return told
+        return text
     busy = f"others use {others:.1f} of its {cpus} CPUs" if cpus > 1 else f"others use {others:.0%} of its CPU"
-    return f"{told} on a quiet machine; this one is busy now: {busy}" if told else f"this machine is busy now: {busy}"
+    return f"{text} on a quiet machine; this one is busy now: {busy}" if text else f"this machine is busy now: {busy}"
 
 
 def duration(seconds: float) -> str:

@@ -122,13 +122,13 @@ def _label_width(label: ShownColumn, width: int) -> int:
 def _fitting(columns: Sequence[ShownColumn], width: int) -> list[ShownColumn]:
     """Those of the highest priority that fit together, in their order; the first one always."""
     label, *others = columns
-    kept, used = [label], _label_width(label, width)
+    fitting, used = [label], _label_width(label, width)
     for shown in sorted(others, key=lambda shown: shown.column.priority):
         need = max(_least(shown), shown.column.takes) + GAP
-        if used + need <= width or len(kept) == 1:
-            kept.append(shown)
+        if used + need <= width or len(fitting) == 1:
+            fitting.append(shown)
             used += need
-    return [shown for shown in columns if shown in kept]
+    return [shown for shown in columns if shown in fitting]
 
 
 def _blocks(columns: Sequence[ShownColumn], width: int) -> list[list[ShownColumn]]:

@@ -96,8 +96,8 @@ class Outputs:
             raise _unwritable(Path(text), problem) from problem
         if path.suffix.lower() not in self._suffixes:
             formats = f"formats: {', '.join(self._suffixes)}; a folder is written with a slash at its end"
-            found = f"unknown suffix {path.suffix!r}" if path.suffix else "no suffix"
-            raise FfnbenchError(f"{found} in {text!r}", hint_for(path.suffix, self._suffixes, formats))
+            message = f"unknown suffix {path.suffix!r}" if path.suffix else "no suffix"
+            raise FfnbenchError(f"{message} in {text!r}", hint_for(path.suffix, self._suffixes, formats))
         return [path]
 
 
@@ -125,7 +125,7 @@ def _is_file(path: Path) -> bool:
 def refuse_unwritable(path: Path, inputs: Iterable[Path] = ()) -> None:
     """Raise FfnbenchError for a path that can't be written, or that the same command reads. Nothing is made there."""
     try:
-        if any(path.exists() and path.samefile(one) for one in inputs):
+        if any(path.exists() and path.samefile(read) for read in inputs):
             raise FfnbenchError(f"{str(path)!r} is read by this command and would be overwritten", "write elsewhere")
         target = path.resolve()
         if not target.parent.is_dir():
@@ -197,18 +197,18 @@ def replace_file(path: Path, content: bytes) -> None:
             os.set_blocking(file.fileno(), True)
             file.write(content)
         return
-    beside = target.with_name(f"{BESIDE}{secrets.token_hex(8)}")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
+    temporary = target.with_name(f"{BESIDE}{secrets.token_hex(8)}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         if mode is not None:
-            os.chmod(beside, stat.S_IMODE(mode))
-        os.replace(beside, target)
+            os.chmod(temporary, stat.S_IMODE(mode))
+        os.replace(temporary, target)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
