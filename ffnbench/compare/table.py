@@ -237,5 +237,8 @@ def _ratio(name: str, reference: str, unit: str) -> Column:
             number = number.partition(" ")[0]
         return f"{number} {word:<{LONGEST}}"
 
+    def style(point: Row) -> str:
+        return verdict_style(point["of", name])
+
     title = name.removeprefix(reference) if name.startswith(f"{reference}@") else name
-    return Column(key=name, title=title, unit=unit, text=text, style=lambda point: verdict_style(point["of", name]))
+    return column("ratio", key=name, title=title, unit=unit, text=text, style=style, takes=0)

@@ -385,7 +385,7 @@ CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
 DEVICE_KEYS = (*keys_of(DEVICE_TIME), *keys_of(HOST_TIME), "launch_bound")
 
 
-def column(key: str, priority: int | None = None, **how: Any) -> Column:
+def column(key: str, priority: int | None = None, /, **how: Any) -> Column:
     """A column of COLUMNS, with another priority or otherwise headed or written where that is given."""
     if priority is not None:
         how["priority"] = priority
