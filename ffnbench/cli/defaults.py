@@ -21,7 +21,7 @@ from ffnbench.common.names import hint_for
 FILE, TABLE = "pyproject.toml", "tool.ffnbench"
 NEVER = {  # no file sets what runs, what is trusted, and what is written
     "trust", "out", "base_python", "head_python", "base_source", "head_source", "base_env", "head_env",
-    "update", "append", "json", "resume", "shard", "on", "slurm",
+    "update", "append", "json", "resume", "shard", "on", "slurm", "state", "prefix",
 }  # fmt: skip
 OF_CODE = ("variants", "variant", "activations")  # may name code: plain names are taken
 OF_CODE_KEYS = ("@python", "@source", "@env")

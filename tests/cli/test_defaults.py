@@ -122,7 +122,7 @@ def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:
         "threads", "backend", "workers", "rounds", "quick", "precision", "budget", "seed", "timeout", "runs", "pause",
         "init", "routing", "control", "metrics", "heads", "kv_heads", "head_dim", "causal", "textbook", "cost_only",
         "elements", "range_", "derivative", "gated", "tolerance", "exact_only", "across_machines", "absolute",
-        "base_rev", "head_rev", "fail_above", "allow_mismatch", "format", "verbose", "sort", "columns",
+        "base_rev", "head_rev", "fail_above", "allow_mismatch", "format", "verbose", "sort", "columns", "weights",
         "quiet", "wait", "on_unclear", "time", "cache", "matmul_precision", "reduced_reductions", "timer", "ceilings",
     }  # fmt: skip
     assert {name for one in FILES for name in options_of(one)} == may | NEVER
