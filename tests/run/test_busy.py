@@ -132,6 +132,7 @@ def test_a_busy_control_gives_no_slack_and_accuses_nobody() -> None:
     done = with_waits(run_of(plan, values), {(CONTROL, w, r): WAITS for w in range(3) for r in range(6)})
     found = compared(done)
     assert (found["b"].verdict, found[CONTROL].verdict) == (Verdict.SLOWER, Verdict.BUSY)
+    assert found["b"].ratio.value == pytest.approx(1.05, abs=0.001)  # over the reference by itself
     assert not [note for note in summarise(done)[2] if "trusted" in note.text]
 
 
@@ -219,6 +220,8 @@ def test_where_nothing_helps_every_case_has_its_rounds() -> None:
     done = Beside(until_s=1e9).run(plan_with(budget=15.0))
     taken = Counter((s.case, s.worker, s.round) for s in done.samples)
     assert {count for (_, worker, round_), count in taken.items() if worker or round_} == {1}
+    rounds = Counter(worker for worker, _ in {(s.worker, s.round) for s in done.samples})
+    assert max(rounds.values()) <= 4 * done.plan.protocol.rounds  # a worker does not wait for quiet until the end
 
 
 def test_one_worker_that_had_quiet_is_no_answer_and_not_missing() -> None:
