@@ -104,7 +104,7 @@ def counted(number: int, what: str) -> str:
 
 # What people write: the same readers for flags and for Python
 
-COUNTS = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}  # 2k is not 2Ki
+COUNTS = {
     "k": 10**3,
     "K": 10**3,
     "M": 10**6,
