@@ -307,11 +307,11 @@ def simulated(world: str, seed: int, variants: str) -> Report:
     """A sweep of six cells on a machine made of dice, by the real loop and the real decisions."""
     machine = Machine(next(one for one in WORLDS if one.name == world), prepared(variants).plan, seed)
 
-    def visit(plan: Plan, following: Following) -> ShownReport:
+    def measure_cell(plan: Plan, following: Following) -> ShownReport:
         done = machine.measure(plan, runner.run)
         return replace(new_report(done.plan, prepared(variants).costs_of(done.plan)), **raw_of(done))
 
-    return with_figures(Sweep(prepared(variants), World(), UNFOLLOWED, visit, None).measure())
+    return with_figures(Sweep(prepared(variants), World(), UNFOLLOWED, measure_cell, None).measure())
 
 
 @cache

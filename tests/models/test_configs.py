@@ -17,7 +17,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.ffn.spec import Gate
 from ffnbench.models.configs import read_config, read_groups
-from ffnbench.models.family_reader import Unanswered, by_own_names
+from ffnbench.models.family_reader import Unanswered, refuse_other_names
 from ffnbench.models.presets import model_of
 
 GPT2 = {
@@ -137,7 +137,7 @@ def test_what_only_transformers_can_tell_is_left_to_it(config: dict, message: st
     ("config", "message", "hint"),
     [
         (LLAMA | {"hidden_act": "silo"}, "the activation 'silo'", "did you mean 'silu'?"),
-        (LLAMA | {"hidden_act": "relu_squared"}, "the activation 'relu_squared'", "transformers calls it 'relu2'"),
+        (LLAMA | {"hidden_act": "relu_squared"}, "the activation 'relu_squared'", "relu2"),
         (LLAMA | {"hidden_act": ["relu"]}, r"the activation \['relu'\]", "relu"),
         (LLAMA | {"hidden_size": "4096"}, "hidden_size '4096'", "whole number"),
         (LLAMA | {"intermediate_size": [1, 2]}, r"intermediate_size \[1, 2\]", "whole number"),
@@ -281,5 +281,5 @@ run(["block", "--preset", {path!r}])
 
 def test_a_class_that_reads_no_name_of_a_size_has_no_hint_of_none() -> None:
     with pytest.raises(FfnbenchError, match="not its class's name for the width") as caught:
-        by_own_names({"hidden_size": 64}, "some", {}, {}, [])
+        refuse_other_names({"hidden_size": 64}, "some", {}, {}, [])
     assert "reads" not in caught.value.hint
