@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -67,7 +68,9 @@ def encode(value: Any) -> Any:
             if left_out_at is MISSING or item != left_out_at:
                 data[name] = item if type(item) in PLAIN else encode(item)
         others = _others_of(kind)
-        return data | getattr(value, others) if others else data
+        if others:
+            data |= getattr(value, others)
+        return data
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
@@ -83,7 +86,13 @@ def text_of(value: Any, indent: int | None = None) -> str:
         text = json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
     except ValueError:  # seldom, so that it costs nothing to look for what is no number
         text = json.dumps(_finite(value), indent=indent, allow_nan=False, ensure_ascii=False)
-    return UNSEEN.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+    return UNSEEN.sub(_escaped, text)
+
+
+def _escaped(sign: re.Match[str]) -> str:
+    if sign[0] == "\n":
+        return "\n"
+    return f"\\u{ord(sign[0]):04x}"
 
 
 def _finite(value: Any) -> Any:
@@ -93,7 +102,9 @@ def _finite(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
 
 
 LARGEST = 1 << 63  # whole numbers of more are none that anything here counts
@@ -105,8 +116,10 @@ def parse(text: str | bytes, *, ours: bool = True) -> Any:
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8")
+    numbers: Any = {}
+    if ours:
+        numbers = {"parse_constant": no_number, "parse_int": _whole, "parse_float": _real}
     try:
-        numbers: Any = {"parse_constant": no_number, "parse_int": _whole, "parse_float": _real} if ours else {}
         return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_once, **numbers)
     except RecursionError:
         raise ValueError("it is nested too deep") from None

@@ -37,11 +37,11 @@ def device_error(problem: BaseException) -> str:
 
     Afterwards every call of this process on the device fails with it, whoever makes it.
     """
-    for one in _chain(problem):
-        text = str(one)
-        sticky = isinstance(one, RuntimeError) and STICKY.search(text) is not None
-        named = sticky or type(one).__name__ == "AcceleratorError"
-        if named and not FULL.search(text):
+    for cause in _chain(problem):
+        text = str(cause)
+        is_sticky = isinstance(cause, RuntimeError) and STICKY.search(text) is not None
+        is_of_device = is_sticky or type(cause).__name__ == "AcceleratorError"
+        if is_of_device and not FULL.search(text):
             return first_line(text)
     return ""
 
@@ -54,7 +54,10 @@ def is_full(problem: BaseException) -> bool:
 
 def first_line(text: str) -> str:
     """An error of a device without the advice that follows it in every message, in lines or sentences."""
-    return next((line.strip() for line in text.splitlines() if line.strip()), "").partition(" Including non-PyTorch")[0]
+    for line in text.splitlines():
+        if line.strip():
+            return line.strip().partition(" Including non-PyTorch")[0]
+    return ""
 
 
 SPUN_S = 0.002  # that a spin is calibrated with, at least
@@ -121,7 +124,8 @@ class Accelerator:
             self._spin(units)
             end.record()
             self.synchronize()
-            if (seconds := end.seconds_since(start)) >= SPUN_S:
+            seconds = end.seconds_since(start)
+            if seconds >= SPUN_S:
                 break
             units *= 2
         return units / max(seconds, 1e-9)
