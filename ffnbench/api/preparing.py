@@ -106,13 +106,13 @@ def prepare(
 
 def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
     """The plan with the command that asks for it again, and what that says of runs and budget."""
-    whole = request
+    all_shards = request
     if isinstance(request, GroupedRequest):
-        whole = replace(request, shard=None)
+        all_shards = replace(request, shard=None)
     command = ""
     if counts and isinstance(request, CompareRequest):
         command = CostRequest.COMMAND
-    return replace(plan, command=command_line(whole, command), protocol=repeated(plan.protocol, request))
+    return replace(plan, command=command_line(all_shards, command), protocol=repeated(plan.protocol, request))
 
 
 def _plan(request: AnyRequest, probe: Probe, planned: Planned | None) -> Plan:

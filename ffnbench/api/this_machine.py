@@ -110,15 +110,15 @@ def _ceilings_here(worker: Worker, world: World, progress: ProgressListener) -> 
     """What this machine can do: the fastest roofs of each path; and what disturbed them."""
     asked = roofs_of_machine(usable_cpus(), DTYPES.names(), caches(), room_for_ceilings((), usable_memory()))
     request = MeasureCeilings(roofs=tuple(asked), seconds=CEILINGS_S)
-    with world.lock(lambda text: progress.tell(text.partition(";")[0])) as beside:  # here there is no --wait
+    with world.lock(lambda text: progress.tell(text.partition(";")[0])) as other_run:  # here there is no --wait
         answer = worker.ask(request, COUNT_TIMEOUT_S)
     if isinstance(answer, Failed):
         raise Unfinished(f"the ceilings could not be measured: {answer.message}", "`ffnbench env` shows the machine")
     ceilings = [Ceiling(roof=reached.roof, seconds=reached.seconds) for reached in answer.roofs]
     disturbed = {reached.roof.name for reached in answer.roofs if reached.disturbed}
     noise = []
-    if beside:
-        noise.append(beside)
+    if other_run:
+        noise.append(other_run)
     if disturbed:
         noise.append(f"{DISTURBED}: {CPUS_TAKEN} at every look; a quiet machine can do more")
     return machine_records(ceilings, disturbed), noise

@@ -32,15 +32,15 @@ PLAIN = {*EXACT, float}
 @cache
 def saved_fields(kind: Any) -> tuple[Field[Any], ...]:
     """The fields of a dataclass that stand in files under their own names."""
-    return tuple(one for one in fields(kind) if not one.metadata.keys() & {"unsaved", "others"})
+    return tuple(each for each in fields(kind) if not each.metadata.keys() & {"unsaved", "others"})
 
 
 @cache
 def _others_of(kind: Any) -> str:
     """The name of the field whose entries stand in files beside the other fields; "" for none."""
-    for one in fields(kind):
-        if "others" in one.metadata:
-            return one.name
+    for each in fields(kind):
+        if "others" in each.metadata:
+            return each.name
     return ""
 
 
@@ -52,7 +52,7 @@ def _left_out_at(kind: Any) -> list[tuple[str, Any]] | None:
     of_fields: bool = is_dataclass(kind)
     if not of_fields:
         return None
-    return [(one.name, one.default if "later" in one.metadata else MISSING) for one in saved_fields(kind)]
+    return [(each.name, each.default if "later" in each.metadata else MISSING) for each in saved_fields(kind)]
 
 
 def encode(value: Any) -> Any:
@@ -190,32 +190,32 @@ def _dataclass(kind: Any, data: Any, where: str) -> Any:
         raise ValueError(f"{where}: expected an object, found {data!r}")
     hints = _hints(kind)
     saved, others = saved_fields(kind), _others_of(kind)
-    names = {one.name for one in saved}
-    beside = {name: item for name, item in data.items() if name not in names}
-    if beside and not others:
-        raise ValueError(f"{where}: unknown field {min(beside)!r}")
+    names = {each.name for each in saved}
+    unnamed = {name: item for name, item in data.items() if name not in names}
+    if unnamed and not others:
+        raise ValueError(f"{where}: unknown field {min(unnamed)!r}")
     values = {}
-    for one in saved:
-        place = f"{where}.{one.name}"
-        if one.name in data:
-            _check(one.metadata, data[one.name], place)
-            type_of = one.metadata.get("typed")
-            values[one.name] = _decode(type_of(data) if type_of else hints[one.name], data[one.name], place)
-        elif _needed(one):
-            raise ValueError(f"{where}: {one.name!r} is missing")
+    for each in saved:
+        place = f"{where}.{each.name}"
+        if each.name in data:
+            _check(each.metadata, data[each.name], place)
+            type_of = each.metadata.get("typed")
+            values[each.name] = _decode(type_of(data) if type_of else hints[each.name], data[each.name], place)
+        elif _needed(each):
+            raise ValueError(f"{where}: {each.name!r} is missing")
     if others:
-        values[others] = _decode(hints[others], beside, where)
+        values[others] = _decode(hints[others], unnamed, where)
     return kind(**values)
 
 
-def _needed(one: Field[Any]) -> bool:
+def _needed(each: Field[Any]) -> bool:
     """Whether a field must be given."""
-    return "stated" in one.metadata or (one.default is MISSING and one.default_factory is MISSING)
+    return "stated" in each.metadata or (each.default is MISSING and each.default_factory is MISSING)
 
 
-def among(known: Callable[[], Iterable[str]]) -> dict[str, Any]:
+def among(names: Callable[[], Iterable[str]]) -> dict[str, Any]:
     """Metadata of a text that is one of several, which are asked for when a file is read."""
-    return {"among": known}
+    return {"among": names}
 
 
 def typed(by: Callable[[Mapping[str, Any]], Any]) -> dict[str, Any]:
