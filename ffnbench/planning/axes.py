@@ -226,7 +226,9 @@ def _last_key(variants: list[str]) -> str:
     if not variants:
         return ""
     before, _, pair = variants[-1].rpartition("@")
-    return _key_of(pair)[0] if before else ""
+    if not before:
+        return ""
+    return _key_of(pair)[0]
 
 
 def _is_value_of(key: str, text: str) -> bool:
