@@ -84,11 +84,11 @@ def is_timed(report: Report) -> bool:
     return "latency" in report.plan.metrics and report.environment is not None
 
 
-def unpredicted(before: Report, priced: Report) -> bool:
+def unpredicted(before: Report, now: Report) -> bool:
     """Whether the baseline has exact metrics that no closed form predicts, so that they must be measured again."""
     measured = [metric for metric in EXACT if metric.job]
     return any(
-        exact_value(before, case.label, metric) is not None and exact_value(priced, case.label, metric) is None
+        exact_value(before, case.label, metric) is not None and exact_value(now, case.label, metric) is None
         for case in before.plan.shown
         for metric in measured
     )

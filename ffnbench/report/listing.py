@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields
 
 from ffnbench.backends import BACKENDS
 from ffnbench.choices import CompileMode
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.jsonable import encode
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import IEC, TIME, counted, digits, quantity
 from ffnbench.features import of_features
@@ -157,8 +157,7 @@ def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]
 
 def environment_records(found: Environment) -> list[Row]:
     """One record a fact, with its unit, the unknown left out."""
-    known = {field.name: getattr(found, field.name) for field in fields(found)}
-    return [_fact(name, value) for name, value in known.items() if value is not None]
+    return [_fact(name, value) for name, value in encode(found).items() if value is not None]
 
 
 def _fact(name: str, value: object) -> Row:

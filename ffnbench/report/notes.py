@@ -99,7 +99,7 @@ def notes_of_run(report: Report) -> list[str]:
 
 def untested_note(report: Report) -> list[str]:
     """That nobody has run ffnbench on AMD's GPUs yet, which torch calls cuda too."""
-    of_amd = report.environment is not None and report.environment.hip is not None
+    of_amd = report.environment is not None and report.environment.facts.get("hip") is not None
     on_gpu = any(case.workload.device != "cpu" for case in report.plan.shown)
     return [UNTESTED] if of_amd and on_gpu else []
 

@@ -111,20 +111,20 @@ def test_published_files_that_leave_keys_out_are_read(name: str) -> None:
 @pytest.mark.parametrize(
     ("config", "message", "hint"),
     [
-        (GPT2 | {"n_layer": None}, "no n_layer", "looked for the keys: n_layer; .*pip install 'ffnbench\\[hf\\]'"),
-        ({"model_type": "bert", "vocab_size": 512}, "no num_hidden_layers", "pip install"),
-        (LLAMA | {"model_type": "jetmoe"}, "'jetmoe' is not in the table", "pip install"),
+        (GPT2 | {"n_layer": None}, "no n_layer", "looked for the keys: n_layer; inspect counts it by transformers"),
+        ({"model_type": "bert", "vocab_size": 512}, "no num_hidden_layers", "by transformers"),
+        (LLAMA | {"model_type": "jetmoe"}, "'jetmoe' is not in the table", "by transformers"),
         (LLAMA | {"model_type": "lama"}, "'lama' is not in the table", "did you mean 'llama'"),
-        (LLAMA | {"per_layer_config": {"1": {"mlp_bias": True}}}, "keys for single layers", "pip install"),
+        (LLAMA | {"per_layer_config": {"1": {"mlp_bias": True}}}, "keys for single layers", "by transformers"),
         (CLIP | {"vision_config": None}, "no vision_config", "vision_config"),
         (CLIP | {"audio_config": {"model_type": "x"}}, "audio_config", ""),
-        (CLIP | {"vision_config": {"model_type": "convnext"}}, "'convnext' is not in the table", "pip"),
+        (CLIP | {"vision_config": {"model_type": "convnext"}}, "'convnext' is not in the table", "by transformers"),
         ({"model_type": "openai-gpt", "n_embd": 8, "n_layer": 1, "afn": "relu2"}, "with afn 'gelu' only", "afn"),
         (BERT | {"architectures": ["JinaBertForMaskedLM"]}, "whose layers are others than bert", "variant"),
         (BERT | {"auto_map": {"AutoModelForMaskedLM": "mosaicml/mosaic-bert-base--bert_layers.BertForMaskedLM"}},
          "class bert_layers.BertForMaskedLM", "variant"),
         ({"model_type": "vit_mae", "architectures": ["ViTMAEForPreTraining"]} | BERT | {"model_type": "vit_mae"},
-         "class ViTMAEForPreTraining, whose layers are others", "pip"),
+         "class ViTMAEForPreTraining, whose layers are others", "by transformers"),
     ],
 )  # fmt: skip
 def test_what_only_transformers_can_tell_is_left_to_it(config: dict, message: str, hint: str) -> None:
