@@ -22,7 +22,7 @@ from ffnbench.common.names import did_you_mean
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import LARGEST, AttentionSpec, FFNSpec, Gate, MLASpec, MoESpec, Scores
 from ffnbench.models.model import LayerGroup
-from ffnbench.models.windows import FULL_VIEW, View, sights, views
+from ffnbench.models.windows import ALL_TOKENS, LayerWindow, grouped, layer_windows
 
 FILE = Path(__file__).with_name("families.toml")
 DEFAULTS = Path(__file__).with_name("defaults.json")
@@ -193,9 +193,9 @@ class Reader:
             with_experts = self.layers_with_experts(experts, layers)
         keys = self.stack.get("attention")
         attention = None
-        layer_views = self.read_or_none({}, partial(self._views, layers, keys is not None))
-        if layer_views is None:
-            layer_views = [FULL_VIEW] * layers
+        windows = self.read_or_none({}, partial(self._windows, layers, keys is not None))
+        if windows is None:
+            windows = [ALL_TOKENS] * layers
         else:
             attention = self.read_or_none(keys, self._attention)
         groups = []
@@ -206,8 +206,8 @@ class Reader:
                 ffn = self.expert_ffn(experts)
             else:
                 ffn = self.ffn()
-            seen = [view for view, has_experts in zip(layer_views, with_experts, strict=True) if has_experts == moe]
-            groups.append(LayerGroup(kind=kind, count=count, ffn=ffn, sights=sights(seen), attention=attention))
+            seen = [window for window, has_experts in zip(windows, with_experts, strict=True) if has_experts == moe]
+            groups.append(LayerGroup(kind=kind, count=count, ffn=ffn, windows=grouped(seen), attention=attention))
         return groups
 
     def layers_with_experts(self, experts: Row, layers: int) -> list[bool]:
@@ -272,8 +272,8 @@ class Reader:
         """What the class has where a file leaves a key out, as far as that is known."""
         return families().defaults.get(self.model_type, {})
 
-    def _views(self, layers: int, attention_known: bool, keys: Row) -> list[View]:
-        return views(self.config, self.model_type, layers, known=attention_known)
+    def _windows(self, layers: int, attention_known: bool, keys: Row) -> list[LayerWindow]:
+        return layer_windows(self.config, self.model_type, layers, known=attention_known)
 
     def _attention(self, keys: Row) -> AttentionSpec:
         """The attention of the stack's layers; raises FfnbenchError where a key is missing or the numbers are those of
