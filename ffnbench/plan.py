@@ -560,9 +560,6 @@ class Probe:
         raise FfnbenchError(f"{spec.target} can only be counted by running it", "use `ffnbench compare`")
 
 
-NoProbe = Probe
-
-
 def cost_of(case: Case, probe: Probe) -> Cost:
     """What is known of a case without timing it."""
     work = case.workload
