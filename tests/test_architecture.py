@@ -19,7 +19,7 @@ TORCH_FILES = {
     "worker/backends/packed.py", "worker/backends/eager.py", "worker/backends/running.py",
     "device/accelerator.py", "ffn/attention_module.py", "ffn/experts.py", "ffn/like.py",
     "ffn/modules.py",
-    "worker/accelerated.py", "worker/agreement.py", "worker/answers.py", "worker/ceiling_calls.py",
+    "worker/accelerated.py", "worker/agreement.py", "worker/ceiling_calls.py",
     "worker/correctness.py", "worker/failures.py", "worker/functions.py", "worker/jobs.py", "worker/meters.py",
     "worker/peak_memory.py",
     "worker/probe_jobs.py",

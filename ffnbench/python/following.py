@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.following import Following
+from ffnbench.messages import MARK
 from ffnbench.report.answers import notebook_shell
 from ffnbench.report.progress import NotebookProgress, TerminalProgress
 from ffnbench.run import world
-from ffnbench.worker.channel import MARK
 
 
 @dataclass(frozen=True, slots=True)
