@@ -32,8 +32,7 @@ from ffnbench.gate.shown import ShownCheck
 from ffnbench.messages import MARK, Open
 from ffnbench.planning.workload import ALL
 from ffnbench.python import arguments
-from ffnbench.python.arguments import asked
-from ffnbench.python.targets import variants_text
+from ffnbench.python.arguments import asked, variants_text
 from ffnbench.request import (
     BlockRequest,
     CompareRequest,
