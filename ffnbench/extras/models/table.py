@@ -70,7 +70,7 @@ def model_view(model: CountedModel) -> View:
         summary=[*filter(None, (model.note, model.defaults)), _summary(model)],
         details=[f"source: {model.source}"],
     )
-    return View(frame=lambda: frame, json=lambda: _json(model))
+    return View(frame=lambda: frame, json=lambda: _json(model), title="inspect")
 
 
 def _summary(model: CountedModel) -> str:
@@ -112,7 +112,7 @@ def parts_view(model: WholeModel) -> View:
         "ffn_share": _share(model, model.ffn),
         "parts": model.parts,
     }
-    return View(frame=lambda: parts_frame(model), json=lambda: text_of(data, 1) + "\n")
+    return View(frame=lambda: parts_frame(model), json=lambda: text_of(data, 1) + "\n", title="inspect")
 
 
 def parts_records(model: WholeModel) -> list[Row]:
