@@ -39,8 +39,7 @@ from ffnbench.messages import (
     line_of,
     request_of,
 )
-from ffnbench.worker.answers import answer_to
-from ffnbench.worker.jobs import Jobs
+from ffnbench.worker.jobs import Jobs, answer_to
 
 US = 1e-6
 AT_ONCE = {"warmup_s": 0.004, "min_sample_s": 0.004}  # nothing here has to get warm, and nothing scatters
@@ -197,9 +196,6 @@ class Context:
 
     def rng_state(self) -> Tensor:
         return torch.get_rng_state()
-
-    def set_rng_state(self, state: Tensor) -> None:
-        torch.set_rng_state(state)
 
     def free_bytes(self) -> int:
         return self.world.memory_bytes
