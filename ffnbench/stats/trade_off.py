@@ -12,7 +12,7 @@ from math import inf
 from ffnbench.metrics import ERROR, LATENCY
 from ffnbench.plan import Group
 from ffnbench.result import Report, TradeOff
-from ffnbench.stats.pairs import Pairs, pairs_of, pareto_front, sides_of
+from ffnbench.stats.curves import Pairs, pairs_of, pareto_front, sides_of
 
 WORSE = 1.5  # the factor from one error to another that is worse
 EXACT = 1e-5  # below it an error is that of float32's rounding, in whatever order
