@@ -16,7 +16,7 @@ from ffnbench.gate.baseline import longer_baseline, new_baseline
 from ffnbench.gate.decision import Checked, Status, exit_code
 from ffnbench.gate.side_by_side import compare_runs
 from ffnbench.gate.side_by_side_table import names_of, side_by_side_frame
-from ffnbench.gate.table import finding_records, findings_frame, junit, workflow_commands
+from ffnbench.gate.table import check_command, finding_records, findings_frame, junit, workflow_commands
 from ffnbench.plan import added_kind
 from ffnbench.report.answers import Shows, origin_record
 from ffnbench.report.files.store import made_anew, report_text
@@ -72,10 +72,13 @@ def as_shown_check(found: Checked) -> ShownCheck:
 
 def check_view(checked: Checked) -> View:
     """The answer of a check: its findings, the reports that they follow from, and a new baseline."""
-    frame, findings = findings_frame(checked), checked.findings
+    frame, findings, run = findings_frame(checked), checked.findings, checked.now
+    if checked.against:
+        command = check_command(checked, shlex.quote(checked.saved) if checked.saved else "")
+        run = replace(run, plan=replace(run.plan, command=command))
     view = View(
         frame=lambda: frame,
-        reports=[checked.now],
+        reports=[run],
         title=frame.header[0].partition(";")[0],
         more_formats={"github": lambda: workflow_commands(findings)},
         more_files={".json": lambda: _whole(checked), ".xml": lambda: junit(findings)},

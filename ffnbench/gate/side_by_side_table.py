@@ -73,8 +73,10 @@ class SideBySide:
 
     def _frame(self, metric: str) -> Frame:
         """A row a label, a column a run, and a change beside each later one; the mean of all rows last."""
-        by_label = zip(*self.compared.of(metric), strict=True)
-        rows = [_row(changes) for changes in by_label if any(change.old or change.new for change in changes)]
+        rows = []
+        for changes in zip(*self.compared.of(metric), strict=True):
+            if any(change.old or change.new for change in changes):
+                rows.append(_row(changes))
         means = self.compared.means[metric]
         shown = [*rows, _row(means)] if means else rows
         return Frame(columns=tuple(self._columns(metric)), rows=shown, scaled_as=rows)
