@@ -15,7 +15,7 @@ from ffnbench.common.jsonable import text_of
 from ffnbench.gate.baseline import longer_baseline, new_baseline
 from ffnbench.gate.decision import Checked, Status, exit_code
 from ffnbench.gate.side_by_side import compare_runs
-from ffnbench.gate.side_by_side_table import names_of, side_by_side_frame
+from ffnbench.gate.side_by_side_table import SideBySide, names_of
 from ffnbench.gate.table import check_command, finding_records, findings_frame, junit, workflow_commands
 from ffnbench.plan import added_kind
 from ffnbench.report.answers import Shows, origin_record
@@ -124,7 +124,7 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
     if not compared.common:
         rows = ", ".join(f"{run.plan.shown[0].label} ({name})" for name, run in zip(names, runs, strict=True))
         raise FfnbenchError(f"these runs have no row in common: {rows}", f"one alone: `ffnbench report {paths[0]}`")
-    frame = side_by_side_frame(names, runs, compared)
+    frame = SideBySide(names=names, runs=runs, compared=compared).frame()
     return View(frame=lambda: frame, reports=runs, title=f"report: {', '.join(names)}")
 
 

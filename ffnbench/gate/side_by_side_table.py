@@ -25,11 +25,6 @@ MOST_APART = 3  # differences of a row that are told
 LONGEST_NAME = 24
 
 
-def side_by_side_frame(names: Sequence[str], runs: Sequence[Report], compared: RunsCompared) -> Frame:
-    """A frame for each metric that is timed, or exact and another one now."""
-    return SideBySide(names=names, runs=runs, compared=compared).frame()
-
-
 def names_of(paths: Sequence[str]) -> list[str]:
     """File names without folder and suffix; with them where these would be the same."""
     names = [os.path.splitext(os.path.basename(path))[0] for path in paths]
