@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ffnbench.activations.facts import Facts, facts_of
 from ffnbench.activations.plan import CHOSEN, every_activation, every_gated_form, parse_range, select
-from ffnbench.activations.table import facts_frame
+from ffnbench.activations.table import facts_view
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.planning.effort import check_timeout
 from ffnbench.report.formats import View, Write
@@ -23,7 +23,7 @@ def facts(request: FactsRequest, world: World) -> View:
     """What is true of activations; a worker looks at functions of the user's, of which no facts are known."""
     with world.prober(check_timeout(request.timeout)) as prober:
         chosen = select(every_activation() if request.activations is None else request.activations, prober)
-    return View(frame=lambda: facts_frame(chosen, _facts_of(chosen)), title="activations")
+    return facts_view(chosen, _facts_of(chosen))
 
 
 def draw_activations(request: PictureRequest, world: World) -> tuple[Figure, dict[str, Write]]:

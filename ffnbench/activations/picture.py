@@ -97,11 +97,8 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
     values = np.array([curve.y for curve in curves.values()], dtype=float)
     slopes = np.array([curve.slope for curve in curves.values()], dtype=float)  # where there is none, a gap
     reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)  # a square function must not flatten the others
-    pairs = []
-    for i, j in combinations(range(len(values)), 2):
-        distance = abs(values[i] - values[j]).max()
-        if 0 < distance < LIKE_ONE * reach:
-            pairs.append((i, j))
+    near = LIKE_ONE * reach
+    pairs = [(i, j) for i, j in combinations(range(len(values)), 2) if 0 < abs(values[i] - values[j]).max() < near]
     count = 1 + derivative + bool(pairs)
     pens_of = pens(curves)
     with drawing(**{"lines.linewidth": 1.3}):

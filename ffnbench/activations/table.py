@@ -19,6 +19,7 @@ from ffnbench.report.columns import (
     ten_digits,
     timed_columns,
 )
+from ffnbench.report.formats import View
 from ffnbench.report.frame import Frame, Row
 from ffnbench.report.header import placed
 from ffnbench.report.notes import case_notes, details
@@ -65,6 +66,11 @@ def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) ->
         record |= {"aliases": ", ".join(row.aliases), "source": row.source or None}
         records.append(record | {"torch_differs": row.torch_differs or None})
     return records
+
+
+def facts_view(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> View:
+    """The answer of `activations`."""
+    return View(frame=lambda: facts_frame(chosen, facts), title="activations")
 
 
 def facts_frame(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> Frame:

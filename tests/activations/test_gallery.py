@@ -17,10 +17,10 @@ from ffnbench.activations.describing import draw_activations
 from ffnbench.activations.facts import facts_of
 from ffnbench.activations.picture import titles
 from ffnbench.activations.plan import every_activation, select
-from ffnbench.activations.table import facts_frame, facts_records
+from ffnbench.activations.table import facts_frame, facts_records, facts_view
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.plan import Probe
-from ffnbench.report.formats import PICTURE_SUFFIXES, View
+from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.report.output import Destination
 from ffnbench.report.terminal import plain
 from ffnbench.request import Output, PictureRequest
@@ -142,7 +142,7 @@ def test_facts_fit_and_say_what_they_are(folder: Path) -> None:
     for told in ("kink at -3, 3", "x tanh(exp(x))"):
         assert told in plain(table, 200)
     assert any("softplus: torch's softplus is x itself above 20" in line for line in table.details)
-    shown = View(frame=lambda: facts_frame(chosen, facts)).stdout
+    shown = facts_view(chosen, facts).stdout
     header = next(line for line in shown["markdown"]().splitlines() if line.startswith("| activation"))
     assert all(name in header for name in ("range of f'", "mean", "2nd moment", "FLOPs"))
     rows = {row["activation"]: row for row in csv.DictReader(shown["csv"]().splitlines())}
