@@ -56,7 +56,8 @@ def read(request: type[Any], name: str, typed: bool | Sequence[str]) -> Any:
         return typed
     if kind is bool:
         raise FfnbenchError(f"{flag} can't be {','.join(typed)!r}", "it is true or false")
-    refuse_empty(name.upper() if name in getattr(request, "PLACED", ()) else flag, typed)
+    is_placed = name in getattr(request, "PLACED", ())
+    refuse_empty(name.upper() if is_placed else flag, typed)
     if get_origin(kind) is tuple:
         return tuple(typed)
     # words of a shell have commas at their ends, as in `relu, gelu ,silu`; in `relu,,gelu` a name is empty
@@ -136,8 +137,8 @@ def _numbers(name: str, text: str, read: Callable[[str], float]) -> float | str 
 
 T = TypeVar("T")
 MOST_CELLS = 100_000
-_SIZES = {**COUNTS, "K": COUNTS["k"], "": 1}
-_END = rf"\s*(\d{{1,15}}(?:\.\d{{1,15}})?)({'|'.join(COUNTS)}|K)?\s*"
+_SIZES = COUNTS | {"": 1}
+_END = rf"\s*(\d{{1,15}}(?:\.\d{{1,15}})?)({'|'.join(COUNTS)})?\s*"
 _RANGE = re.compile(rf"(?:{_END})?\.\.(?:{_END})?(?:/{_END})?", re.ASCII)
 
 
