@@ -29,12 +29,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Folders for temporary files and for state of these tests alone: what else there is is none of theirs."""
+    """Folders for temporary files and for state of these tests alone, and a terminal of 80 columns."""
     # paths of the tests stay as short as they were
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     folder = tempfile.mkdtemp(prefix="ffnbench-tests-")
     os.environ["TMPDIR"], tempfile.tempdir = folder, None
     os.environ["XDG_STATE_HOME"] = f"{folder}/state"
+    os.environ["COLUMNS"] = "80"  # where a test says nothing else, whatever the terminal is
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = f"{folder}/hypothesis"
     settings.register_profile("the same each time", derandomize=True, deadline=None, database=None)
     settings.load_profile("the same each time")
@@ -103,14 +104,16 @@ def call(on_machine, in_process):
 
 @pytest.fixture
 def on_fakes(on_machine, in_process, made_up_clock):
-    """A command in this process, workers faked; gives exit code, stdout in one line, stderr. Words are cut at spaces.
+    """A command in this process, workers faked; gives exit code, stdout in one line, stderr. Texts are cut at spaces.
 
     Its clock is made up.
     """
 
     def run(*arguments: object, launch: object = None, prober: object = KnownProber) -> tuple[int, str, str]:
         on_machine(launch or FakeLaunch(), prober)
-        words = [word for argument in arguments for word in str(argument).split(" ")]
+        words: list[object] = []
+        for argument in arguments:  # a path may have blanks in it
+            words += argument.split(" ") if isinstance(argument, str) else [argument]
         code, out, err = in_process(*words)
         return code, " ".join(out.split()), err
 
