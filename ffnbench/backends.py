@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from ffnbench.choices import Backend, Mode, Weights
-from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, Gate, ImportedSpec
-from ffnbench.ffn.weights import FORMATS, OF_TORCH, format_of
+from ffnbench.ffn.spec import FORMATS, OF_TORCH, ActivationSpec, AttentionSpec, FFNSpec, Gate, ImportedSpec, format_of
 from ffnbench.plan import AnySpec, Workload
 
 ROWS_OF_INT4 = 16  # which torch packs together

@@ -22,15 +22,18 @@ from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost, activation_cost, cost, params
 from ffnbench.ffn.spec import (
     DTYPES,
+    GROUP,
+    WEIGHTS_TOLERANCE,
     ActivationSpec,
     AttentionSpec,
     FFNSpec,
     ImportedSpec,
     NetworkSpec,
+    WeightFormat,
+    format_of,
     item_bytes,
     tolerance,
 )
-from ffnbench.ffn.weights import GROUP, TOLERANCE, WeightFormat, format_of
 from ffnbench.metrics import METRICS, Metric
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
@@ -192,7 +195,7 @@ class Workload:
     @property
     def tolerance(self) -> float:
         """The relative error of an output that rounding, and how the weights are held, explain."""
-        return max(tolerance(self.dtype, self.matmul_precision), TOLERANCE[self.weights])
+        return max(tolerance(self.dtype, self.matmul_precision), WEIGHTS_TOLERANCE[self.weights])
 
     def on(self, device: str) -> Workload:
         """The workload on a device. On an accelerator calls of a cold cache are timed alone, and by the device; a CPU

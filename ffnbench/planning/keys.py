@@ -87,7 +87,7 @@ KEYS = (
     Key("weights", Of.WORKLOAD, "how matrices are held: none, int8, int8-dynamic or int4", "none",
         "swiglu@weights=int8"),
     Key("group", Of.WORKLOAD, "columns that share a scale, where weights are held in groups", "32",
-        "swiglu@weights=int4@group=128"),
+        "swiglu@d_ff=1024@weights=int4@group=128"),
     Key("spin", Of.WORKLOAD, "ONNX Runtime's threads wait without sleeping: true or false", "false",
         "swiglu@backend=ort@spin=true"),
     Key("compile", Of.WORKLOAD, "torch.compile's mode, and @backend=compile", "default",

@@ -13,11 +13,12 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose, hint_for
 from ffnbench.ffn.spec import (
     DTYPES,
+    GROUP,
     Scalar,
+    format_of,
     item_bytes,
     read_positive,
 )
-from ffnbench.ffn.weights import GROUP, format_of
 from ffnbench.plan import AnySpec, Workload
 from ffnbench.planning.fields import cut, mode_of
 from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant, flag, number

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from ffnbench.choices import Backend, Cache, MatmulPrecision, Time, Weights
 from ffnbench.common.units import signed_percent
-from ffnbench.ffn.spec import item_bytes
-from ffnbench.ffn.weights import GROUP, format_of
+from ffnbench.ffn.spec import GROUP, format_of, item_bytes
 from ffnbench.plan import ACTIVE_PARAMS, Case, Group, Plan, Value, Workload, typed_as, value_of
 from ffnbench.report.frame import Column, Groups, Row
 from ffnbench.report.words import backend_text, device_text, listed

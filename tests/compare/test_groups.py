@@ -197,5 +197,5 @@ def test_every_example_changes_what_it_says(call) -> None:
         assert key.pair.startswith(f"@{key.name}=")
         example = key.example.replace("file.py", "mypkg.mlp").replace("pkg.mod", "mypkg.mlp")
         texts = example, example.replace(key.pair, "")
-        found, without = (planned(variants=text, d_model=1536, threads=1).cases[0] for text in texts)
+        found, without = (planned(variants=text, d_model=640, threads=1).cases[0] for text in texts)
         assert (found.ffn, found.workload, found.arm) != (without.ffn, without.workload, without.arm), key.name

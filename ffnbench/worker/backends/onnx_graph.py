@@ -16,8 +16,7 @@ from torch import Tensor
 from ffnbench.choices import Weights
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.modules import FeedForward
-from ffnbench.ffn.spec import Gate
-from ffnbench.ffn.weights import format_of
+from ffnbench.ffn.spec import Gate, format_of
 from ffnbench.plan import Workload, quantised_bytes
 from ffnbench.worker.subject import Subject
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ffnbench.choices import Weights
 from ffnbench.common.errors import Unsupported
-from ffnbench.ffn.weights import format_of
+from ffnbench.ffn.spec import format_of
 from ffnbench.plan import Workload
 
 
