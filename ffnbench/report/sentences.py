@@ -8,15 +8,14 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from ffnbench.choices import Weights
 from ffnbench.common.units import counted
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.metrics import ERROR, LATENCY
+from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Case, Group, NoteKind
 from ffnbench.report.header import heading
 from ffnbench.report.notes import untested_note
-from ffnbench.report.words import WITHIN, backend_text, change_text, error_text, interval_text, labelled, listed
-from ffnbench.result import LONGEST_S, Comparison, Crossing, Crossings, Fastest, Report, TradeOff, Verdict
+from ffnbench.report.words import WITHIN, backend_text, change_text, interval_text, labelled, listed
+from ffnbench.result import LONGEST_S, Comparison, Fastest, Report, Verdict
 
 MOST = 4  # lines
 MOST_MEANS = 8  # rows whose mean over several runs is told
@@ -27,8 +26,7 @@ SHORT_STEP_S, LONG_STEP_S, LONG_S = 5, 60, 120  # what a hint is rounded up to, 
 def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
     """The lines, the most important first; what rows say of these groups alone where some are given."""
     said = [
-        *sweep_line(report),
-        *trade_off_line(report),
+        *_of_several_groups(report),
         *verdict_lines(report, groups),
         *over_runs(report),
         *_control(report),
@@ -44,6 +42,15 @@ def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
     ]
     lines = [*said[: max(1, MOST - len(after))], *after]
     return lines[:MOST]
+
+
+def _of_several_groups(report: Report) -> list[str]:
+    """Where curves cross, and which rows are worth their error."""
+    if report.figures.crossings is None and not report.figures.trade_offs:
+        return []
+    from ffnbench.report.sweep_sentences import sweep_line, trade_off_line
+
+    return [*sweep_line(report), *trade_off_line(report)]
 
 
 # Who is slower than the reference
@@ -181,51 +188,6 @@ def _control(report: Report) -> list[str]:
     return [f"control: {report.plan.reference} against itself is {interval_text(control.ratio)}, {judgement}"]
 
 
-def trade_off_line(report: Report) -> list[str]:
-    """`at seq_len 1 int4 by ort is 4.1 [3.9, 4.3] times as fast as eager, with an error of 1e-1, and int8 by eager 3.1
-    [3.0, 3.2] times with one of 7e-3`, for each group.
-    """
-    lines = [_trade_off_text(report, trade_off) for trade_off in report.figures.trade_offs]
-    return ["; ".join(lines)] if lines else []
-
-
-def _trade_off_text(report: Report, trade_off: TradeOff) -> str:
-    [group] = [group for group in report.plan.groups if group.reference == trade_off.reference]
-    where = f"at {heading(group)} " if group.values else ""
-    fastest, exact = trade_off.fastest, trade_off.fastest_of_small_error
-    if fastest == trade_off.reference:
-        return f"{where}nothing is faster than {_way_text(report, fastest)}"
-    text = f"{where}{_way_text(report, fastest)} is {_speed_text(report, fastest)} times as fast as "
-    text += f"{_way_text(report, trade_off.reference)}, with an error of {_error_text(report, fastest)}"
-    if exact is None or exact in (fastest, trade_off.reference):
-        return text
-    other = f"{_way_text(report, exact)} {_speed_text(report, exact)} times"
-    return f"{text}, and {other} with one of {_error_text(report, exact)}"
-
-
-def _way_text(report: Report, label: str) -> str:
-    """`int4 by ort`; `ort` of weights as they are; with the variant's name before it where there are several."""
-    case = report.plan.case(label)
-    text = backend_text(case.workload)
-    if case.workload.weights != Weights.NONE:
-        text = f"{case.workload.weights} by {text}"
-    variants = {other.variant.partition("@")[0] for other in report.plan.shown}
-    return text if len(variants) == 1 else f"{case.variant.partition('@')[0]} {text}"
-
-
-def _speed_text(report: Report, label: str) -> str:
-    """How many times as fast as its reference a case is."""
-    comparison = report.comparison(label)
-    if comparison is None or comparison.ratio is None:
-        return "?"
-    return interval_text(comparison.ratio.inverse())
-
-
-def _error_text(report: Report, label: str) -> str:
-    error = report.value(label, ERROR)
-    return "unknown" if error is None else error_text(error)
-
-
 def _fastest_backends(report: Report) -> list[str]:
     """Which backend is the fastest for each network that has more than two; of two the verdict says it."""
     return [_fastest_text(fastest) for fastest in report.figures.fastest if len(fastest.cases) > 2]
@@ -246,43 +208,6 @@ def _fastest_text(fastest: Fastest) -> str:
     if fastest.verdict is Verdict.SAME:
         return f"fastest of {network}: {first} (the same){times}"
     return f"can't tell which is fastest of {network}: {first}{times}"
-
-
-TEN = 10.0  # from here on places have no decimals
-MOST_CROSSINGS = 3  # parts of the sentence
-EXACTLY = 2  # places that are told each with its interval
-
-
-def sweep_line(report: Report) -> list[str]:
-    """`swiglu becomes slower than relu at seq_len 37 [30, 45]`; nothing where no crossing was found."""
-    crossings = report.figures.crossings
-    if crossings is None or not crossings.places:
-        return []
-    changes: dict[str, list[Crossing]] = {}
-    for crossing in crossings.places:
-        change = "slower" if crossing.slower else "faster"
-        changes.setdefault(f"{crossing.variant} becomes {change} than {crossing.than}", []).append(crossing)
-    parts = [f"{change} at {_where(crossings, places)}" for change, places in changes.items()]
-    if len(parts) > MOST_CROSSINGS:
-        parts[MOST_CROSSINGS:] = [f"{len(parts) - MOST_CROSSINGS} more in the picture"]
-    return ["; ".join(parts)]
-
-
-def _where(crossings: Crossings, places: Sequence[Crossing]) -> str:
-    """`seq_len 37 [30, 45]`; of many the span, and for how many values of the other axes."""
-    axis = crossings.axis.name
-    if len(places) <= EXACTLY:
-        return f"{axis} " + listed(interval_text(place.at) + _at_others(place) for place in places)
-    ends = [end for place in places for end in (place.at.low, place.at.high) if end]
-    low, high = (f"{end:,.0f}" if end >= TEN else f"{end:.1f}" for end in (min(ends), max(ends)))
-    return f"{axis} {low} to {high}, for {len(places)} of {crossings.lines} values of {listed(places[0].within)}"
-
-
-def _at_others(place: Crossing) -> str:
-    """` (d_model 512)`; empty where there is no other axis."""
-    if not place.within:
-        return ""
-    return f" ({heading(Group(reference='', cases=(), values=place.within))})"  # type: ignore[arg-type]
 
 
 # What failed, what to do, the machine

@@ -22,7 +22,7 @@ from ffnbench.device.waiting import WaitMeter
 from ffnbench.messages import MeasureCeilings, ReachedRoof, ReachedRoofs
 from ffnbench.result import MEMORY, WAITED, Bound, Roof
 from ffnbench.worker import meters
-from ffnbench.worker.backends.onednn import no_onednn
+from ffnbench.worker.backends.building import no_onednn
 from ffnbench.worker.subject import Subject, set_precision
 
 Call = Callable[[], Any]

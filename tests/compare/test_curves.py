@@ -18,8 +18,8 @@ from ffnbench.gate.interim import report_of
 from ffnbench.messages import Open
 from ffnbench.plan import Axis, Plan
 from ffnbench.report.files.store import load
-from ffnbench.report.sentences import sweep_line
 from ffnbench.report.shown_report import figure_of
+from ffnbench.report.sweep_sentences import sweep_line
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 from ffnbench.run.runner import run as run_plan

@@ -12,8 +12,8 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
 from ffnbench.messages import Check, Values
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.sentences import trade_off_line
 from ffnbench.report.shown_report import plain
+from ffnbench.report.sweep_sentences import trade_off_line
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 

@@ -42,7 +42,7 @@ from ffnbench.report.pictures.canvas import (
     write_numbers,
 )
 from ffnbench.report.pictures.ratios import about
-from ffnbench.report.sentences import sweep_line
+from ffnbench.report.sweep_sentences import sweep_line
 from ffnbench.report.words import WITHIN, verdict_word
 from ffnbench.result import SAME_WITHIN, Crossing, Report
 

@@ -146,3 +146,19 @@ def changed(module: nn.Module, ffn: AnySpec, backend: Backend) -> nn.Module:
 
         return form_of(module, ffn)
     return module
+
+
+def no_onednn(dtype: torch.dtype | None = None) -> str:
+    """Why oneDNN can't run here; "" if it can."""
+    ops = torch.ops.mkldnn
+    if not torch.backends.mkldnn.is_available():
+        return "this torch is built without oneDNN"
+    if not (hasattr(ops, "_linear_pointwise") and hasattr(ops, "_reorder_linear_weight")):
+        return f"torch {torch.__version__} does not offer oneDNN's linear layers for this processor"
+    if dtype is torch.bfloat16 and not ops._is_mkldnn_bf16_supported():
+        return "oneDNN has no bfloat16 products for this processor (it wants AVX-512 or AVX-NE-CONVERT)"
+    if dtype is torch.float16 and not getattr(ops, "_is_mkldnn_fp16_supported", bool)():
+        return "oneDNN has no float16 products for this processor"
+    if dtype is torch.float64:
+        return "oneDNN has no float64 products"
+    return ""

@@ -20,6 +20,7 @@ from ffnbench.ffn.modules import FeedForward, GatedFeedForward, OutputGatedFeedF
 from ffnbench.messages import Opened
 from ffnbench.metrics import HELD, PACK
 from ffnbench.plan import Workload
+from ffnbench.worker.backends.building import no_onednn
 from ffnbench.worker.subject import Subject
 
 Fused = tuple[str, list[float], str]  # oneDNN's name, its scalars, its algorithm
@@ -198,19 +199,3 @@ def _called(module: nn.Module, layers: list[PackedLinear], x: Tensor) -> list[Pa
         for handle in handles:
             handle.remove()
     return [layer for layer in layers if layer in called]
-
-
-def no_onednn(dtype: torch.dtype | None = None) -> str:
-    """Why oneDNN can't run here; "" if it can."""
-    ops = torch.ops.mkldnn
-    if not torch.backends.mkldnn.is_available():
-        return "this torch is built without oneDNN"
-    if not (hasattr(ops, "_linear_pointwise") and hasattr(ops, "_reorder_linear_weight")):
-        return f"torch {torch.__version__} does not offer oneDNN's linear layers for this processor"
-    if dtype is torch.bfloat16 and not ops._is_mkldnn_bf16_supported():
-        return "oneDNN has no bfloat16 products for this processor (it wants AVX-512 or AVX-NE-CONVERT)"
-    if dtype is torch.float16 and not getattr(ops, "_is_mkldnn_fp16_supported", bool)():
-        return "oneDNN has no float16 products for this processor"
-    if dtype is torch.float64:
-        return "oneDNN has no float64 products"
-    return ""

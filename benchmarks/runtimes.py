@@ -1,0 +1,100 @@
+"""Rows of ONNX Runtime and OpenVINO beside plain loops at equal settings: `python benchmarks/runtimes.py`.
+
+By turns, in the same minutes: a run of ffnbench, and a process that makes the same session and calls it in a loop, as
+onnxruntime_perf_test and benchmark_app do: one input, which stays where it is, and the mean of blocks of 10 ms, their
+median. Prints the ratio of ffnbench's time to the loop's over the turns, with the spread of the turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+
+LOOP = """
+import statistics, sys, time
+import torch
+from ffnbench.choices import Backend
+from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.plan import Workload
+from ffnbench.worker.backends.building import build
+
+backend, tokens, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+torch.set_num_threads(threads)
+spec = FFNSpec(d_model=768, d_ff=2048, activation="silu", gate=Gate.INNER)
+work = Workload(
+    batch=1, seq_len=tokens, dtype="float32", device="cpu", mode="forward", threads=threads, backend=Backend(backend)
+)
+x = torch.randn(tokens, 768).numpy()
+if backend == "ort":
+    from ffnbench.worker.backends.ort import session_of
+
+    session = session_of(build(spec), work)
+    call = lambda: session.run(None, {"x": x})
+else:
+    from ffnbench.worker.backends.openvino import request_of
+
+    request = request_of(build(spec), work)
+    call = lambda: request.infer([x], share_inputs=True, share_outputs=True)
+until = time.perf_counter() + 0.5
+calls = 0
+while time.perf_counter() < until:
+    call()
+    calls += 1
+block = max(1, calls // 50)
+means = []
+for _ in range(200):
+    start = time.perf_counter()
+    for _ in range(block):
+        call()
+    means.append((time.perf_counter() - start) / block)
+print(statistics.median(means))
+"""
+
+
+def by_a_loop(backend: str, tokens: int, threads: int) -> float:
+    """Seconds of a call in a plain loop."""
+    command = [sys.executable, "-c", LOOP, backend, str(tokens), str(threads)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def by_ffnbench(backend: str, tokens: int, threads: int, budget: str) -> float | None:
+    """Seconds of a call in a row of ffnbench; None for a busy one."""
+    command = [sys.executable, "-m", "ffnbench", "compare", "swiglu", "--d-model", "768", "--backend", backend]
+    command += ["--seq-len", str(tokens), "--threads", str(threads), "--metrics", "latency"]
+    command += ["--budget", budget, "--json", "-q"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds: float | None = json.loads(done.stdout)[0]["latency_s"]
+    return seconds
+
+
+def main() -> None:
+    """Print a line for each runtime and number of tokens."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tokens", default="1,16,512")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--budget", default="12s")
+    options = parser.parse_args()
+    for backend in ("ort", "openvino"):
+        for tokens in map(int, options.tokens.split(",")):
+            ratios = []
+            for _ in range(options.turns):
+                loop = by_a_loop(backend, tokens, options.threads)
+                row = by_ffnbench(backend, tokens, options.threads, options.budget)
+                if row is not None:
+                    ratios.append(row / loop)
+            if ratios:
+                middle, low, high = statistics.median(ratios), min(ratios), max(ratios)
+                print(
+                    f"{backend:9} {tokens:4} tokens: {middle:.3f} of the loop's time [{low:.3f}, {high:.3f}]",
+                    flush=True,
+                )
+            else:
+                print(f"{backend:9} {tokens:4} tokens: every turn was busy", flush=True)
+
+
+if __name__ == "__main__":
+    main()

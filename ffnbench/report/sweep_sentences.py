@@ -1,0 +1,93 @@
+"""What is said of several groups of rows: where curves cross, and what is worth its error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ffnbench.choices import Weights
+from ffnbench.metrics import ERROR
+from ffnbench.plan import Group
+from ffnbench.report.header import heading
+from ffnbench.report.words import backend_text, error_text, interval_text, listed
+from ffnbench.result import Crossing, Crossings, Report, TradeOff
+
+TEN = 10.0  # from here on places have no decimals
+MOST_CROSSINGS = 3  # parts of the sentence
+EXACTLY = 2  # places that are told each with its interval
+
+
+def sweep_line(report: Report) -> list[str]:
+    """`swiglu becomes slower than relu at seq_len 37 [30, 45]`; nothing where no crossing was found."""
+    crossings = report.figures.crossings
+    if crossings is None or not crossings.places:
+        return []
+    changes: dict[str, list[Crossing]] = {}
+    for crossing in crossings.places:
+        change = "slower" if crossing.slower else "faster"
+        changes.setdefault(f"{crossing.variant} becomes {change} than {crossing.than}", []).append(crossing)
+    parts = [f"{change} at {_where(crossings, places)}" for change, places in changes.items()]
+    if len(parts) > MOST_CROSSINGS:
+        parts[MOST_CROSSINGS:] = [f"{len(parts) - MOST_CROSSINGS} more in the picture"]
+    return ["; ".join(parts)]
+
+
+def _where(crossings: Crossings, places: Sequence[Crossing]) -> str:
+    """`seq_len 37 [30, 45]`; of many the span, and for how many values of the other axes."""
+    axis = crossings.axis.name
+    if len(places) <= EXACTLY:
+        return f"{axis} " + listed(interval_text(place.at) + _at_others(place) for place in places)
+    ends = [end for place in places for end in (place.at.low, place.at.high) if end]
+    low, high = (f"{end:,.0f}" if end >= TEN else f"{end:.1f}" for end in (min(ends), max(ends)))
+    return f"{axis} {low} to {high}, for {len(places)} of {crossings.lines} values of {listed(places[0].within)}"
+
+
+def _at_others(place: Crossing) -> str:
+    """` (d_model 512)`; empty where there is no other axis."""
+    if not place.within:
+        return ""
+    return f" ({heading(Group(reference='', cases=(), values=place.within))})"  # type: ignore[arg-type]
+
+
+def trade_off_line(report: Report) -> list[str]:
+    """`at seq_len 1 int4 by ort is 4.1 [3.9, 4.3] times as fast as eager, with an error of 1e-1, and int8 by eager 3.1
+    [3.0, 3.2] times with one of 7e-3`, for each group.
+    """
+    lines = [_trade_off_text(report, trade_off) for trade_off in report.figures.trade_offs]
+    return ["; ".join(lines)] if lines else []
+
+
+def _trade_off_text(report: Report, trade_off: TradeOff) -> str:
+    [group] = [group for group in report.plan.groups if group.reference == trade_off.reference]
+    where = f"at {heading(group)} " if group.values else ""
+    fastest, exact = trade_off.fastest, trade_off.fastest_of_small_error
+    if fastest == trade_off.reference:
+        return f"{where}nothing is faster than {_way_text(report, fastest)}"
+    text = f"{where}{_way_text(report, fastest)} is {_speed_text(report, fastest)} times as fast as "
+    text += f"{_way_text(report, trade_off.reference)}, with an error of {_error_text(report, fastest)}"
+    if exact is None or exact in (fastest, trade_off.reference):
+        return text
+    other = f"{_way_text(report, exact)} {_speed_text(report, exact)} times"
+    return f"{text}, and {other} with one of {_error_text(report, exact)}"
+
+
+def _way_text(report: Report, label: str) -> str:
+    """`int4 by ort`; `ort` of weights as they are; with the variant's name before it where there are several."""
+    case = report.plan.case(label)
+    text = backend_text(case.workload)
+    if case.workload.weights != Weights.NONE:
+        text = f"{case.workload.weights} by {text}"
+    variants = {other.variant.partition("@")[0] for other in report.plan.shown}
+    return text if len(variants) == 1 else f"{case.variant.partition('@')[0]} {text}"
+
+
+def _speed_text(report: Report, label: str) -> str:
+    """How many times as fast as its reference a case is."""
+    comparison = report.comparison(label)
+    if comparison is None or comparison.ratio is None:
+        return "?"
+    return interval_text(comparison.ratio.inverse())
+
+
+def _error_text(report: Report, label: str) -> str:
+    error = report.value(label, ERROR)
+    return "unknown" if error is None else error_text(error)
