@@ -13,7 +13,7 @@ from ffnbench.device.environment import usable_cpus
 from ffnbench.features import function_of
 from ffnbench.ffn.cost import uncounted
 from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
-from ffnbench.planning.effort import check_timeout, pause_of, repeated, shard_of
+from ffnbench.planning.effort import check_timeout, pause_of, repeated
 from ffnbench.planning.workload import device_of
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import (
@@ -22,14 +22,13 @@ from ffnbench.request import (
     BlockRequest,
     CompareRequest,
     CostRequest,
-    GroupedRequest,
+    MeasuredRequest,
     TimingRequest,
     command_line,
 )
 from ffnbench.result import CaseCost, Failure, FailureKind
 from ffnbench.run.prober import Prober
 from ffnbench.run.world import World
-from ffnbench.stats.cells import shard
 
 A = TypeVar("A", bound=AnyRequest)
 Planned = Callable[[Any, Probe], Plan]
@@ -87,23 +86,20 @@ def prepare(
     asked = with_threads(request)
     if counts and asked.device == "auto":
         asked = replace(asked, device="cpu")
-    if isinstance(request, GroupedRequest):
+    if isinstance(request, MeasuredRequest):
         pause_of(request.runs, request.pause)
         if not counts and not elsewhere:
             for device in request.device.split(","):
                 refuse_device(device, world)
     with world.prober(check_timeout(request.timeout)) as prober:
         plan = asked_as(_plan(asked, prober, planned), request, counts=counts)
-        if isinstance(request, GroupedRequest) and request.shard is not None:
-            plan = shard(plan, *shard_of(request.shard, len(plan.groups)))
         return priced(with_notes(plan, notes), prober, lenient=isinstance(request, CompareRequest | AddedRequest))
 
 
 def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
     """The plan with the command that asks for it again, and what that says of runs and budget."""
-    whole = replace(request, shard=None) if isinstance(request, GroupedRequest) else request
     counted = counts and isinstance(request, CompareRequest)
-    command = command_line(whole, CostRequest.COMMAND if counted else "")
+    command = command_line(request, CostRequest.COMMAND if counted else "")
     return replace(plan, command=command, protocol=repeated(plan.protocol, request))
 
 
@@ -111,7 +107,7 @@ def _plan(request: AnyRequest, probe: Probe, planned: Planned | None) -> Plan:
     """The plan of a request; mistakes in its flags are found before code of the user's is loaded."""
     plan_of: Planned = planned or function_of(PLANS[type(request)])
     if isinstance(request, CompareRequest) and ":" in request.variants and "routing" not in request.metrics:
-        plan_of(replace(request, variants="swiglu", reference=None), NoProbe())
+        plan_of(replace(request, variants="swiglu"), NoProbe())
     return plan_of(request, probe)
 
 

@@ -10,7 +10,7 @@ from ffnbench.device.environment import advice, auto_device, caches, describe, u
 from ffnbench.device.nvml import advice as device_advice
 from ffnbench.ffn.spec import DTYPES
 from ffnbench.following import ProgressListener
-from ffnbench.messages import DeviceFacts, Failed, Greeting, ListBackends, MeasureCeilings, MeasureTimer
+from ffnbench.messages import DeviceFacts, Failed, Greeting, ListBackends, MeasureCeilings
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row
 from ffnbench.report.listing import (
@@ -20,7 +20,6 @@ from ffnbench.report.listing import (
     environment_records,
     machine_records,
     records_view,
-    timer_records,
     workers_record,
 )
 from ffnbench.result import Ceiling
@@ -37,18 +36,16 @@ def environment(
     world: World,
     progress: ProgressListener,
     *,
-    timer: bool = False,
     ceilings: bool = False,
     settings: Iterable[tuple[str, str]] = (),
 ) -> View:
-    """Where numbers would be made, with what the harness itself costs and what the machine can do where that is asked
-    for. `settings` are further facts, with their values.
+    """Where numbers would be made, and what the machine can do where `ceilings` asks for that. `settings` are further
+    facts, with their values.
     """
     worker = world.launch()
     try:
         greeting = worker.greeting()
         gpu = device_facts(worker, auto_device(greeting))
-        overhead = _timer_here(worker) if timer else []
         found = describe(greeting, gpu)
         reached, disturbing = _ceilings_here(worker, world, progress) if ceilings else ([], [])
     finally:
@@ -56,17 +53,9 @@ def environment(
     set_ = [{"fact": name, "value": value} for name, value in settings]
     devices = device_records(_devices(greeting, world), gpu or DeviceFacts())
     set_.append(workers_record(greeting.forks))
-    records = [*environment_records(found), *devices, *set_, *overhead, *reached]
+    records = [*environment_records(found), *devices, *set_, *reached]
     noisy = [*disturbing, *advice(), *(device_advice(gpu) if gpu else [])]
     return records_view(records, [f"noise: {text}" for text in noisy])
-
-
-def _timer_here(worker: Worker) -> list[Row]:
-    """What the harness itself costs; raises Unfinished where that can't be measured."""
-    timer = worker.ask(MeasureTimer(), COUNT_TIMEOUT_S)
-    if isinstance(timer, Failed):
-        raise Unfinished(f"an empty call could not be timed: {timer.message}", "`ffnbench env` shows the machine")
-    return timer_records(timer)
 
 
 def _devices(greeting: Greeting, world: World) -> str:

@@ -6,21 +6,17 @@ from ffnbench.api.measuring import measure
 from ffnbench.api.preparing import prepare
 from ffnbench.python.arguments import (
     Backend,
-    Caches,
     Devices,
     DTypes,
     Float,
     Int,
     Ints,
-    MatmulPrecisions,
     Modes,
     StrPath,
-    Times,
     Variant,
     asked,
 )
-from ffnbench.python.following import called_here
-from ffnbench.python.public import public
+from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.request import BlockRequest
 
@@ -35,30 +31,19 @@ def block(
     bias: bool | None = None,
     heads: Int | None = None,
     kv_heads: Int | None = None,
-    head_dim: Int | None = None,
-    causal: bool | None = None,
     batch: Ints = 1,
     seq_len: Ints = "512",
     dtype: DTypes = "float32",
     mode: Modes = "forward",
     device: Devices = "auto",
     threads: Ints | None = None,
-    time: Times | None = None,
-    cache: Caches = "hot",
-    matmul_precision: MatmulPrecisions = "highest",
-    reduced_reductions: bool = True,
     backend: Backend = "eager",
     workers: Int | None = None,
     rounds: Int | None = None,
     quick: bool = False,
     precision: Float | None = None,
     budget: Float | None = None,
-    seed: Int = 0,
     timeout: Float = 300.0,
-    runs: Int = 1,
-    pause: Float | None = None,
-    shard: str | None = None,
-    textbook: bool = True,
     cost_only: bool = False,
     quiet: bool = False,
     wait: bool = False,

@@ -25,7 +25,6 @@ def report(
     ctx: typer.Context,
     paths: o.Files,
     format: o.Format = "table",
-    json: o.Json = False,
     verbose: o.Verbose = False,
     out: o.Out = None,
     columns: o.Columns = "",

@@ -24,7 +24,6 @@ def list_(
     ctx: typer.Context,
     what: o.Topic = "variants",
     format: o.Format = "table",
-    json: o.Json = False,
     verbose: o.Verbose = False,
 ) -> int:
     """Show the names there are to choose from."""
@@ -51,16 +50,14 @@ def list_(
     epilog=ending(
         "ffnbench env",
         "ffnbench env --ceilings",
-        "ffnbench env --timer --json",
+        "ffnbench env --json",
         docs="docs/performance.md#what-the-machine-can-do",
     ),
 )
 def env(
     ctx: typer.Context,
-    timer: o.Timer = False,
     ceilings: o.Ceilings = False,
     format: o.Format = "table",
-    json: o.Json = False,
     verbose: o.Verbose = False,
     quiet: o.Quiet = False,
 ) -> int:
@@ -75,5 +72,5 @@ def env(
         settings = settings_here()
         rows = settings.rows() if settings else []
         world, progress = this_machine(), destination.progress
-        destination.show(environment(world, progress, timer=timer, ceilings=ceilings, settings=rows))
+        destination.show(environment(world, progress, ceilings=ceilings, settings=rows))
     return 0

@@ -11,22 +11,16 @@ from ffnbench.gate.side_by_side import compare_runs
 from ffnbench.gate.side_by_side_table import names_of, side_by_side_frame
 from ffnbench.plan import added_kind
 from ffnbench.report.formats import View
-from ffnbench.report.shown_report import recompute, report_view
+from ffnbench.report.shown_report import recompute
 from ffnbench.report.words import listed
 from ffnbench.result import Report
-from ffnbench.stats.cells import of_shards
 
 
 def runs_view(paths: Sequence[str]) -> View:
-    """Saved runs beside the first of them, row by row: old, new and the change with its interval; nothing is judged.
-
-    The shards of a sweep are one run.
-    """
+    """Saved runs beside the first of them, row by row: old, new and the change with its interval; nothing is judged."""
     runs = [recompute(load(path)) for path in paths]
     for path, run in zip(paths, runs, strict=True):
         _refuse_added(path, run)
-    if all(run.plan.shard for run in runs):
-        return report_view(recompute(of_shards(runs))).ending(0)
     return side_by_side_view(paths, runs)
 
 

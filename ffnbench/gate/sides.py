@@ -22,33 +22,21 @@ BASE, HEAD = "base", "head"
 class SideFlags:
     """One side as its flags say; None is as this process has it, and for head's code the working tree."""
 
-    rev: str | None
-    source: str | None
-    python: str | None
-    env: tuple[str, ...]
-
-    @property
-    def of_code(self) -> bool:
-        """Whether it says where the code is."""
-        return self.rev is not None or self.source is not None
+    rev: str | None = None
+    python: str | None = None
+    env: tuple[str, ...] = ()
 
 
 def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]:
     """What was asked of base and of head; raises FfnbenchError where they are the same, or contradict themselves."""
     asked = {
-        BASE: SideFlags(
-            rev=request.base_rev, source=request.base_source, python=request.base_python, env=request.base_env
-        ),
-        HEAD: SideFlags(
-            rev=request.head_rev, source=request.head_source, python=request.head_python, env=request.head_env
-        ),
+        BASE: SideFlags(rev=request.base_rev, python=request.base_python, env=request.base_env),
+        HEAD: SideFlags(rev=request.head_rev),
     }
     if asked[BASE] == asked[HEAD]:
         raise FfnbenchError("base and head are the same", "say what base is: --base-rev REV, --base-python PATH, ...")
-    for name, side in asked.items():
-        if side.rev is not None and side.source is not None:
-            raise FfnbenchError(f"--{name}-rev and --{name}-source both say where the code is", "give one of the two")
-        if side.of_code and not variant.target:
+    for side in asked.values():
+        if side.rev is not None and not variant.target:
             raise FfnbenchError(
                 f"{variant.text!r} is ffnbench's own and in no revision of yours",
                 "name your code: package.module:Attr or path/to/file.py:Attr",
@@ -63,7 +51,7 @@ def variant_of_sides(request: SidesRequest) -> Variant:
         raise FfnbenchError(f"ab measures one variant, not {len(variants)}", "`ffnbench compare` measures several")
     variant = variants[0]
     if variant.arm != OWN:
-        raise FfnbenchError(f"the two sides are not told by {variant.arm}", "use --base-python, --head-python, ...")
+        raise FfnbenchError(f"the two sides are not told by {variant.arm}", "use --base-python, --base-env, ...")
     if variant.label in (BASE, CONTROL):
         raise FfnbenchError(f"{variant.label!r} is what the other side is called", "give the variant another label")
     check_timeout(request.timeout)

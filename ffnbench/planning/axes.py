@@ -81,7 +81,8 @@ class Cell(Generic[R]):
 def cells_of(
     request: R, flags: Iterable[str] = OF_FLAGS, keys: Mapping[str, tuple[str, ...]] | None = None
 ) -> list[Cell[R]]:
-    """The cells of a request and of the lists of `keys`, the last axis changing first; one where there is no axis.
+    """The cells of a request and of the lists of `keys`, flags before keys, the last axis changing first; one
+    where there is no axis.
 
     Raises FfnbenchError for more cells than a sweep has, before the first is made.
     """
@@ -102,16 +103,12 @@ def cells_of(
             f"{spelling(name)} has a list, and so has @{name}: they are one axis", f"leave the list of @{name} out"
         )
     axes |= {name: tuple(values) for name, values in texts.items()}
-    # in the order in which they were typed, where that is known, else in that of OF_FLAGS, and keys behind
-    typed = request.typed
-    behind = typed.index("variants") if "variants" in typed else len(typed)
-    order = sorted(axes, key=lambda name: typed.index(name) if name in typed else behind)
     count = prod(len(values) for values in axes.values())
     if count > MOST_CELLS:
-        raise too_many(count, " x ".join(f"{len(axes[name]):,} of {name}" for name in order))
+        raise too_many(count, " x ".join(f"{len(axes[name]):,} of {name}" for name in axes))
     cells = []
-    for values in product(*(axes[name] for name in order)):
-        point = tuple(zip(order, values, strict=True))
+    for values in product(*axes.values()):
+        point = tuple(zip(axes, values, strict=True))
         of_flags: dict[str, Any] = {name: value for name, value in point if name not in texts}
         of_keys = {name: texts[name][value] for name, value in point if name in texts}
         cells.append(Cell(point, replace(request, **alone, **of_flags), of_keys))

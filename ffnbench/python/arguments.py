@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from ffnbench.common.errors import WrongArgument
-from ffnbench.planning.fields import read, takes_several, typed_order, types_of
+from ffnbench.planning.fields import read, takes_several, types_of
 from ffnbench.python.targets import variant_text, variants_text
 from ffnbench.request import Request
 
@@ -28,7 +28,6 @@ Activations = Activation | Sequence[Activation]
 Int = int | str
 Ints = Int | Sequence[Int]
 Float = float | str
-Floats = Float | Sequence[Float]
 Texts = str | Sequence[str]
 Pairs = str | Sequence[str] | Mapping[str, str]
 Match = Literal["params", "flops", "none"]
@@ -41,21 +40,12 @@ DType: TypeAlias = "DTypeName | torch.dtype"
 DTypes: TypeAlias = "DType | Sequence[DType]"
 Device: TypeAlias = "str | torch.device"
 Devices: TypeAlias = "Device | Sequence[Device]"
-Time = Literal["wall", "device"]
-Times = Time | Sequence[Time]
-Cache = Literal["hot", "cold"]
-Caches = Cache | Sequence[Cache]
-MatmulPrecision = Literal["highest", "high", "medium"]
-MatmulPrecisions = MatmulPrecision | Sequence[MatmulPrecision]
 Backend = Literal["eager", "packed", "packed-up-gate", "compile", "onednn", "all"]
 Backends = Backend | Sequence[Backend]
-Init = Literal["torch", "he_xavier", "normal"]
-Routing = Literal["uniform", "skewed", "trained-like"]
-Routings = Routing | Sequence[Routing]
 
 R = TypeVar("R", bound=Request)
 NAMED = "help() of the function shows its arguments"
-BETWEEN = {"tolerance": "=", "base_env": ":", "head_env": ":"}  # name and value, where a mapping may be given
+BETWEEN = {"tolerance": "=", "base_env": ":"}  # name and value, where a mapping may be given
 
 
 def asked(kind: type[R], given: Mapping[str, Any]) -> R:
@@ -68,7 +58,7 @@ def asked(kind: type[R], given: Mapping[str, Any]) -> R:
         value = given[name]
         typed = value if isinstance(value, bool) else texts_of(kind, field.name, value)
         values[field.name] = read(kind, field.name, typed)
-    return kind(**values, typed=typed_order(values))
+    return kind(**values)
 
 
 def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
@@ -78,12 +68,12 @@ def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
     if name == "variant":
         return [variant_text(value)]
     if isinstance(value, Mapping) and name in BETWEEN:
-        return [f"{key}{BETWEEN[name]}{one}" for key, one in value.items()]
+        return [f"{key}{BETWEEN[name]}{item}" for key, item in value.items()]
     if isinstance(value, str | os.PathLike) or not hasattr(value, "__iter__"):
         return [_text(name, value)]
     if isinstance(value, range) and len(value) > 1:  # as it would be typed, so that none is too long to be read
         value = [f"{min(value)}..{max(value)}/{abs(value.step)}"]
-    texts = [_text(name, one) for one in value]
+    texts = [_text(name, item) for item in value]
     if name == "range_" and len(texts) == 2:
         return [":".join(texts)]
     if not takes_several(types_of(kind, name)):
@@ -101,9 +91,8 @@ def _text(name: str, value: Any) -> str:
     try:
         return str(operator.index(value)) if hasattr(value, "__index__") else f"{float(value)!r}"
     except (TypeError, ValueError):
-        saved = f"save it first: {name}=report.save('{name}.json')"
-        hint = saved if hasattr(value, "save") else NAMED
-        raise WrongArgument(f"{name} can't be {_shown(value)}", hint) from None
+        hint = f"save it first: {name}=report.save('{name}.json')" if hasattr(value, "save") else NAMED
+        raise WrongArgument(f"{name.rstrip('_')} can't be {_shown(value)}", hint) from None
 
 
 def _shown(value: Any) -> str:

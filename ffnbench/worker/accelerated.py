@@ -41,7 +41,7 @@ def measure(
         if device is None:
             raise Unsupported(
                 "device time can't be told apart: each call waits for the one before",
-                "--time wall measures what a caller waits for",
+                "@time=wall measures what a caller waits for",
             )
         return {"value": device, "wall": wall / calls, "host": host, "device": device}
     return {"value": wall / calls, "wall": wall / calls, "host": host, "device": device}

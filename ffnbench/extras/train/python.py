@@ -6,8 +6,7 @@ from ffnbench.api.preparing import prepare
 from ffnbench.extras.train.measuring import measure
 from ffnbench.extras.train.planning import TrainRequest, plan_train
 from ffnbench.python.arguments import Device, DType, Float, Int, Match, StrPath, Texts, Variants, asked
-from ffnbench.python.following import called_here
-from ffnbench.python.public import public
+from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import ShownReport as Report
 
 
@@ -18,18 +17,10 @@ def train(
     preset: StrPath | None = None,
     d_model: Int | None = None,
     d_ff: Int | None = None,
-    bias: bool | None = None,
     match: Match = "params",
-    multiple_of: Int | None = None,
-    rule: str | None = None,
-    ratio: Float | None = None,
-    ffn_dim_multiplier: Float | None = None,
-    dropout: Float = 0.0,
-    reference: str | None = None,
     device: Device = "auto",
     threads: Int | None = None,
     seed: Int = 0,
-    timeout: Float = 300.0,
     layers: Int = 3,
     context: Int = 128,
     batch: Int = 24,
