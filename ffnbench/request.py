@@ -188,6 +188,7 @@ class SidesRequest(ModuleRequest):
 
     base_rev: str | None = None
     base_python: str | None = None
+    base_source: str | None = None
     base_env: tuple[str, ...] = ()
     head_rev: str | None = None
     exact_only: bool = False

@@ -41,7 +41,7 @@ from ffnbench.messages import (
     Values,
     WorkerRequest,
 )
-from ffnbench.plan import OWN, Arm, Backend, Case, Kind, Plan, Workload, kind_names
+from ffnbench.plan import OWN, Arm, Backend, Case, Kind, Plan, Workload, control_of, kind_names
 from ffnbench.report.columns import case_records
 from ffnbench.report.frame import Frame
 from ffnbench.report.writers import csv_text
@@ -159,6 +159,11 @@ class FakeLaunch:
     def __call__(self, arm: object = None) -> FakeWorker:
         self.workers.append(FakeWorker(self, len(self.workers)))
         return self.workers[-1]
+
+
+def with_control(plan: Plan) -> Plan:
+    """A plan whose reference is measured twice, as `check` and `ab` do."""
+    return replace(plan, cases=(*plan.cases, control_of(plan.cases, plan.reference)))
 
 
 def in_the_second_worker(label: str, worker: int, number: int) -> float:

@@ -29,7 +29,10 @@ def plot_activations(
     gated: o.Gated = False,
     out: o.Out = None,
 ) -> int:
-    """Draw activations, or the surfaces of gated forms, into activations.png."""
+    """Draw activations, or the surfaces of gated forms.
+
+    Without -o into activations.png.
+    """
     from ffnbench.activations import describing
     from ffnbench.common.streams import say
     from ffnbench.report.formats import PICTURE_SUFFIXES

@@ -26,7 +26,7 @@ from ffnbench.common.errors import (
     termination_as_interruption,
 )
 from ffnbench.common.files import content_of
-from ffnbench.common.names import hint_for
+from ffnbench.common.names import hint_for, near
 from ffnbench.common.streams import hush, prepare
 from ffnbench.request import EXAMPLES, spelling
 
@@ -70,57 +70,47 @@ def _root(
 
 def run(words: Sequence[str]) -> int:
     """Do what a command line says; gives the exit code. Raises FfnbenchError, and Typer's own complaints."""
-    name = words[0].replace("_", "-") if words else "--help"
-    completes = "_FFNBENCH_COMPLETE" in os.environ
-    if not completes and name.partition("=")[0] not in OWN and name not in command_names():
-        told = "no command before" if name.startswith("-") else "no such command"
-        raise FfnbenchError(f"{told} {name!r}", _command_meant(name, words))
-    if completes:
+    if "_FFNBENCH_COMPLETE" in os.environ:
         return EXIT_USAGE if app([*words], standalone_mode=False, prog_name="ffnbench") else 0
+    name = words[0].replace("_", "-") if words else "--help"
+    defaults = {}
+    if name in command_names():
+        settings = settings_here()
+        if settings is not None:
+            defaults = {name: settings.of_command(name, options_of(name))}
+    elif name.partition("=")[0] not in OWN:
+        what = "no command before" if name.startswith("-") else "no such command"
+        raise FfnbenchError(f"{what} {name!r}", _command_meant(name, words))
     group = typer.main.get_command(app)  # not app(): that ends an interruption, and a broken pipe, in its own ways
     try:
-        with group.make_context("ffnbench", [*words], default_map=_defaults(name)) as ctx:
+        with group.make_context("ffnbench", [*words], default_map=defaults) as ctx:
             return group.invoke(ctx) or 0
     except typer.Exit as ended:  # of --help, --version, --install-completion; 1 is a regression here
         return EXIT_USAGE if ended.exit_code else 0
 
 
-def _defaults(command: str) -> dict[str, Any]:
-    """What a pyproject.toml sets for a command."""
-    settings = settings_here() if command in command_names() else None
-    return {command: settings.of_command(command, options_of(command))} if settings else {}
-
-
-def _are_variants(text: str) -> bool:
-    from ffnbench.planning.variant_text import is_variant
-
-    return all(map(is_variant, text.split(",")))
-
-
 def _command_meant(name: str, words: Sequence[str]) -> str:
     """What to type in place of a first word that is no command."""
     from ffnbench.models.presets import PRESETS
+    from ffnbench.planning.variant_text import is_variant
     from ffnbench.report.listing import LISTINGS
 
-    behind, typed = words[1:], shlex.join(words)
+    typed = shlex.join(words)
+    commands = [word for word in words[1:] if word in command_names()]
     if name == "help":
-        return f"`ffnbench {behind[0]} --help`" if behind and behind[0] in command_names() else "`ffnbench --help`"
-    for word in behind:
-        if name.startswith("-") and word in command_names():  # flags before the command
-            return f"the command comes first: `ffnbench {shlex.join([word, *(w for w in words if w != word)])}`"
+        return f"`ffnbench {commands[0]} --help`" if commands else "`ffnbench --help`"
+    if name.startswith("-") and commands:
+        others = [word for word in words if word != commands[0]]
+        return f"the command comes first: `ffnbench {shlex.join([commands[0], *others])}`"
     if name in LISTINGS:
         return f"`ffnbench list {name}`"
-    if os.path.isfile(words[0]) and words[0].endswith(".json"):
+    if words[0].endswith(".json") and os.path.isfile(words[0]):
         config = b'"model_type"' in content_of(words[0])
         return f"`ffnbench cost --preset {typed}` counts its FFN" if config else f"`ffnbench report {typed}` shows it"
     if words[0] in PRESETS:
         return f"`ffnbench cost {typed}` counts its FFN, `ffnbench compare {typed}` measures it"
-    if name.startswith("-") or _are_variants(words[0]):
-        flags = {word.partition("=")[0] for word in words if word.startswith("-")}
-        counts = ""
-        if flags <= {spelling(option) for option in options_of("cost")}:
-            counts = f", `ffnbench cost {typed}` counts"
-        return f"`ffnbench compare {typed}` measures{counts}"
+    if name.startswith("-") or all(map(is_variant, words[0].split(","))):
+        return f"`ffnbench compare {typed}` measures"
     return hint_for(name, command_names(), "`ffnbench --help` shows what there is")
 
 
@@ -138,11 +128,11 @@ def main() -> None:
         hush()
         code = 0
     except Exception as problem:
-        code = _told(problem)
+        code = _exit_code_of(problem)
     sys.exit(code)
 
 
-def _told(problem: Exception) -> int:
+def _exit_code_of(problem: Exception) -> int:
     """Say what is wrong; gives the exit code."""
     if isinstance(problem, FfnbenchError):
         return complain(problem.message, problem.hint, problem.exit_code)
@@ -159,31 +149,41 @@ def _told(problem: Exception) -> int:
 
 def _usage_error(problem: Any) -> int:
     """Typer's own complaints (an unknown option, a value that lacks) in our voice."""
-    told = str(problem.format_message())
+    message = str(problem.format_message())
     if type(problem).__name__ == "NoArgsIsHelpError":  # its message is the help
-        print(told)
+        print(message)
         return 0
     command = problem.ctx.command_path if problem.ctx else "ffnbench"
-    message = " ".join(told.split()).rstrip(".")
-    more = "it takes no further names; " if "unexpected extra argument" in message else ""
+    message = " ".join(message.partition(" (Possible options")[0].split()).rstrip(".")
     option = str(getattr(problem, "option_name", ""))
+    hint = ""
     if "requires an argument" in message:
-        more = "".join(f"for example {option} {EXAMPLES[name]}; " for name in EXAMPLES if spelling(name) == option)
+        examples = {spelling(name): example for name, example in EXAMPLES.items()}
+        hint = f"for example {option} {examples[option]}; " if option in examples else ""
     elif "does not take a value" in message:
-        more = "it is a switch, on where it stands; "
+        hint = "it is a switch, on where it stands; "
+    elif "unexpected extra argument" in message:
+        hint = "it takes no further names; "
     elif option:
-        more = _flag_elsewhere(option, command.split()[-1])
-    return complain(message[:1].lower() + message[1:], f"{more}`{command} --help` shows what there is", EXIT_USAGE)
+        hint = _flag_meant(option, command.split()[-1], problem.ctx)
+    return complain(message[:1].lower() + message[1:], f"{hint}`{command} --help` shows what there is", EXIT_USAGE)
 
 
-def _flag_elsewhere(option: str, command: str) -> str:
-    """What there is for a flag that a command has not: another command, a key of a variant, or no need of it."""
+def _flag_meant(option: str, command: str, ctx: Any) -> str:
+    """What there is for a flag that a command has not: one spelt alike, another command, a key of a variant, or no need
+    of it.
+    """
     from ffnbench.planning.keys import KEYS
 
     field = option.lstrip("-").replace("-", "_")
-    if field in UNNEEDED and command in command_names() and "budget" in options_of(command):
+    own = [param.name for param in ctx.command.params]
+    if field in UNNEEDED and "budget" in own:
         return "it warms up, and finds out how often to repeat; --budget 30s limits its time; "
-    having = [name for name in command_names() if field in options_of(name)]
-    if having and command not in having:
-        return f"`ffnbench {having[0]}` has it; "
-    return next((f"it is a key of a variant, as in {key.example}; " for key in KEYS if field and key.name == field), "")
+    for key in KEYS:
+        if key.name == field:
+            return f"it is a key of a variant, as in {key.example}; "
+    for other in command_names():
+        if other != command and field in options_of(other):
+            return f"`ffnbench {other}` has it; "
+    similar = [spelling(name) for name in near(field, own)]
+    return f"did you mean {' or '.join(similar)}? " if similar else ""

@@ -60,7 +60,7 @@ class Settings:
             elif dot:
                 raise FfnbenchError(
                     f"{command} has no {spelling(name)}, in [{TABLE}.{command}] of {str(self.path)!r}",
-                    f"`ffnbench {command} --help` shows its flags",
+                    "take it out of that table",
                 )
         return held
 

@@ -97,11 +97,12 @@ Preset = Annotated[
 ]
 DModel = Annotated[Text, Option(rich_help_panel=WIDTHS, metavar="INT", help="Width of the model.")]
 DFF = Annotated[Text, Option("--d-ff", rich_help_panel=WIDTHS, metavar="INT", help="Width of a branch; 4 * d_model.")]
-Bias = Annotated[bool | None, Option(rich_help_panel=WIDTHS, help="Biases in all linear layers.")]
+Bias = Annotated[bool | None, Option(rich_help_panel=WIDTHS, help="Biases in all linear layers.", hidden=True)]
 Match = Annotated[
     Text,
     Option(
         rich_help_panel=WIDTHS,
+        show_default=False,
         metavar="WHAT",
         help="Make equal: params, flops or none.",
         autocompletion=words_for("match"),
@@ -136,6 +137,7 @@ DType = Annotated[
     Option(
         "--dtype",
         rich_help_panel=WORKLOAD,
+        show_default=False,
         metavar="NAME",
         help="float32, bfloat16, float16 or float64.",
         autocompletion=words_for("dtype"),
@@ -145,6 +147,7 @@ Mode = Annotated[
     Text,
     Option(
         rich_help_panel=WORKLOAD,
+        show_default=False,
         metavar="NAME",
         help="forward, train or backward.",
         autocompletion=words_for("mode"),
@@ -154,6 +157,7 @@ Device = Annotated[
     Text,
     Option(
         rich_help_panel=WORKLOAD,
+        show_default=False,
         metavar="NAME",
         help="auto (a GPU if there is one), cpu, cuda:1.",
         autocompletion=words_for("device"),
@@ -164,6 +168,7 @@ Backend = Annotated[
     Text,
     Option(
         rich_help_panel=WORKLOAD,
+        show_default=False,
         metavar="NAME",
         help="One of `ffnbench list backends`, or all.",
         autocompletion=words_for("backend"),
@@ -347,6 +352,7 @@ LearningRates = Annotated[
 BasePython = Annotated[
     Text, Option(rich_help_panel=SIDES, metavar="PATH", help="Base runs in this interpreter; it needs torch alone.")
 ]
+BaseSource = Annotated[Text, Option(rich_help_panel=SIDES, metavar="DIR", help="Base is the code in this folder.")]
 BaseEnv = Annotated[
     Texts, Option(rich_help_panel=SIDES, metavar="NAME:VALUE", help="A variable of base's processes. Repeatable.")
 ]
@@ -408,6 +414,7 @@ Format = Annotated[
         "--format",
         "-f",
         rich_help_panel=OUTPUT,
+        show_default=False,
         metavar="NAME",
         help="table, markdown, latex, csv or json (--json).",
         autocompletion=words_for("format"),
@@ -419,6 +426,7 @@ CheckFormat = Annotated[
         "--format",
         "-f",
         rich_help_panel=OUTPUT,
+        show_default=False,
         metavar="NAME",
         help="table, markdown, latex, csv, json (--json) or github.",
         autocompletion=words_for("format"),
@@ -443,7 +451,7 @@ Sort = Annotated[
         help="Sort rows by a column; -latency: largest first. Rows of one reference stay together.",
     ),
 ]
-Quiet = Annotated[bool, Option("--quiet", "-q", rich_help_panel=OUTPUT, help="No progress on stderr.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", rich_help_panel=OUTPUT, help="No progress on stderr.", hidden=True)]
 PICTURES = ", ".join((*of_features("suffixes"), ".png", ".svg", ".pdf"))  # and the files of features
 Out = Annotated[
     Texts,

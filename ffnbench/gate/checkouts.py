@@ -28,13 +28,15 @@ class Repository(ExitStack):
         super().__init__()
         self._git = partial(git, folder)
         if not shutil.which("git"):
-            raise FfnbenchError("a revision needs git, which is not installed", "install git")
+            raise FfnbenchError(
+                "a revision needs git, which is not installed", "install git; ab --base-source DIR takes a folder"
+            )
         answer = self._git("rev-parse", "--is-inside-work-tree", "--show-prefix")
         is_inside, prefix, *_ = [*answer.stdout.split("\n"), ""]
         if answer.returncode or is_inside != "true":
             raise FfnbenchError(
                 f"{str(folder)!r} is not in a git repository",
-                "run it where your code is",
+                "run it where your code is; ab --base-source DIR takes a folder",
             )
         self._prefix = prefix
         self.dirty = bool(head(folder)[1])  # whether files that git knows have changes
@@ -93,21 +95,23 @@ def placed(asked: dict[str, SideFlags]) -> Iterator[list[tuple[Arm, str]]]:
         repository = None
         if any(side.rev is not None for side in asked.values()):
             repository = stack.enter_context(Repository(Path.cwd()))
-        yield [_placed(name, side, repository) for name, side in asked.items()]
+        of_code = any(side.of_code for side in asked.values())
+        yield [_placed(name, side, of_code, repository) for name, side in asked.items()]
 
 
-def _placed(name: str, side: SideFlags, repository: Repository | None) -> tuple[Arm, str]:
-    """One side. Where either is a revision, both are folders of code: they must be found in the same way."""
-    source = words = ""
+def _placed(name: str, side: SideFlags, of_code: bool, repository: Repository | None) -> tuple[Arm, str]:
+    """One side. Where either says where its code is, both do: they must be found in the same way."""
+    source = words = side.source or ""
     if repository is not None and side.rev is not None:
         commit = repository.commit(side.rev)
         source = str(repository.checkout(commit))
         short = repository.short(commit)
         words = side.rev if side.rev.startswith(short) else f"{side.rev} ({short})"
-    elif repository is not None:
-        source = str(Path.cwd())
-        dirty = ", with changes that are not committed" if repository.dirty else ""
-        words = f"the working tree ({repository.short('HEAD')}{dirty})"
+    elif of_code and not source:
+        source, words = str(Path.cwd()), "the working tree"
+        if repository is not None:
+            dirty = ", with changes that are not committed" if repository.dirty else ""
+            words = f"the working tree ({repository.short('HEAD')}{dirty})"
     arm = Arm(python=side.python or "", source=source, env=parse_env(side.env), name=name)
     where = ", ".join(filter(None, (words, side.python, *side.env)))
     return arm, f"{name} {where or 'this environment'}"
@@ -121,6 +125,6 @@ def prober_within(prober: Prober, arm: Arm, variant: Variant) -> Prober:
         if not file.is_relative_to(Path(arm.source).expanduser().resolve()):
             raise FfnbenchError(
                 f"{arm}: {variant.target.rpartition(':')[0]} comes from {file}, not from this side",
-                "run it in the folder that holds your packages or their src/",
+                "run it in the folder that holds your packages or their src/, or give --base-source",
             )
     return there

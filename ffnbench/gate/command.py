@@ -79,6 +79,7 @@ def ab(
     variant: o.Code,
     base_rev: o.BaseRev = None,
     base_python: o.BasePython = None,
+    base_source: o.BaseSource = None,
     base_env: o.BaseEnv = None,
     head_rev: o.HeadRev = None,
     d_model: o.DModel = None,
@@ -104,8 +105,8 @@ def ab(
 
     Exit 1 where something has regressed.
 
-    Base may be a git revision, an interpreter, an environment. Head is this environment and the working tree as it is,
-    unless --head-rev says otherwise. With no baseline to be kept, it decides as `ffnbench check` does.
+    Base may be a git revision, a folder, an interpreter, an environment. Head is this environment and the working
+    tree as it is, unless --head-rev says otherwise. With no baseline to be kept, it decides as `ffnbench check` does.
     """
     from ffnbench.gate import checking
     from ffnbench.gate.destination import CheckDestination

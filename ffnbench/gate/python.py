@@ -64,6 +64,7 @@ def ab(
     exact_only: bool = False,
     budget: Float = 120.0,
     base_python: StrPath | None = None,
+    base_source: StrPath | None = None,
     base_env: Pairs | None = None,
     head_rev: str | None = None,
     allow_mismatch: bool = False,
@@ -72,7 +73,8 @@ def ab(
 ) -> Check:
     """Measure one module twice, old and new side by side in the same minutes, and say what has regressed.
 
-    Base is a git revision, an interpreter or an environment; head is the working tree unless `head_rev` says otherwise.
+    Base is a git revision, a folder, an interpreter or an environment; head is the working tree unless `head_rev` says
+    otherwise.
 
     `ffnbench ab --help-all` says what each argument means.
 

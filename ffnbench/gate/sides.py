@@ -23,20 +23,30 @@ class SideFlags:
     """One side as its flags say; None is as this process has it, and for head's code the working tree."""
 
     rev: str | None = None
+    source: str | None = None
     python: str | None = None
     env: tuple[str, ...] = ()
+
+    @property
+    def of_code(self) -> bool:
+        """Whether it says where the code is."""
+        return self.rev is not None or self.source is not None
 
 
 def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]:
     """What was asked of base and of head; raises FfnbenchError where they are the same, or contradict themselves."""
     asked = {
-        BASE: SideFlags(rev=request.base_rev, python=request.base_python, env=request.base_env),
+        BASE: SideFlags(
+            rev=request.base_rev, source=request.base_source, python=request.base_python, env=request.base_env
+        ),
         HEAD: SideFlags(rev=request.head_rev),
     }
     if asked[BASE] == asked[HEAD]:
         raise FfnbenchError("base and head are the same", "say what base is: --base-rev REV, --base-python PATH, ...")
+    if request.base_rev is not None and request.base_source is not None:
+        raise FfnbenchError("--base-rev and --base-source both say where the code is", "give one of the two")
     for side in asked.values():
-        if side.rev is not None and not variant.target:
+        if side.of_code and not variant.target:
             raise FfnbenchError(
                 f"{variant.text!r} is ffnbench's own and in no revision of yours",
                 "name your code: package.module:Attr or path/to/file.py:Attr",

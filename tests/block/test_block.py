@@ -117,7 +117,7 @@ def test_other_attention_is_said_not_to_be_counted(capsys, tmp_path) -> None:
     }))  # fmt: skip
     with pytest.raises(FfnbenchError, match=said):
         cli.run(["block", "--config", str(path), "--cost-only"])
-    heads = ("--heads", "4", "--head-dim", "64")
+    heads = ("--heads", "4")
     assert said in " ".join(run(capsys, "--config", str(path), "--cost-only", *heads).split())
 
 

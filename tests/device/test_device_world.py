@@ -129,10 +129,10 @@ def test_a_call_that_waits_for_the_device_has_no_time_of_the_device_apart_and_sa
 
 
 def test_cold_caches_make_kernels_slower_that_read_from_them_and_no_others(measure: Measure) -> None:
-    rows = ",".join((module("resident", kernels=2, us=20, cold=1.5), module("streaming", kernels=2, us=20)))
+    rows = (module("resident", kernels=2, us=20, cold=1.5), module("streaming", kernels=2, us=20))
     world, kernels = World(), 2 * 20 * US
     for cache, share in (("hot", 1.0), ("cold", 1.5)):
-        report = measure(world, rows, cache=cache, time="device")
+        report = measure(world, ",".join(f"{row}@cache={cache}@time=device" for row in rows))
         assert value(report, "resident") == pytest.approx(share * kernels + 2 * world.gap_s, rel=0.02)
         assert value(report, "streaming") == pytest.approx(kernels + 2 * world.gap_s, rel=0.02)
 

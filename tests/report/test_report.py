@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, lost, measure, prepare
+from conftest import FakeLaunch, lost, measure, prepare, with_control
 from rich.cells import cell_len
 
 from ffnbench import cost
@@ -64,8 +64,8 @@ def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) ->
     elif name == "cost":
         table = compare_frame(cost("relu,gelu,swiglu,silu@gate=output", d_model=512, mode="train"))
     elif name == "experts":
-        moe = "swiglu@moe=8x2"
-        table = compare_frame(report_of(variants=f"swiglu,{moe},grouped={moe}@experts=grouped", routing="skewed"))
+        key, moe = "swiglu@moe=8x2", "swiglu@moe=8x2@routing=skewed"
+        table = compare_frame(report_of(variants=f"swiglu,{key}={moe},grouped={moe}@experts=grouped"))
     else:
         table = compare_frame(report_of(mode="forward" if name == "compare" else name))
     text = plain(table, width)
@@ -165,7 +165,9 @@ def test_the_total_is_weights_and_what_a_call_holds_with_the_gradients_counted_o
 
 def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
     trouble = {(Open, "gelu"): "oom", (TakeSample, "swiglu"): lost("timeout", "no answer within 300 s")}
-    report = measure(prepare(asked(variants="relu,gelu,swiglu,glu", control=True)), launch=FakeLaunch(seconds, trouble))
+    prepared = prepare(asked(variants="relu,gelu,swiglu,glu"))
+    prepared = replace(prepared, plan=with_control(prepared.plan))
+    report = measure(prepared, launch=FakeLaunch(seconds, trouble))
     notes = tuple(
         Note(text=text, kind=kind)
         for text, kind in (("moves", NoteKind.MOVES), ("busy: x", NoteKind.BUSY), ("all", NoteKind.GENERAL))

@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from conftest import with_control
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
@@ -112,7 +113,7 @@ def simulate(effect: float, runs: int, seed: int, second: str = "b") -> list[Com
     The comparison of `second`, which takes `effect` times as long as the reference: of b, or of the control.
     """
     rng = random.Random(seed)
-    plan = plan_of(workers=5, rounds=12) if second == "b" else plan_of("a=relu", workers=5, rounds=12, control=True)
+    plan = plan_of(workers=5, rounds=12) if second == "b" else with_control(plan_of("a=relu", workers=5, rounds=12))
     results = []
     for _ in range(runs):
         values: dict[str, list[list[float]]] = {"a": [], second: []}
