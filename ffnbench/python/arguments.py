@@ -56,6 +56,8 @@ def asked(kind: type[R], given: Mapping[str, Any]) -> R:
         if name not in given or (given[name] is None and field.default in (None, ())):
             continue
         value = given[name]
+        if isinstance(value, int | float) and not isinstance(value, bool) and types_of(kind, field.name) == (str,):
+            raise WrongArgument(f"{name} can't be {value!r}", "give a text")
         typed = value if isinstance(value, bool) else texts_of(kind, field.name, value)
         values[field.name] = read(kind, field.name, typed)
     return kind(**values)
@@ -70,10 +72,10 @@ def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
     if isinstance(value, Mapping) and name in BETWEEN:
         return [f"{key}{BETWEEN[name]}{item}" for key, item in value.items()]
     if isinstance(value, str | os.PathLike) or not hasattr(value, "__iter__"):
-        return [_text(name, value)]
+        return [text_of(name, value)]
     if isinstance(value, range) and len(value) > 1:  # as it would be typed, so that none is too long to be read
         value = [f"{min(value)}..{max(value)}/{abs(value.step)}"]
-    texts = [_text(name, item) for item in value]
+    texts = [text_of(name, item) for item in value]
     if name == "range_" and len(texts) == 2:
         return [":".join(texts)]
     if not takes_several(types_of(kind, name)):
@@ -81,7 +83,7 @@ def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
     return texts or [""]
 
 
-def _text(name: str, value: Any) -> str:
+def text_of(name: str, value: Any) -> str:
     """A text; torch's dtypes and devices, paths and numbers as they are typed."""
     if isinstance(value, str | os.PathLike):
         return os.fspath(value)

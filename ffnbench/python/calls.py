@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from ffnbench.api import building, saved
-from ffnbench.python.arguments import Device, DTypes, Ints, Match, StrPath, Variants, asked
+from ffnbench.python.arguments import Device, DTypes, Ints, Match, StrPath, Variants, asked, text_of
 from ffnbench.python.public import public
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.request import CompareRequest
@@ -43,4 +42,4 @@ def load(path: StrPath) -> Report:
 
     >>> report = ffnbench.load("run.json")
     """
-    return saved.load(os.fspath(path))
+    return saved.load(text_of("path", path))

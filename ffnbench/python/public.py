@@ -15,7 +15,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from ffnbench.common.errors import FfnbenchError, WrongArgument, interruption
 from ffnbench.common.names import hint_for
+from ffnbench.common.units import counted
 from ffnbench.following import Following
+from ffnbench.planning.keys import KEYS
 from ffnbench.python.arguments import NAMED
 from ffnbench.report.answers import notebook_shell
 from ffnbench.report.progress import NotebookProgress, TerminalProgress
@@ -54,15 +56,21 @@ def _refuse_unknown(function: str, signature: inspect.Signature, placed: int, na
     parameters = signature.parameters
     for name in named:
         if name not in parameters:
-            ours = OTHER_NAMES.get(name, "")
-            hint = f"did you mean {ours!r}?" if ours in parameters else hint_for(name, parameters, NAMED)
+            examples = [key.example for key in KEYS if key.name == name]
+            ours = OTHER_NAMES.get(name)
+            if ours in parameters:
+                hint = f"did you mean {ours!r}?"
+            elif examples:
+                hint = f"it is a key of a variant, as in {examples[0]!r}"
+            else:
+                hint = hint_for(name, parameters, NAMED)
             raise WrongArgument(f"{function} has no argument {name!r}", hint)
     by_place = [one for one in parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
     if placed > len(by_place):
         hint = "name the others"
         if parameters and next(iter(parameters)) == "variants":
             hint = f"several variants are one list: {function}(['relu', 'gelu'], d_model=512)"
-        raise WrongArgument(f"{function} takes {len(by_place)} by place, not {placed}", hint)
+        raise WrongArgument(f"{function} has {counted(len(by_place), 'argument')} by place, not {placed}", hint)
 
 
 @dataclass(frozen=True, slots=True)

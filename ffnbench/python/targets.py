@@ -41,7 +41,8 @@ def variant_text(given: Any) -> str:
             f"give the class, {kind}, or a function that makes one",
         )
     if not callable(given):
-        raise WrongArgument(f"{given!r} is no variant", "give a name, a class of torch.nn.Module, or a function")
+        what = f"the module {given.__name__!r}" if isinstance(given, ModuleType) else repr(given)
+        raise WrongArgument(f"{what} is no variant", "give a name, a class of torch.nn.Module, or a function")
     return _target_of(given)
 
 

@@ -186,8 +186,8 @@ def test_mistakes_are_told_before_anything_runs() -> None:
 
 
 def test_attention_that_a_config_does_not_tell_is_by_hand() -> None:
-    spec = plan_block(BlockRequest(kv_heads=1, causal=False, preset="llama3-8b")).cases[1].ffn
-    assert (spec.name, spec.causal, spec.head_dim) == ("multi-query", False, 128)
+    spec = plan_block(BlockRequest(kv_heads=1, preset="llama3-8b")).cases[1].ffn
+    assert (spec.name, spec.causal, spec.head_dim) == ("multi-query", True, 128)
     assert not plan_block(BlockRequest(preset="vit-b16")).cases[1].ffn.causal
     unknown = replace(PRESETS.get("llama-7b").main, attention=None)
     with pytest.raises(FfnbenchError, match="attention of this model is not known"):

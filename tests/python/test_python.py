@@ -235,7 +235,7 @@ def test_a_mistake_in_python_is_told_with_a_hint() -> None:
 
 def test_a_mistake_of_other_calls_is_told_too() -> None:
     for says, call, *given in (
-        ("check takes 2 by place, not 3", ffnbench.check, "a.json", "b.json", "c.json"),
+        ("check has 2 arguments by place, not 3", ffnbench.check, "a.json", "b.json", "c.json"),
         ("several variants are one list: cost(['relu', 'gelu']", ffnbench.cost, "relu", "gelu"),
         (
             "baseline can't be a Report\nhint: save it first: baseline=report.save",

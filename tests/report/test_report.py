@@ -64,8 +64,8 @@ def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) ->
     elif name == "cost":
         table = compare_frame(cost("relu,gelu,swiglu,silu@gate=output", d_model=512, mode="train"))
     elif name == "experts":
-        key, moe = "swiglu@moe=8x2", "swiglu@moe=8x2@routing=skewed"
-        table = compare_frame(report_of(variants=f"swiglu,{key}={moe},grouped={moe}@experts=grouped"))
+        moe = "swiglu@moe=8x2"
+        table = compare_frame(report_of(variants=f"swiglu,{moe},grouped={moe}@experts=grouped"))
     else:
         table = compare_frame(report_of(mode="forward" if name == "compare" else name))
     text = plain(table, width)
