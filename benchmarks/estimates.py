@@ -25,7 +25,7 @@ from typing import Any
 
 from exam.text import table
 
-from ffnbench.extras.estimate.hardware import NEAR
+from ffnbench.extras.estimate.bounds import NEAR
 from ffnbench.metrics import ROOF
 from ffnbench.report.files.store import load
 from ffnbench.result import MEMORY, Bound, Report

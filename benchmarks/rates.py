@@ -15,7 +15,7 @@ from exam.machine import STATES, WORLDS, Machine, World, as_measured
 from exam.processes import each
 from exam.text import share, table
 
-from ffnbench.extras.selftest.rates import SLOWER, SelftestRow, comparison_plan, failures, rates_of, rows_of_run
+from ffnbench.extras.selftest.measuring import SLOWER, SelftestRow, comparison_plan, failures, rates_of, rows_of_run
 from ffnbench.run.runner import run
 
 HEAD = ("world", "runs", "false diffs", "wrong way", "coverage", *(f"finds {name}" for name in SLOWER), "busy", "a run")

@@ -1,6 +1,6 @@
 """How often a history is told a step that is none, and finds one that is there: `python benchmarks/steps.py`.
 
-Series of runs, made of dice, go through `ffnbench/extras/history/steps.py` as runs of files do. Unchanged code first:
+Series of runs, made of dice, go through `extras/history/timeline.py` as runs of files do. Unchanged code first:
 10 to 200 runs whose scatter is this machine's, 0.4 to 0.6 %, with tails, with odd runs, or with a state that lasts some
 runs. Then a step in the middle third of 30 runs. The penalty was chosen with even seeds; odd ones, of which 1 is the
 default, were kept back. Ends with 1 where a promise is broken. Takes five minutes.
@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from exam.text import share, table
 
-from ffnbench.extras.history.steps import Shift, steps_of
+from ffnbench.extras.history.timeline import Shift, steps_of
 from ffnbench.stats.interval import Mean
 
 Dice = np.random.Generator

@@ -13,8 +13,7 @@ from time import perf_counter
 import torch
 import torch.nn.functional as F
 
-from ffnbench.extras.train.decoder import trained_by
-from ffnbench.extras.train.planning import TrainRequest, plan_train
+from ffnbench.extras.train.plan import TrainRequest, plan_train, trained_by
 from ffnbench.extras.train.worker import TrainingRun
 from ffnbench.plan import NoProbe
 

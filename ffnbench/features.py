@@ -22,7 +22,7 @@ class Feature:
     `commands` are registered by importing its `command.py`; `calls` are public functions in its `python.py`;
     `listings` are topics of `ffnbench list`, in LISTINGS of its `listing.py`: () -> view. `completes` are flags
     whose values a shell offers, in COMPLETIONS of the same file: () -> words. `kinds` are kinds of plans, in KINDS of
-    its `kind.py`, each an AddedKind of plan.py. `requests` are types of messages to a worker, in HANDLERS of its
+    its `plan.py`, each an AddedKind of plan.py. `requests` are types of messages to a worker, in HANDLERS of its
     `worker.py`: name -> (type, function (jobs, request) -> answer).
 
     `suffixes` are of files of `-o`, written by WRITERS of its `files.py`: (table, pictures, reports, title) -> text.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from ffnbench.result import Progress, Report
@@ -68,14 +67,12 @@ class Following:
     """How a run is followed.
 
     `journal` is given a report without samples when a run begins, and then all that the run finds, as it comes.
-    `resumed` reads what an earlier run has left that is gone on with. `folder` is a place beside the output where a
-    feature may keep what it can go on from.
+    `resumed` reads what an earlier run has left that is gone on with.
     """
 
     progress: ProgressListener = SILENT
     journal: Callable[[Any], None] = lambda found: None
     resumed: Callable[[], Report | None] = lambda: None
-    folder: Path | None = None
 
     def part(self, number: int, of: int, what: str, later_s: float = 0.0) -> Following:
         """How one of several parts is followed: one journal holds them all, and nothing is gone on with twice."""

@@ -14,21 +14,13 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
+from ffnbench.choices import Backend, Cache, CompileMode, MatmulPrecision, Mode, Routing, Time
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import LATER, STATED, among, least, typed
 from ffnbench.features import of_features
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost, activation_cost, cost
-from ffnbench.ffn.spec import (
-    DTYPES,
-    ActivationSpec,
-    AttentionSpec,
-    ImportedSpec,
-    NetworkSpec,
-    Routing,
-    item_bytes,
-    tolerance,
-)
+from ffnbench.ffn.spec import DTYPES, ActivationSpec, AttentionSpec, ImportedSpec, NetworkSpec, item_bytes, tolerance
 from ffnbench.metrics import METRICS, Metric
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
@@ -73,63 +65,6 @@ class AddedSpec(ABC):
 AnySpec = NetworkSpec | ActivationSpec | AttentionSpec | AddedSpec
 
 
-class Mode(StrEnum):
-    """FORWARD: inference, no graph. TRAIN: forward and backward through a fresh graph. BACKWARD: its second half."""
-
-    FORWARD = "forward"
-    TRAIN = "train"
-    BACKWARD = "backward"
-
-
-MODE_ALIASES = {"inference": Mode.FORWARD, "training": Mode.TRAIN}
-
-
-class Backend(StrEnum):
-    """How a forward is run. EAGER: as it is written. COMPILE: through torch.compile. PACKED: gate and up in one matrix
-    product, the rows of gate first; PACKED_UP_GATE: those of up first. ONEDNN: linear layers through oneDNN, their
-    weights packed for the workload's tokens.
-    """
-
-    EAGER = "eager"
-    PACKED = "packed"
-    PACKED_UP_GATE = "packed-up-gate"
-    COMPILE = "compile"
-    ONEDNN = "onednn"
-
-
-class CompileMode(StrEnum):
-    """torch.compile's own modes."""
-
-    DEFAULT = "default"
-    REDUCE_OVERHEAD = "reduce-overhead"
-    MAX_AUTOTUNE = "max-autotune"
-    MAX_AUTOTUNE_NO_CUDAGRAPHS = "max-autotune-no-cudagraphs"
-
-
-class Time(StrEnum):
-    """Which time is the latency. WALL: what a caller waits for, calls one after another. DEVICE: what the device works,
-    without the host's launching.
-    """
-
-    WALL = "wall"
-    DEVICE = "device"
-
-
-class Cache(StrEnum):
-    """What the device's last-level cache holds before a call. HOT: what the last call left. COLD: nothing of it."""
-
-    HOT = "hot"
-    COLD = "cold"
-
-
-class MatmulPrecision(StrEnum):
-    """torch.set_float32_matmul_precision's own: HIGHEST is float32, HIGH may be TF32, MEDIUM bfloat16 inside."""
-
-    HIGHEST = "highest"
-    HIGH = "high"
-    MEDIUM = "medium"
-
-
 class Kind(StrEnum):
     """What a plan asks, and so how its answer reads: variants; an FFN beside attention, by length; operations by size;
     two sides of one variant. Features add others, each an AddedKind.
@@ -162,7 +97,7 @@ def added_kind(name: str) -> AddedKind | None:
     feature = of_features("kinds").get(name)
     if feature is None:
         return None
-    added: AddedKind = feature.file("kind").KINDS[name]
+    added: AddedKind = feature.file("plan").KINDS[name]
     return added
 
 
@@ -372,6 +307,9 @@ class NoteKind(StrEnum):
     BUSY = "busy"
     MOVES = "moves"
     NOISE = "noise"
+
+
+NOISES = {NoteKind.SEEN, NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, ClassVar
 
-from ffnbench.ffn.width_rules import Match
-from ffnbench.plan import Backend, Mode
+from ffnbench.choices import Backend, Match, Mode
 
 Texts = Annotated[str, "comma separated"]
 Seconds = Annotated[float, "as 90s or 5m"]

@@ -1,18 +1,17 @@
 """A machine with one simulated GPU, by what CUDA documents and nothing else: the examiner of all that times a device.
 
-One stream in order: a kernel starts once its launch has arrived and the one before has ended. The host runs ahead of
-it, until 1,024 launches are in the queue: then it waits for room. An event is stamped when the stream reaches it, in
-steps of half a microsecond (cudaEventElapsedTime). An illegal access is an error of every later call of its process.
+Streams are in order: a kernel starts once its launch has arrived and the one before has ended. The host runs ahead of
+them, until 1,024 launches are in the queue: then it waits for room. An event is stamped when its stream reaches it, in
+steps (cudaEventElapsedTime: half a microsecond). An illegal access is an error of every later call of its process.
 Reading the host's clock takes time like all that the host does.
 
-Tensors are on the CPU and hold real numbers. Modules of this file launch kernels of given lengths; memory is not
-simulated.
+Each field of World is an adversity that a test may turn up. Tensors are on the CPU and hold real numbers. Modules of
+this file launch kernels of given lengths, so what a device takes for them is known. `Allocator` is CUDA's memory.
 """
 
 from __future__ import annotations
 
 import json
-import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +22,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import FACTS
+from fake_machine import FACTS
 from torch import Tensor, nn
 
 from ffnbench.device import accelerator, nvml
@@ -50,17 +49,19 @@ from ffnbench.worker.jobs import Jobs
 US = 1e-6
 AT_ONCE = {"warmup_s": 0.004, "min_sample_s": 0.004}  # nothing here has to get warm, and nothing scatters
 ILLEGAL = "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported"
-POWER_CAP, THERMAL = 0x4, 0x40  # bits of nvmlClocksEventReasons
+THERMAL = 0x40  # a bit of nvmlClocksEventReasons
+CURRENT, SIDE = "current", "side"  # streams
 
 
 @dataclass(frozen=True)
-class Slow:
-    """A stretch of the host's time in which the clocks are held down to a share of what they are, and NVML's bits."""
+class Clocks:
+    """From one time of the host to another the clocks go from one share of theirs to another; what NVML says of it."""
 
     begin_s: float
     end_s: float
     share: float
-    bits: int = THERMAL
+    to_share: float
+    bits: int = 0
 
 
 @dataclass
@@ -75,22 +76,27 @@ class World:
     latency_s: float = 3 * US  # from a launch to its arrival
     gap_s: float = 0.1 * US  # between two kernels of a queue
     flush_s: float = 60 * US
+    flush_tail_s: float = 0.0  # after a flush, in which what reads memory gets half of it
     spin: float = 1.04  # a spin takes this times what it was asked for
     depth: int = 1024
-    tick_s: float = 0.5 * US
+    tick_s: float = 0.5 * US  # of events
     memory_bytes: int = 80 << 30
-    slow: tuple[Slow, ...] = ()
+    clocks: tuple[Clocks, ...] = ()
     stall_s: float = 0.0  # for which the host stands still, once in so many launches
     stall_every: int = 97
     host_s: float = 1000.0
 
     def share(self, at: float) -> float:
         """Of the clocks, at a moment."""
-        return min((one.share for one in self.slow if one.begin_s <= at < one.end_s), default=1.0)
+        for stretch in self.clocks:
+            if stretch.begin_s <= at < stretch.end_s:
+                part = (at - stretch.begin_s) / (stretch.end_s - stretch.begin_s)
+                return stretch.share + part * (stretch.to_share - stretch.share)
+        return 1.0
 
     def bits(self) -> int:
         """What NVML says now."""
-        return sum({one.bits for one in self.slow if one.begin_s <= self.host_s < one.end_s})
+        return sum(stretch.bits for stretch in self.clocks if stretch.begin_s <= self.host_s < stretch.end_s)
 
 
 @dataclass(frozen=True)
@@ -110,12 +116,13 @@ class Context:
     world: World
     name: str = "cuda:0"
     device: torch.device = field(default_factory=partial(torch.device, "cpu"))
-    free_s: float = 0.0  # when the stream has done all
+    stream: str = CURRENT  # the current one
     broken_s: float | None = None
-    launched: int = 0  # kernels that have run
     issued: int = 0  # launches by the host
+    _done_s: dict[str, float] = field(default_factory=dict)  # when each stream has done all
     _queue: deque[float] = field(default_factory=deque)
     _flushes: int = 0
+    _flushed_s: float = 0.0
     _seen: dict[object, int] = field(default_factory=dict)
 
     # of the host
@@ -132,28 +139,35 @@ class Context:
         self.world.host_s += seconds
 
     def synchronize(self) -> None:
-        self.world.host_s = max(self.world.host_s, self.free_s) + self.world.wait_s
+        self.world.host_s = max(self.world.host_s, *self._done_s.values(), 0.0) + self.world.wait_s
         self._check()
 
     def _check(self) -> None:
         if self.broken_s is not None and self.world.host_s >= self.broken_s:
             raise torch.AcceleratorError(ILLEGAL)
 
-    # of the stream
+    # of a stream
 
-    def launch(self, kernel: Kernel) -> None:
-        """Put a kernel into the queue."""
+    def done_s(self, stream: str) -> float:
+        return self._done_s.get(stream, 0.0)
+
+    def launch(self, kernel: Kernel, stream: str = "") -> None:
+        """Put a kernel into the queue of a stream, by itself the current one."""
         self._check()
+        stream = stream or self.stream
         self.world.host_s += self.world.launch_s
         self.issued += 1
         if self.issued % self.world.stall_every == 0:
             self.world.host_s += self.world.stall_s
-        start = max(self._arrival(), self.free_s + self.world.gap_s)
-        self.free_s = start + self._seconds(kernel, start)
+        start = max(self._arrival(), self.done_s(stream) + self.world.gap_s)
+        self._done_s[stream] = start + self._seconds(kernel, start)
         if kernel.illegal and self.broken_s is None:
-            self.broken_s = self.free_s
-        self.launched += 1
-        self._queue.append(self.free_s)
+            self.broken_s = self._done_s[stream]
+        self._queue.append(self._done_s[stream])
+
+    def let_wait(self, stream: str, other: str) -> None:
+        """What comes into a stream from now on waits for all that is in another one now: wait_stream."""
+        self._done_s[stream] = max(self.done_s(stream), self.done_s(other))
 
     def _arrival(self) -> float:
         """When what the host launches now gets to the device; it waits while the queue is full."""
@@ -164,9 +178,13 @@ class Context:
         return self.world.host_s + self.world.latency_s
 
     def _seconds(self, kernel: Kernel, at: float) -> float:
-        warm = self._seen.get(kernel.name) == self._flushes
+        seconds = kernel.seconds / self.world.share(at)
+        if self._seen.get(kernel.name) != self._flushes:
+            seconds *= kernel.cold
         self._seen[kernel.name] = self._flushes
-        return kernel.seconds * (1.0 if warm else kernel.cold) / self.world.share(at)
+        if kernel.cold > 1:
+            seconds += min(seconds, max(0.0, self._flushed_s + self.world.flush_tail_s - at)) / 2
+        return seconds
 
     def event(self) -> Mark:
         return Mark(self)
@@ -177,8 +195,9 @@ class Context:
     def flush(self) -> None:
         self.launch(Kernel(self.world.flush_s))
         self._flushes += 1
+        self._flushed_s = self.done_s(self.stream)
 
-    # of random numbers
+    # of random numbers and memory
 
     def rng_state(self) -> Tensor:
         return torch.get_rng_state()
@@ -201,9 +220,9 @@ class Mark:
         context = self.context
         context._check()
         context.world.host_s += context.world.event_s
-        self.stamp = max(context._arrival(), context.free_s)
-        context.free_s = self.stamp + context.world.mark_s
-        context._queue.append(context.free_s)
+        self.stamp = max(context._arrival(), context.done_s(context.stream))
+        context._done_s[context.stream] = self.stamp + context.world.mark_s
+        context._queue.append(self.stamp + context.world.mark_s)
 
     def seconds_since(self, start: Mark) -> float:
         if self.stamp is None or start.stamp is None:
@@ -212,6 +231,54 @@ class Mark:
             raise RuntimeError("CUDA error: device not ready")
         tick = self.context.world.tick_s
         return (round(self.stamp / tick) - round(start.stamp / tick)) * tick
+
+
+class Allocator:
+    """torch's allocator on a device: it gives blocks of 512 bytes out of segments of 2 MiB, which it keeps."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, total: int = 80 << 30) -> None:
+        self.total, self.living, self.peak, self.segments = total, dict[int, int](), 0, 0
+        of_torch = {
+            "memory_stats": lambda device: {
+                "requested_bytes.all.current": self.requested,
+                "requested_bytes.all.peak": self.peak,
+                "allocated_bytes.all.current": self.allocated,
+                "allocated_bytes.all.peak": -(-self.peak // 512) * 512,
+            },
+            "reset_peak_memory_stats": lambda device: self.reset(),
+            "mem_get_info": lambda device: (total - self.reserved, total),
+            "memory_reserved": lambda device: self.reserved,
+            "memory_allocated": lambda device: self.allocated,
+            "synchronize": lambda device: None,
+        }
+        for name, function in of_torch.items():
+            patch.setattr(torch.cuda, name, function)
+
+    @property
+    def requested(self) -> int:
+        return sum(self.living.values())
+
+    @property
+    def allocated(self) -> int:
+        return sum(-(-size // 512) * 512 for size in self.living.values())
+
+    @property
+    def reserved(self) -> int:
+        return self.segments << 21
+
+    def take(self, size: int) -> int:
+        """A block of so many bytes, by its number."""
+        number = max(self.living, default=0) + 1
+        self.living[number] = size
+        self.peak = max(self.peak, self.requested)
+        self.segments = max(self.segments, -(-self.allocated >> 21))
+        return number
+
+    def give_back(self, number: int) -> None:
+        del self.living[number]
+
+    def reset(self) -> None:
+        self.peak = self.requested
 
 
 # the process that is running now
@@ -269,7 +336,6 @@ class SimulatedWorker:
 
     def __init__(self, world: World) -> None:
         self.context, self.jobs, self.gone, self.closed = Context(world), None, False, False
-        self.context.free_s = world.host_s
 
     def greeting(self, timeout_s: float = 0.0) -> Greeting:
         return Greeting(**FACTS, gpus=1, gpu_names=("Simulated",), cuda="13.0")
@@ -336,18 +402,20 @@ class _Launching(torch.autograd.Function):
 class Kernels(nn.Module):
     """`kernels` launches of `us` microseconds each, after `python_us` of the host's own work; the rest by name.
 
-    `waits`: it asks for a number, as .item() does. `breaks_at`: the call from which on
-    its kernel accesses what is not there. `cold`: times as long, where the cache was flushed.
+    `waits`: it asks for a number, as .item() does. `breaks_at`: the call from which on its kernel accesses what is not
+    there. `cold`: times as long, where the cache was flushed. `stream`: "joined" launches on a side stream that waits
+    for the current one, which waits for it; "loose" does neither; "left" makes the side stream the current one and
+    does not go back. `first_us`: before all, a kernel on the current stream.
     """
 
     def __init__(
         self, d_model: int, d_ff: int, kernels: int = 1, us: float = 10.0, python_us: float = 8.0, cold: float = 1.0,
-        breaks_at: int = 0, *, waits: bool = False,
+        breaks_at: int = 0, stream: str = "", first_us: float = 0.0, *, waits: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self.weight = nn.Parameter(torch.full((d_model,), 2.0))
         self.kernels, self.seconds, self.python, self.cold = kernels, us * US, python_us * US, cold
-        self.breaks_at, self.waits, self.calls = breaks_at, waits, 0
+        self.breaks_at, self.stream, self.first, self.waits, self.calls = breaks_at, stream, first_us * US, waits, 0
 
     def forward(self, x: Tensor) -> Tensor:
         return _Launching.apply(x, self.weight, self)
@@ -358,45 +426,26 @@ class Kernels(nn.Module):
         self.calls += 1
         context.python(self.python)
         illegal = bool(self.breaks_at) and self.calls >= self.breaks_at
+        if self.first:
+            context.launch(Kernel(self.first))
+        if self.stream == "joined":
+            context.let_wait(SIDE, context.stream)
+        if self.stream == "left":
+            context.stream = SIDE
         for number in range(times * self.kernels):
-            context.launch(Kernel(self.seconds, (id(self), times, number), self.cold, illegal))
+            kernel = Kernel(self.seconds, (id(self), times, number), self.cold, illegal)
+            context.launch(kernel, SIDE if self.stream else "")
+        if self.stream == "joined":
+            context.let_wait(context.stream, SIDE)
         if self.waits:
             context.synchronize()
 
 
-@dataclass(frozen=True)
-class Truth:
-    """What a call of such a module takes, seconds: of the device by itself, and of the host by itself."""
-
-    device: float
-    host: float
-
-    @property
-    def wall(self) -> float:
-        """Calls one after another: who takes longer."""
-        return max(self.device, self.host)
+def device_s(world: World, *, kernels: int, us: float) -> float:
+    """Seconds that the device takes for a forward call of such a module."""
+    return kernels * (us * US + world.gap_s)
 
 
-def truth_of(world: World, *, kernels: int, us: float, python_us: float = 8.0) -> Truth:
-    """By the world's costs, forward."""
-    return Truth(kernels * (us * US + world.gap_s), python_us * US + kernels * world.launch_s)
-
-
-def shapes(seed: int, count: int) -> list[tuple[World, dict[str, float], Truth]]:
-    """Modules by a seed, on four worlds, half of them launch-bound; of none are host and device within 10 %."""
-    dice, found = random.Random(seed), []
-    worlds = [
-        World(launch_s=launch * US, gap_s=gap * US) for launch, gap in ((1.5, 0.0), (4.0, 0.2), (6.0, 0.1), (11.0, 1.0))
-    ]
-    while len(found) < count:
-        world = worlds[len(found) * len(worlds) // count]
-        module = {
-            "kernels": dice.randint(1, 12),
-            "us": round(2 * 10 ** dice.uniform(0, 2), 2),
-            "python_us": round(dice.uniform(1, 60), 1),
-        }
-        truth = truth_of(world, **module)
-        bound = truth.host > truth.device
-        if abs(truth.host / truth.device - 1) > 0.1 and bound == (len(found) % 2 == 0):
-            found.append((world, module, truth))
-    return found
+def host_s(world: World, *, kernels: int, python_us: float = 8.0) -> float:
+    """Seconds that issuing it takes the host."""
+    return python_us * US + kernels * world.launch_s

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import product
 
+from ffnbench.choices import Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import GATED, ActivationSpec, Gate
-from ffnbench.plan import GIVEN, Case, Kind, Mode, NoProbe, Plan, Probe, group_suffix
+from ffnbench.plan import GIVEN, Case, Kind, NoProbe, Plan, Probe, group_suffix
 from ffnbench.planning.axes import cells_of, listed_variants
 from ffnbench.planning.compare import as_compare, identify
 from ffnbench.planning.effort import protocol_of

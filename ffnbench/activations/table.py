@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 
 from ffnbench.activations.facts import Facts
@@ -10,9 +10,17 @@ from ffnbench.activations.plan import REFERENCE
 from ffnbench.common.units import counted
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.plan import Group, typed_as
-from ffnbench.report.columns import LATENCY_KEYS, RATIO_KEYS, case_rows, timed_columns
+from ffnbench.report.columns import (
+    LATENCY_KEYS,
+    RATIO_KEYS,
+    case_rows,
+    column,
+    rounded_text,
+    ten_digits,
+    timed_columns,
+)
 from ffnbench.report.formats import View
-from ffnbench.report.frame import EXTRA, UNKNOWN, Column, Frame, Row
+from ffnbench.report.frame import Frame, Row
 from ffnbench.report.header import placed
 from ffnbench.report.notes import case_notes, details
 from ffnbench.report.sentences import answer
@@ -21,8 +29,14 @@ from ffnbench.result import Report
 
 MOST_PLACES = 4  # of jumps and kinks, in the table
 ONLY_BUILT_IN = "facts are known of built-in names, each at its own beta; `plot-activations` draws all"
-NOISE = 1e-300  # what is smaller is zero
 KEYS = (*(field.name for field in fields(Facts) if field.name != "dead"), "smooth")
+ACTIVATION = column("activation", 0)
+BACKWARD = column("flops_backward", 8, title="FLOPs", unit="bwd", units=None, write=str)  # of one element
+FACTS = (
+    "formula", "minimum", "place", "range", "monotonic", "smooth", "slopes", "zero_gradient", "saturated", "mean",
+    "second_moment", "flops",
+)  # fmt: skip
+NAMES = ("torch", "hf", "timm", "te", "source")
 TIMED = (
     "activation", "mode", "dtype", "elements", *LATENCY_KEYS, *RATIO_KEYS, "verdict", "workers", "failure", "rounds",
     "notes",
@@ -68,19 +82,30 @@ def facts_frame(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> F
     differs = [f"{row['activation']}: {row['torch_differs']}" for row in rows if row["torch_differs"]]
     unknown = ", ".join(label for label in chosen if label not in facts)
     return Frame(
-        columns=FACTS,
-        rows=rows,
+        columns=(ACTIVATION, *map(column, FACTS), BACKWARD, *map(column, NAMES)),
+        rows=[_in_words(row) for row in rows],
+        saved=rows,
         header=["Facts of f, found in float64 by autograd; shares and moments are for x ~ N(0, 1)"],
         summary=[f"{unknown}: {ONLY_BUILT_IN}"] if unknown else [],
         details=[*DETAILS, *differs],
     )
 
 
-def _minimum(row: Row) -> str | None:
-    value = row["minimum"]
-    if value is None:
-        return None
-    return _plain(value) if value == round(value) else _ten_digits(value)
+def _in_words(row: Row) -> Row:
+    """What a table says of a row in words; nothing of an activation whose facts are not known."""
+    row = row | {name: row[name] or None for name in NAMES}
+    if row["monotonic"] is None:
+        return row
+    low = "[" if row["low_reached"] else "("
+    high = "]" if row["high_reached"] else ")"
+    words = {"jumps": "f jumps", "kinks": "kink", "bends": "f'' jumps"}
+    breaks = [f"{word} at {_places(row[key])}" for key, word in words.items() if row[key]]
+    return row | {
+        "place": _place(row),
+        "range": f"{low}{_bound(row['low'], '-inf')}, {_bound(row['high'], 'inf')}{high}",
+        "slopes": f"{_bound(row['slope_low'], '-inf')} to {_bound(row['slope_high'], 'inf')}",
+        "smooth": ", ".join(breaks) or "yes",
+    }
 
 
 def _place(row: Row) -> str | None:
@@ -89,28 +114,13 @@ def _place(row: Row) -> str | None:
         return None
     start, end = row["minimum_at"], row["minimum_until"]
     if not row["minimum_flat"]:
-        return _ten_digits(start or 0.0)
+        return ten_digits(start or 0.0)
     if start is None:
         return "all x" if end is None else f"x <= {end:g}"
     return f"x >= {start:g}" if end is None else f"[{start:g}, {end:g}]"
 
 
-def _range(row: Row) -> str:
-    low = "[" if row["low_reached"] else "("
-    high = "]" if row["high_reached"] else ")"
-    return f"{low}{_bound(row['low'], '-inf')}, {_bound(row['high'], 'inf')}{high}"
-
-
-def _slopes(row: Row) -> str:
-    return f"{_bound(row['slope_low'], '-inf')} to {_bound(row['slope_high'], 'inf')}"
-
-
-def _smoothness(row: Row) -> str:
-    words = {"jumps": "f jumps", "kinks": "kink", "bends": "f'' jumps"}
-    return ", ".join(f"{word} at {_places(row[key])}" for key, word in words.items() if row[key]) or "yes"
-
-
-def _places(places: tuple[float, ...]) -> str:
+def _places(places: Sequence[float]) -> str:
     """The first few, from zero on where there are many."""
     shown = sorted(sorted(places, key=abs)[:MOST_PLACES])
     more = f" and {len(places) - MOST_PLACES} more" if len(places) > MOST_PLACES else ""
@@ -118,62 +128,7 @@ def _places(places: tuple[float, ...]) -> str:
 
 
 def _bound(value: float | None, infinite: str) -> str:
-    return infinite if value is None else _plain(value)
-
-
-def _ten_digits(value: float) -> str:
-    return f"{value:.10f}" if value == 0 or 0.001 <= abs(value) < 1e6 else f"{value:.9e}"
-
-
-def _plain(value: float) -> str:
-    """Four decimals, or four digits of what is smaller or larger than they show; whole numbers as they are."""
-    if value == round(value) and abs(value) < 1e6:
-        return f"{value + 0.0:.0f}"
-    if abs(value) < NOISE:
-        return "0"
-    text = f"{value:.4f}" if 0.001 <= abs(value) < 1e6 else f"{value:.4g}"
-    return text.removesuffix(".0000")
-
-
-def _share(value: float) -> str:
-    if value < 1e-12:
-        return "0"
-    return f"{100 * value:.2f}" if value >= 5e-5 else "<0.01"
-
-
-def _known(text: Callable[[Row], str]) -> Callable[[Row], str]:
-    """The text of a row whose facts are known."""
-    return lambda row: UNKNOWN if row["monotonic"] is None else text(row)
-
-
-def _named(key: str, title: str = "") -> Column:
-    """What others call an activation."""
-    return Column(key=key, title=title, write=lambda name: name or UNKNOWN, priority=EXTRA, left=True, flexible=True)
-
-
-# fmt: off
-FACTS = (
-    Column(key="activation", left=True),
-    Column(key="formula", priority=1, left=True, flexible=True),
-    Column(key="minimum", priority=1, text=_minimum),
-    Column(key="minimum_at", title="at x", priority=1, text=lambda row: _place(row) or UNKNOWN),
-    Column(key="range", priority=2, left=True, text=_known(_range)),
-    Column(key="monotonic", priority=4, left=True),
-    Column(key="smooth", priority=3, left=True, text=_known(_smoothness)),
-    Column(key="slopes", title="range of f'", priority=5, left=True, text=_known(_slopes)),
-    Column(key="zero_gradient", title="f' = 0", unit="%", priority=5, write=_share),
-    Column(key="saturated", title="|f'|<.01", unit="%", priority=6, write=_share),
-    Column(key="mean", unit="f(x)", priority=7, write=_plain),
-    Column(key="second_moment", title="2nd moment", unit="f(x)²", priority=7, write=_plain),
-    Column(key="flops", title="FLOPs", unit="fwd", priority=8, write=str),
-    Column(key="flops_backward", title="FLOPs", unit="bwd", priority=8, write=str),
-    _named("torch"),
-    _named("hf", "HF"),
-    _named("timm"),
-    _named("te", "TE"),
-    _named("source"),
-)
-# fmt: on
+    return infinite if value is None else rounded_text(value)
 
 
 # Operations
@@ -194,7 +149,7 @@ def timing_frame(report: Report) -> Frame:
     groups = report.plan.groups
     by_label = {row["label"]: row for row in timing_rows(report)}
     return Frame(
-        columns=(FACTS[0], *timed_columns(report, REFERENCE)),
+        columns=(ACTIVATION, *timed_columns(report, REFERENCE)),
         rows=[by_label[case.label] for group in groups for case in group.cases],
         saved=list(by_label.values()),
         header=[f"the operation itself, {device_text(groups[0].cases[0].workload)}"],

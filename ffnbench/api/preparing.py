@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ffnbench import __version__
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import usable_cpus
 from ffnbench.features import function_of
-from ffnbench.ffn.cost import uncounted
+from ffnbench.ffn.cost import cost_unknown
 from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
 from ffnbench.planning.effort import check_timeout, pause_of, repeated
 from ffnbench.planning.workload import device_of
@@ -27,8 +27,10 @@ from ffnbench.request import (
     command_line,
 )
 from ffnbench.result import CaseCost, Failure, FailureKind
-from ffnbench.run.prober import Prober
-from ffnbench.run.world import World
+
+if TYPE_CHECKING:
+    from ffnbench.run.prober import Prober
+    from ffnbench.run.world import World
 
 A = TypeVar("A", bound=AnyRequest)
 Planned = Callable[[Any, Probe], Plan]
@@ -135,7 +137,7 @@ def priced(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared:
             problems.append(problem)
             if not lenient or len(problems) == len(plan.cases):
                 raise
-            costs.append(CaseCost(case=case.label, cost=uncounted(problem.message)))
+            costs.append(CaseCost(case=case.label, cost=cost_unknown(problem.message)))
     return Prepared(plan=plan, costs=tuple(costs))
 
 

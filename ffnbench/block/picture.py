@@ -6,33 +6,19 @@ from __future__ import annotations
 from ffnbench.report.pictures.canvas import BLACK, COLOURS, PAGE, drawing, ended, finish, literal, panels, write_numbers
 
 # isort: split
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
 from ffnbench.block.plan import lengths_of
-from ffnbench.block.rows import (
-    MEAN,
-    PRODUCTS,
-    block_rows,
-    blocks_of,
-    crossing,
-    in_all_layers,
-    kinds_of,
-    sees,
-    spec_of,
-)
+from ffnbench.block.rows import MEAN, block_rows, blocks_of, counts_by_length, kinds_of, sees, spec_of
 from ffnbench.common.units import SI, scale
-from ffnbench.ffn.attention import projection_flops
 from ffnbench.plan import typed_as
 from ffnbench.report.frame import keys_of
 from ffnbench.report.words import sizing_text, verdict_word
 from ffnbench.result import Report
 
 HEIGHT = 2.2  # inches, of a block's two panels
-POINTS = 200
-BESIDE = 4  # how far the curves go on beyond the shortest and the longest length, and beyond the crossing
 OF_FFN, OF_ATTENTION = COLOURS[1:3]
 
 
@@ -64,41 +50,31 @@ def _title(report: Report) -> str:
 
 
 def _draw(counts: Axes, shares: Axes, report: Report) -> None:
-    """One block: FLOPs of a token in all passes of the mode, in the mean of all layers."""
-    lengths, kinds = list(lengths_of(report.plan)), kinds_of(report)
-    first = lengths[0].ffn
-    passes = PRODUCTS[first.workload.mode]
-    ffn_flops = report.cost(report.plan.reference).flops_forward
-    overtaken = None if ffn_flops is None else crossing(kinds, ffn_flops)
-    marks = [length.seq_len for length in lengths]
-    if overtaken is not None and overtaken > 1:
-        marks.append(overtaken)
-    x = np.unique(np.geomspace(max(1.0, min(marks) / BESIDE), max(marks) * BESIDE, POINTS).round())
-    layers = sum(kind.attention.layers or 1 for kind in kinds)
-    attention = passes * np.array([in_all_layers(kinds, int(tokens)) / layers for tokens in x])
-    projections = passes * projection_flops(spec_of(lengths[0]))
-
-    unit, size = scale([flops for flops in (ffn_flops, projections) if flops], SI)
-    counts.plot(x, attention / size, color=OF_ATTENTION, label="attention")
-    counts.axhline(projections / size, color=OF_ATTENTION, linestyle="--", label="its projections alone")
-    if ffn_flops is not None:
-        counts.axhline(passes * ffn_flops / size, color=OF_FFN, label="FFN")
-        shares.plot(x, passes * ffn_flops / (passes * ffn_flops + attention), color=OF_FFN)
+    """One block: FLOPs of a token on the left, the FFN's share of them and of the time on the right."""
+    curves = counts_by_length(report)
+    x = curves.seq_lens
+    unit, size = scale([flops for flops in (curves.ffn, curves.projections) if flops], SI)
+    counts.plot(x, [flops / size for flops in curves.attention], color=OF_ATTENTION, label="attention")
+    counts.axhline(curves.projections / size, color=OF_ATTENTION, linestyle="--", label="its projections alone")
+    if curves.ffn is not None:
+        counts.axhline(curves.ffn / size, color=OF_FFN, label="FFN")
+        shares.plot(x, curves.ffn_shares, color=OF_FFN)
     _draw_measured(shares, report)
 
-    of_layers = ", mean of all layers" if len(kinds) > 1 else ""
+    of_layers = ", mean of all layers" if len(kinds_of(report)) > 1 else ""
     titles = [f"{unit}FLOPs of a token{of_layers}", f"the FFN's share of FLOPs{of_layers}"]
-    if overtaken is not None and overtaken > 1:
-        titles[0] += f"; attention overtakes at {overtaken:,}"
-    where = [f"{name} {typed_as(value)}" for name, value in first.point if name != "seq_len"]
+    if curves.overtaken_at is not None:
+        titles[0] += f"; attention overtakes at {curves.overtaken_at:,}"
+    [first, *_] = lengths_of(report.plan)
+    where = [f"{name} {typed_as(value)}" for name, value in first.ffn.point if name != "seq_len"]
     for axes, title in zip((counts, shares), titles, strict=True):
         axes.set(xscale="log", xlim=(x[0], x[-1]), xlabel="tokens in the sequence")
         axes.set_title(literal(", ".join([*where, title])))
         axes.xaxis.set_major_locator(LogLocator(base=2, numticks=8))
         axes.xaxis.set_minor_formatter(NullFormatter())
         write_numbers(axes.xaxis)
-        if overtaken is not None and overtaken > 1:
-            axes.axvline(overtaken, color=BLACK, alpha=0.6, linestyle=":")
+        if curves.overtaken_at is not None:
+            axes.axvline(curves.overtaken_at, color=BLACK, alpha=0.6, linestyle=":")
     counts.set_yscale("log")
     counts.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     counts.yaxis.set_minor_formatter(NullFormatter())

@@ -7,13 +7,14 @@ of attention to the FFN, so its interval is the ratio's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from ffnbench.block.plan import ATTENTION, FFN, TEXTBOOK, Length, lengths_of, parts_of
+from ffnbench.choices import Mode
 from ffnbench.ffn.attention import (
     attention_flops,
-    kept_tokens,
+    cached_tokens,
     kv_bytes,
     overtakes_at,
     projection_flops,
@@ -22,7 +23,7 @@ from ffnbench.ffn.attention import (
 )
 from ffnbench.ffn.spec import AttentionSpec
 from ffnbench.metrics import PEAK
-from ffnbench.plan import Case, Mode
+from ffnbench.plan import Case
 from ffnbench.report.columns import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_rows
 from ffnbench.report.frame import Row, in_row
 from ffnbench.report.words import sizing_text
@@ -32,6 +33,8 @@ from ffnbench.stats.figures import figures_of
 
 PRODUCTS = {Mode.FORWARD: 1, Mode.TRAIN: 3, Mode.BACKWARD: 2}  # backward: two products for each
 WORDS = ("verdict", "failure")  # of a part, that are not saved
+POINTS = 200  # of a curve over lengths
+AROUND = 4  # how far it goes on beyond the shortest and the longest length, and beyond the crossing
 MEAN = "mean"  # of all layers, in place of what a token sees
 
 
@@ -67,6 +70,49 @@ def crossing(kinds: Sequence[Length], ffn_flops: int) -> int | None:
 
 def _tokens(length: Length) -> int:
     return length.seq_len
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """FLOPs of a token in all passes of the mode, in the mean of all layers: of the FFN, of attention's projections,
+    and of attention at lengths around those of a block.
+
+    `overtaken_at` is the length at which attention needs more than the FFN, if it is not the first.
+    """
+
+    ffn: int | None
+    projections: int
+    seq_lens: list[int]
+    attention: list[float]
+    overtaken_at: int | None
+
+    @property
+    def ffn_shares(self) -> list[float]:
+        """The FFN's share at each length; none where its FLOPs are unknown."""
+        return [] if self.ffn is None else [self.ffn / (self.ffn + flops) for flops in self.attention]
+
+
+def counts_by_length(report: Report) -> Counts:
+    """What a curve of one block's FLOPs shows."""
+    lengths, kinds = list(lengths_of(report.plan)), kinds_of(report)
+    passes = PRODUCTS[lengths[0].ffn.workload.mode]
+    ffn = report.cost(report.plan.reference).flops_forward
+    overtaken_at = None if ffn is None else crossing(kinds, ffn)
+    marks = [length.seq_len for length in lengths]
+    if overtaken_at == 1:  # it is above the FFN at every length
+        overtaken_at = None
+    if overtaken_at is not None:
+        marks.append(overtaken_at)
+    start, end = max(1.0, min(marks) / AROUND), max(marks) * AROUND
+    seq_lens = sorted({round(start * (end / start) ** (point / (POINTS - 1))) for point in range(POINTS)})
+    layers = sum(kind.attention.layers or 1 for kind in kinds)
+    return Counts(
+        ffn=None if ffn is None else passes * ffn,
+        projections=passes * projection_flops(spec_of(lengths[0])),
+        seq_lens=seq_lens,
+        attention=[passes * in_all_layers(kinds, seq_len) / layers for seq_len in seq_lens],
+        overtaken_at=overtaken_at,
+    )
 
 
 def blocks_of(report: Report) -> list[Report]:
@@ -152,7 +198,7 @@ def _counted(report: Report, length: Length) -> Row:
         "ffn_share_flops": _share(of_ffn, of_attention),
         "flops_softmax": attention.flops_elementwise,
         "kv_bytes_per_token": kv_bytes(spec, work.dtype),
-        "kv_bytes": kv_bytes(spec, work.dtype) * kept_tokens(spec, length.seq_len) * work.batch,
+        "kv_bytes": kv_bytes(spec, work.dtype) * cached_tokens(spec, length.seq_len) * work.batch,
     }
 
 

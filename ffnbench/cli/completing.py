@@ -43,10 +43,10 @@ def words_of(name: str) -> list[str]:
 
 
 def _fixed_words(name: str) -> Iterable[str]:
-    from ffnbench.ffn.spec import DTYPES, Init, Routing
-    from ffnbench.ffn.width_rules import RULES, Match
+    from ffnbench.choices import MODE_ALIASES, Backend, Cache, Init, Match, MatmulPrecision, Mode, Routing, Time
+    from ffnbench.ffn.spec import DTYPES
+    from ffnbench.ffn.width_rules import RULES
     from ffnbench.metrics import METRIC_GROUPS
-    from ffnbench.plan import MODE_ALIASES, Backend, Cache, MatmulPrecision, Mode, Time
     from ffnbench.planning.workload import ALL, DEVICES
 
     words: dict[str, Iterable[str]] = {

@@ -41,7 +41,7 @@ def report(
     output, difference = output_of(ctx), ""
     with destination_of(output, "report", *paths, pictures=len(paths) == 1) as destination:
         if len(paths) > 1:
-            view = function_of("gate.saved_runs:runs_view")(paths)
+            view = function_of("gate.shown:runs_view")(paths)
         else:
             report, difference = report_of(paths[0])
             destination.expect(report)

@@ -27,11 +27,11 @@ def list_(
     verbose: o.Verbose = False,
 ) -> int:
     """Show the names there are to choose from."""
-    from ffnbench.report.listing import BACKENDS, listing_view
+    from ffnbench.report.listing import LIST_OF_BACKENDS, listing_view
 
     refuse_empty("WHAT", [what])
     with destination_of(output_of(ctx), "list") as destination:
-        if what == BACKENDS:
+        if what == LIST_OF_BACKENDS:
             from ffnbench.api.this_machine import backends
             from ffnbench.run.world import this_machine
 

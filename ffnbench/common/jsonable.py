@@ -35,18 +35,29 @@ def saved_fields(kind: Any) -> tuple[Field[Any], ...]:
 
 
 @cache
-def _left_out_at(kind: Any) -> list[tuple[str, Any]]:
-    """The names of the saved fields, each with the value at which it is left out; MISSING for none."""
+def _left_out_at(kind: Any) -> list[tuple[str, Any]] | None:
+    """The names of the saved fields, each with the value at which it is left out, MISSING for none; None for what is no
+    dataclass.
+    """
+    of_fields: bool = is_dataclass(kind)
+    if not of_fields:
+        return None
     return [(one.name, one.default if "later" in one.metadata else MISSING) for one in saved_fields(kind)]
 
 
 def encode(value: Any) -> Any:
     """A JSON-ready copy of a value made of dataclasses, enums, tuples, lists, dicts and scalars."""
-    if type(value) in PLAIN:
+    kind: Any = type(value)
+    if kind in PLAIN:
         return value
-    if is_dataclass(value) and not isinstance(value, type):
-        items = [(name, getattr(value, name), default) for name, default in _left_out_at(type(value))]
-        return {name: encode(item) for name, item, default in items if default is MISSING or item != default}
+    saved = _left_out_at(kind)
+    if saved is not None:
+        data = {}
+        for name, left_out_at in saved:
+            item = getattr(value, name)
+            if left_out_at is MISSING or item != left_out_at:
+                data[name] = item if type(item) in PLAIN else encode(item)
+        return data
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
@@ -58,7 +69,10 @@ def encode(value: Any) -> Any:
 
 def text_of(value: Any, indent: int | None = None) -> str:
     """Strict JSON in one piece: what is no number is null, and what a terminal would obey is escaped."""
-    text = json.dumps(_finite(value), indent=indent, allow_nan=False, ensure_ascii=False)
+    try:
+        text = json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
+    except ValueError:  # seldom, so that it costs nothing to look for what is no number
+        text = json.dumps(_finite(value), indent=indent, allow_nan=False, ensure_ascii=False)
     return UNSEEN.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
 
 

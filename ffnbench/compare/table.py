@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ffnbench.choices import Mode, Time
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.metrics import (
     COMPILE,
@@ -20,7 +21,7 @@ from ffnbench.metrics import (
     PEAK,
     SAVED,
 )
-from ffnbench.plan import SWEPT, Group, Mode, Plan, Time, value_of
+from ffnbench.plan import SWEPT, Group, Plan, value_of
 from ffnbench.report.columns import CASE_KEYS, case_rows, column, timed_columns
 from ffnbench.report.frame import EXTRA, UNKNOWN, Column, Frame, Row, estimate_in
 from ffnbench.report.header import (

@@ -6,9 +6,11 @@ uses one; nothing of it is loaded for the CPU (device/environment.py: accelerato
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from time import perf_counter as clock
 from typing import Any
 
@@ -178,8 +180,32 @@ TRIES = 4
 ROOM = 2.0  # times what launching is known to take, of a spin
 LEAST_SPIN_S = 2e-4
 LONGEST_SPIN_S = 1.0
-LATE, LATE_S = 0.25, 0.01  # of what was queued, by which waiting for all of the device may take longer
+LATE, LATE_S = 0.25, 0.0003  # of what was queued, by which waiting for all of the device may take longer
+DRAIN_S = 2e-5  # after a flush, until nothing of it is under way
+MARKS = 16  # events by which a step of their clock is found
 GIVEN_UP = 2  # samples in a row that could not be held back, none before them
+
+
+def clock_step(accelerator: Accelerator) -> float:
+    """The step of the clock that stamps events, seconds: the least by which events one after another differ, between
+    which the device does nothing at first, and then more and more.
+    """
+    between_s = 0.0
+    while between_s < LONGEST_SPIN_S:
+        marks = [accelerator.event() for _ in range(MARKS)]
+        accelerator.synchronize()
+        accelerator.spin(LEAST_SPIN_S)
+        for mark in marks:
+            mark.record()
+            if between_s:
+                accelerator.spin(between_s)
+        accelerator.synchronize()
+        steps = [after.seconds_since(before) for before, after in pairwise(marks)]
+        if any(steps):
+            return min(step for step in steps if step)
+        between_s = max(1e-6, 4 * between_s)
+    return LONGEST_SPIN_S
+
 
 Calls = Sequence[Callable[[], object]]
 Make = Callable[[int, int], Calls]  # the calls from one number up to another, ready to be issued
@@ -193,26 +219,33 @@ class DeviceTimer:
     _room: float = ROOM  # of a spin, and calls of a queue at most: a disturbed host asks for more, and for fewer
     _most: int = UNROLLED
     _missed: int = 0
-    _held: bool = False  # whether a queue was ever held back
+    _known: bool = False  # whether a time of the device was ever known
+    _step_s: float = 0.0  # of the clock of events
 
-    def seconds(self, make: Make, count: int, host_s: float, *, cold: bool = False) -> float | None:
-        """Mean seconds of the device for one of `count` calls; None where they can't be had apart. `host_s` is about
-        what issuing one takes. Of `cold` calls each finds the cache flushed.
+    def seconds(self, make: Make, count: int, host_s: float, steps: int = 1, *, cold: bool = False) -> float | None:
+        """Mean seconds of the device for one of `count` calls; None where they can't be had apart, or are so short that
+        the clock of events makes fewer steps. `host_s` is about what issuing one takes. Of `cold` calls each finds the
+        cache flushed.
         """
-        total, done = 0.0, 0
+        total, done, queues = 0.0, 0, 0
+        if not self._step_s:
+            self._step_s = clock_step(self.accelerator)
         self._room, self._most = ROOM, UNROLLED
         while done < min(count, QUEUED):
             found = self._queue(make, done, count, host_s, cold)
             if found is None:
                 break
-            total, done = total + found[0], done + found[1]
-        self._missed = 0 if done else self._missed + 1
-        return total / done if done else None
+            total, done, queues = total + found[0], done + found[1], queues + 1
+        if total <= steps * self._step_s * math.sqrt(done if cold else queues):  # nothing, where all is beside
+            self._missed += 1
+            return None
+        self._missed, self._known = 0, True
+        return total / done
 
     @property
     def gives_up(self) -> bool:
-        """Whether calls can't be held back, again and again."""
-        return not self._held and self._missed >= GIVEN_UP
+        """Whether the device's time is not to be had, again and again."""
+        return not self._known and self._missed >= GIVEN_UP
 
     def _queue(self, make: Make, first: int, count: int, host_s: float, cold: bool) -> tuple[float, int] | None:
         """Seconds of one queue that all was in before its first began, and its calls: where the host took longer than
@@ -222,7 +255,6 @@ class DeviceTimer:
             number = min(self._most, count - first)
             found, queued_s = self._held_back(make(first, first + number), self._room * host_s * number, cold)
             if found is not None:
-                self._held = True
                 return found, number
             self._room = max(self._room, min(4 * self._room, ROOM * queued_s / max(host_s * number, 1e-9)))
             if attempt:
@@ -244,6 +276,7 @@ class DeviceTimer:
         for number, (start, end) in enumerate(marks):
             if cold:
                 accelerator.flush()
+                accelerator.spin(DRAIN_S)
             start.record()
             for call in calls[number : number + 1] if cold else calls:
                 call()

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from ffnbench.choices import Backend, MatmulPrecision
 from ffnbench.device.environment import UNKNOWN_CACHE, level_of
 from ffnbench.ffn.spec import item_bytes
 from ffnbench.messages import CacheLevel
-from ffnbench.plan import Backend, Case, MatmulPrecision, needed_by
-from ffnbench.result import Bound, CaseCost, Roof
-from ffnbench.stats.ceilings import ALIKE
+from ffnbench.plan import Case, needed_by
+from ffnbench.result import ALIKE, Bound, CaseCost, Roof
 
 MM, ONEDNN = "torch.mm", "oneDNN"
 SUM, SUM_INT, MV, AGAIN = "torch.sum", "torch.sum of int64", "torch.mv", "repeated torch.sum"

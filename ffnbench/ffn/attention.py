@@ -21,10 +21,10 @@ def pairs(spec: AttentionSpec, seq_len: int) -> int:
     if spec.form is AttentionForm.TEXTBOOK:
         return seq_len**2
     if spec.causal:
-        most = min(spec.window or seq_len, seq_len)  # the first tokens see fewer
-        return seq_len * most - most * (most - 1) // 2
-    beside = min(spec.window or seq_len, seq_len - 1)  # to either side; those at both ends see fewer
-    return seq_len * (2 * beside + 1) - beside * (beside + 1)
+        seen = min(spec.window or seq_len, seq_len)  # by the last tokens; the first ones see fewer
+        return seq_len * seen - seen * (seen - 1) // 2
+    to_one_side = min(spec.window or seq_len, seq_len - 1)  # those at both ends see fewer
+    return seq_len * (2 * to_one_side + 1) - to_one_side * (to_one_side + 1)
 
 
 def _of_a_token(total: int, seq_len: int) -> int:
@@ -57,9 +57,11 @@ def kv_bytes(spec: AttentionSpec, dtype: str) -> int:
     return spec.kv_per_token * item_bytes(dtype)
 
 
-def kept_tokens(spec: AttentionSpec, seq_len: int) -> int:
+def cached_tokens(spec: AttentionSpec, seq_len: int) -> int:
     """How many tokens' keys and values a cache keeps of a sequence: no more than a causal token will see."""
-    return min(seq_len, spec.window or seq_len) if spec.causal else seq_len
+    if spec.causal and spec.window is not None:
+        return min(seq_len, spec.window)
+    return seq_len
 
 
 def overtakes_at(attention: Callable[[int], int], ffn_flops: int) -> int | None:
@@ -89,25 +91,33 @@ def attention_cost(spec: AttentionSpec, *, seq_len: int, dtype: str) -> Cost:
 
 
 def _elementwise(spec: AttentionSpec, seq_len: int) -> tuple[int, int]:
-    """Softmax and scaling of every score that is needed, biases; backward the sums of gradients that meet as well."""
-    biases = sum(spec.biases.values())
+    """Of one token, forward and backward: softmax and scaling of every score, biases, and backward the sums of
+    gradients that meet.
+    """
     scores = pairs(spec, seq_len) * spec.heads
+    biases = sum(spec.biases.values())
     if spec.mla is None:  # x feeds q, k and v; a key and a value feed all heads of their group
         sums = 2 * spec.d_model + 2 * (spec.heads - spec.kv_heads) * spec.head_dim
     else:  # x feeds q and the latent; all heads share the key's rope part
         sums = spec.d_model + (spec.heads - 1) * spec.mla.rope
-    forward, backward = (_of_a_token(each * scores, seq_len) for each in (SCORE, SCORE_BACKWARD))
-    return forward + biases, backward + biases + sums
+    forward = _of_a_token(SCORE * scores, seq_len) + biases
+    backward = _of_a_token(SCORE_BACKWARD * scores, seq_len) + biases + sums
+    return forward, backward
 
 
 def _formula(spec: AttentionSpec) -> str | None:
     """The closed form in words; None for MLA, whose factors are too many for a cell."""
     if spec.mla is not None:
         return None
-    q, kv = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
-    weights = "4*d^2" if q == kv == spec.d_model else f"2*d*{q} + 2*d*{kv}"
+    q = spec.heads * spec.head_dim
+    kv = spec.kv_heads * spec.head_dim
+    formula = f"2*d*{q} + 2*d*{kv}"
+    if q == kv == spec.d_model:
+        formula = "4*d^2"
     biases = sum(spec.biases.values())
-    return f"{weights} + {biases}" if biases else weights
+    if biases:
+        formula += f" + {biases}"
+    return formula
 
 
 def working_bytes(spec: AttentionSpec, *, batch: int, seq_len: int, item: int, train: bool) -> int:
@@ -116,11 +126,12 @@ def working_bytes(spec: AttentionSpec, *, batch: int, seq_len: int, item: int, t
     Vectors of a token, and whole squares of scores in the textbook's form; latent attention has them too where its
     keys and values differ in size, for which torch has no fused kernel on the CPU. A window is a mask of the square.
     """
+    vectors_of_a_token = 12 if train else 8
     width = max(spec.d_model, spec.heads * spec.key_dim)
-    vectors = batch * seq_len * width * item * (12 if train else 8)
+    total = vectors_of_a_token * batch * seq_len * width * item
     if spec.windowed(seq_len):
-        vectors += seq_len**2 * (3 + item)
-    if spec.form is AttentionForm.SDPA and spec.key_dim == spec.value_dim:
-        return vectors
-    square = batch * spec.heads * seq_len**2 * item
-    return vectors + square * (7 if train else 5) // 2
+        total += seq_len**2 * (3 + item)
+    if spec.form is AttentionForm.TEXTBOOK or spec.key_dim != spec.value_dim:
+        squares = 3.5 if train else 2.5
+        total += int(squares * batch * spec.heads * seq_len**2 * item)
+    return total

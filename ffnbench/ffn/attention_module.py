@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ffnbench.ffn.modules import Device, OwnModule
-from ffnbench.ffn.spec import AttentionForm, AttentionSpec
+from ffnbench.ffn.spec import AttentionForm, AttentionSpec, MLASpec
 
 
 class Attention(OwnModule):
@@ -29,18 +29,18 @@ class Attention(OwnModule):
     def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of x, each (batch, heads, seq_len, dim); keys and values of kv_heads heads."""
         if self.spec.mla is not None:
-            return self._latent_heads(x)
-        q, k, v = (self._split(getattr(self, name)(x), self.spec.head_dim) for name in "qkv")
-        return q, k, v
+            return self._latent_heads(x, self.spec.mla)
+        head_dim = self.spec.head_dim
+        return self._split(self.q(x), head_dim), self._split(self.k(x), head_dim), self._split(self.v(x), head_dim)
 
-    def _latent_heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        mla = self.spec.mla
-        assert mla is not None
-        q = self.q(x) if mla.q_lora is None else self.q_up(self.q_down(x))
-        latent, shared = self.kv_down(x).split((mla.kv_lora, mla.rope), dim=-1)
-        k, v = self._split(self.kv_up(latent), mla.nope + mla.v).split((mla.nope, mla.v), dim=-1)
-        shared = shared.unsqueeze(1).expand(-1, self.spec.heads, -1, -1)
-        return self._split(q, mla.nope + mla.rope), torch.cat((k, shared), dim=-1), v
+    def _latent_heads(self, x: Tensor, mla: MLASpec) -> tuple[Tensor, Tensor, Tensor]:
+        queries = self.q(x) if mla.q_lora is None else self.q_up(self.q_down(x))
+        q = self._split(queries, mla.nope + mla.rope)
+        latent, shared_key = self.kv_down(x).split((mla.kv_lora, mla.rope), dim=-1)
+        keys_and_values = self._split(self.kv_up(latent), mla.nope + mla.v)
+        own_key, v = keys_and_values.split((mla.nope, mla.v), dim=-1)
+        shared_key = shared_key.unsqueeze(1).expand(-1, self.spec.heads, -1, -1)
+        return q, torch.cat((own_key, shared_key), dim=-1), v
 
     @staticmethod
     def _split(y: Tensor, dim: int) -> Tensor:
@@ -52,12 +52,15 @@ class Attention(OwnModule):
         torch has no window: it is a mask, of the whole square, as transformers has it for this function.
         """
         if self.spec.windowed(q.shape[2]):
-            return F.scaled_dot_product_attention(q, *_for_each_head(q, k, v), attn_mask=_seen(self.spec, q))
+            k, v = _for_each_query_head(q, k, v)
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=_visible(self.spec, q))
         grouped = q.shape[1] != k.shape[1]
         return F.scaled_dot_product_attention(q, k, v, is_causal=self.spec.causal, enable_gqa=grouped)
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.o(self.mix(*self.heads(x)).transpose(1, 2).flatten(2))
+        q, k, v = self.heads(x)
+        mixed = self.mix(q, k, v).transpose(1, 2).flatten(2)
+        y: Tensor = self.o(mixed)
         return y
 
     def extra_repr(self) -> str:
@@ -72,27 +75,31 @@ class TextbookAttention(Attention):
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Scores, mask, softmax, values: (batch, heads, seq_len, dim)."""
-        k, v = _for_each_head(q, k, v)
+        k, v = _for_each_query_head(q, k, v)
         scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
         if self.spec.causal or self.spec.windowed(q.shape[2]):
-            scores = scores.masked_fill(~_seen(self.spec, q), torch.finfo(scores.dtype).min)
+            scores = scores.masked_fill(~_visible(self.spec, q), torch.finfo(scores.dtype).min)
         return F.softmax(scores, dim=-1) @ v
 
 
-def _for_each_head(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+def _for_each_query_head(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """Keys and values, those of a group once for each of its query heads."""
     group = q.shape[1] // k.shape[1]
-    return (k, v) if group == 1 else (k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1))
+    if group == 1:
+        return k, v
+    return k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
 
 
-def _seen(spec: AttentionSpec, q: Tensor) -> Tensor:
+def _visible(spec: AttentionSpec, q: Tensor) -> Tensor:
     """Which keys each query sees, (seq_len, seq_len)."""
-    seen = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device)
+    visible = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device)
     if spec.causal:
-        seen = seen.tril()
-    if spec.window is None:
-        return seen
-    return seen.triu(1 - spec.window) if spec.causal else seen.triu(-spec.window).tril(spec.window)
+        visible = visible.tril()
+        if spec.window is not None:
+            visible = visible.triu(1 - spec.window)
+    elif spec.window is not None:
+        visible = visible.triu(-spec.window).tril(spec.window)
+    return visible
 
 
 _FORMS = {AttentionForm.SDPA: Attention, AttentionForm.TEXTBOOK: TextbookAttention}
@@ -105,42 +112,58 @@ def build_attention(spec: AttentionSpec, *, device: Device = None, dtype: torch.
 
 def attention_reference(module: Attention, x: Tensor) -> Tensor:
     """What a module should give for x (batch, seq_len, d_model), in float64, one head after another."""
-    spec, x = module.spec, x.detach().double()
-    place = torch.arange(x.shape[-2], device=x.device)
-    ago = place[:, None] - place
-    near = ago.abs() < (len(place) if spec.window is None else spec.window + (not spec.causal))
-    seen = (near & (ago >= 0) if spec.causal else near).double()
-    mixed = []
+    spec = module.spec
+    x = x.detach().double()
+    position = torch.arange(x.shape[1], device=x.device)
+    distance = position[:, None] - position  # of a key, back from its query
+    window = x.shape[1] if spec.window is None else spec.window
+    if spec.causal:
+        visible = (distance >= 0) & (distance < window)
+    else:
+        visible = distance.abs() <= window
+    values = []
     for q, k, v in _reference_heads(module, x):
         scores = torch.einsum("bqd,bkd->bqk", q, k) / math.sqrt(spec.key_dim)
-        weights = (scores - scores.amax(-1, keepdim=True)).exp() * seen
-        mixed.append(torch.einsum("bqk,bkd->bqd", weights / weights.sum(-1, keepdim=True), v))
-    return _linear(module, "o", torch.cat(mixed, dim=-1))
+        weights = (scores - scores.amax(-1, keepdim=True)).exp() * visible
+        values.append(torch.einsum("bqk,bkd->bqd", weights / weights.sum(-1, keepdim=True), v))
+    return _reference_linear(module, "o", torch.cat(values, dim=-1))
 
 
 def _reference_heads(module: Attention, x: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Query, key and value of each head, cut out of the projections by position."""
-    spec, mla = module.spec, module.spec.mla
-    if mla is None:
-        projected = [_linear(module, name, x) for name in "qkv"]
-        for head in range(spec.heads):
-            group = head // (spec.heads // spec.kv_heads)
-            q, k, v = (
-                y.narrow(-1, place * spec.head_dim, spec.head_dim)
-                for y, place in zip(projected, (head, group, group), strict=True)
-            )
-            yield q, k, v
+    spec = module.spec
+    if spec.mla is not None:
+        yield from _reference_latent_heads(module, spec.mla, x)
         return
-    queries = _linear(module, "q", x) if mla.q_lora is None else _linear(module, "q_up", _linear(module, "q_down", x))
-    down = _linear(module, "kv_down", x)
-    up = _linear(module, "kv_up", down[..., : mla.kv_lora])
+    q, k, v = (_reference_linear(module, name, x) for name in "qkv")
     for head in range(spec.heads):
-        own = up.narrow(-1, head * (mla.nope + mla.v), mla.nope + mla.v)
-        key = torch.cat((own[..., : mla.nope], down[..., mla.kv_lora :]), dim=-1)
-        yield queries.narrow(-1, head * spec.key_dim, spec.key_dim), key, own[..., mla.nope :]
+        of_query = head * spec.head_dim
+        of_group = head // (spec.heads // spec.kv_heads) * spec.head_dim
+        yield (
+            q.narrow(-1, of_query, spec.head_dim),
+            k.narrow(-1, of_group, spec.head_dim),
+            v.narrow(-1, of_group, spec.head_dim),
+        )
 
 
-def _linear(module: Attention, name: str, v: Tensor) -> Tensor:
+def _reference_latent_heads(module: Attention, mla: MLASpec, x: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    if mla.q_lora is None:
+        queries = _reference_linear(module, "q", x)
+    else:
+        queries = _reference_linear(module, "q_up", _reference_linear(module, "q_down", x))
+    down = _reference_linear(module, "kv_down", x)
+    latent, shared_key = down[..., : mla.kv_lora], down[..., mla.kv_lora :]
+    up = _reference_linear(module, "kv_up", latent)
+    query_dim, up_dim = mla.nope + mla.rope, mla.nope + mla.v
+    for head in range(module.spec.heads):
+        of_head = up.narrow(-1, head * up_dim, up_dim)
+        own_key, value = of_head[..., : mla.nope], of_head[..., mla.nope :]
+        yield queries.narrow(-1, head * query_dim, query_dim), torch.cat((own_key, shared_key), dim=-1), value
+
+
+def _reference_linear(module: Attention, name: str, x: Tensor) -> Tensor:
     layer = getattr(module, name)
-    y = v @ layer.weight.detach().double().T
-    return y if layer.bias is None else y + layer.bias.detach().double()
+    y = x @ layer.weight.detach().double().T
+    if layer.bias is None:
+        return y
+    return y + layer.bias.detach().double()

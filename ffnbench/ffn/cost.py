@@ -13,8 +13,8 @@ input, incoming gradient and the matrix library's own scratch buffers are left o
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from ffnbench.common.jsonable import LATER, least
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, MoESpec, Scores, item_bytes, shared_expert
@@ -53,13 +53,19 @@ class Cost:
 
 
 NO_MATRICES = Cost(
-    params=0, params_active=0, params_formula=None, flops_forward=0, flops_backward=0, flops_elementwise=None,
-    flops_elementwise_backward=None, weight_bytes=0,
-)  # fmt: skip
+    params=0,
+    params_active=0,
+    params_formula=None,
+    flops_forward=0,
+    flops_backward=0,
+    flops_elementwise=None,
+    flops_elementwise_backward=None,
+    weight_bytes=0,
+)
 
 
-def uncounted(why: str) -> Cost:
-    """Of a module that can't be counted, for that reason."""
+def cost_unknown(why: str) -> Cost:
+    """The cost of a module that can't be counted, for that reason."""
     return replace(NO_MATRICES, flops_forward=None, flops_backward=None, counted=True, failed=why)
 
 
@@ -69,30 +75,44 @@ def matrix_params(spec: FFNSpec) -> int:
 
 
 def bias_params(spec: FFNSpec) -> int:
-    """Elements of the bias vectors, one for each row of each matrix."""
-    return sum(rows for rows, _ in spec.matrices.values()) if spec.bias else 0
+    """Elements of the bias vectors, one for each row of each matrix: of one expert, where there are experts."""
+    if not spec.bias:
+        return 0
+    return sum(rows for rows, _ in spec.matrices.values())
 
 
 def params(spec: FFNSpec) -> int:
     """All parameters: every expert's, where there are experts."""
-    return round(_params(spec, spec.moe.experts if spec.moe else 1))
+    if spec.moe is None:
+        return round(params_of_experts(spec, 1))
+    return round(params_of_experts(spec, spec.moe.experts))
 
 
 def params_active(spec: FFNSpec) -> int:
     """The parameters that one token meets."""
-    return round(_params(spec, spec.moe.top_k if spec.moe else 1))
+    if spec.moe is None:
+        return params(spec)
+    return round(params_of_experts(spec, spec.moe.top_k))
 
 
-def _params(spec: FFNSpec, experts: float) -> float:
-    """With so many experts; the scalars of their activation are trained together."""
-    each = matrix_params(spec) + bias_params(spec)
-    return experts * each + len(spec.row.learned) + (_always(spec, spec.moe) if spec.moe else 0)
+def params_of_experts(spec: FFNSpec, experts: float) -> float:
+    """The parameters of so many experts and of what every token meets: the router, the shared experts and the trained
+    scalars of the activation, which all experts have in common. Without experts the network is the one expert.
+    """
+    total = experts * (matrix_params(spec) + bias_params(spec)) + len(spec.row.learned)
+    if spec.moe is not None:
+        total += spec.moe.router_params(spec.d_model)
+        shared = shared_expert(spec)
+        if shared is not None:
+            total += params(shared)
+    return total
 
 
-def _always(spec: FFNSpec, moe: MoESpec) -> int:
-    """The parameters that every token meets: the router, and the shared experts."""
-    shared = shared_expert(spec)
-    return moe.router_params(spec.d_model) + (params(shared) if shared else 0)
+def weight_elements_touched(spec: FFNSpec, tokens: int) -> int:
+    """The parameters that one call should read, where each token chooses its experts uniformly and by itself."""
+    if spec.moe is None:
+        return params(spec)
+    return round(params_of_experts(spec, spec.moe.distinct(tokens)))
 
 
 def params_formula(spec: FFNSpec) -> str:
@@ -100,16 +120,26 @@ def params_formula(spec: FFNSpec) -> str:
 
     Experts: `8*3*d*d_ff + 8*d`, which is theirs and the router's, then the shared one's.
     """
-    formula = FORMULA[spec.gate] + (BIAS_FORMULA[spec.gate] if spec.bias else "")
-    each = formula.replace("d_ff", "4d") if spec.d_ff == 4 * spec.d_model else formula
+    formula = FORMULA[spec.gate]
+    if spec.bias:
+        formula += BIAS_FORMULA[spec.gate]
+    network = formula
+    if spec.d_ff == 4 * spec.d_model:
+        network = formula.replace("d_ff", "4d")
     learned = [str(len(spec.row.learned))] if spec.row.learned else []
     moe = spec.moe
     if moe is None:
-        return " + ".join([each, *learned])
-    parts = [f"{moe.experts}*({each})" if "+" in each else f"{moe.experts}*{each}", *learned, f"{moe.experts}*d"]
-    parts += [str(moe.experts)] if moe.router_bias else []
-    parts += [formula.replace("d_ff", str(moe.shared_d_ff)), *learned] if moe.shared_d_ff else []
-    return " + ".join([*parts, "d"] if moe.shared_gate else parts)
+        return " + ".join([network, *learned])
+    if "+" in network:
+        network = f"({network})"
+    terms = [f"{moe.experts}*{network}", *learned, f"{moe.experts}*d"]
+    if moe.router_bias:
+        terms.append(str(moe.experts))
+    if moe.shared_d_ff:
+        terms += [formula.replace("d_ff", str(moe.shared_d_ff)), *learned]
+    if moe.shared_gate:
+        terms.append("d")
+    return " + ".join(terms)
 
 
 def flops_forward(spec: FFNSpec) -> int:
@@ -123,11 +153,13 @@ def flops_backward(spec: FFNSpec) -> int:
 
 
 def _macs(spec: FFNSpec) -> int:
-    moe, shared = spec.moe, shared_expert(spec)
-    if moe is None:
-        return matrix_params(spec)
-    beside = moe.router_matrix_params(spec.d_model) + (matrix_params(shared) if shared else 0)
-    return moe.top_k * matrix_params(spec) + beside
+    macs = matrix_params(spec)
+    if spec.moe is not None:
+        macs = spec.moe.top_k * macs + spec.moe.router_matrix_params(spec.d_model)
+        shared = shared_expert(spec)
+        if shared is not None:
+            macs += matrix_params(shared)
+    return macs
 
 
 def flops_elementwise(spec: FFNSpec) -> tuple[int | None, int | None]:
@@ -135,72 +167,93 @@ def flops_elementwise(spec: FFNSpec) -> tuple[int | None, int | None]:
 
     None where the user's own activation declares no cost.
     """
-    if spec.moe is None:
-        return _elementwise(spec)
-    expert, routing = _elementwise(replace(spec, moe=None)), _routing(spec, spec.moe)
-    shared = _elementwise(found) if (found := shared_expert(spec)) else (0, 0)
-    forward, backward = (
-        None if one is None or other is None else spec.moe.top_k * one + other + beside
-        for one, other, beside in zip(expert, shared, routing, strict=True)
+    activated = spec.d_ff
+    forward, backward = _elementwise_beside_activation(spec)
+    if spec.moe is not None:
+        router_forward, router_backward = _elementwise_of_routing(spec, spec.moe)
+        activated *= spec.moe.top_k
+        forward = spec.moe.top_k * forward + router_forward
+        backward = spec.moe.top_k * backward + router_backward
+        shared = shared_expert(spec)
+        if shared is not None:
+            shared_forward, shared_backward = _elementwise_beside_activation(shared)
+            activated += shared.d_ff
+            forward += shared_forward
+            backward += shared_backward
+    activation = spec.row
+    return (
+        None if activation.flops is None else activated * activation.flops + forward,
+        None if activation.flops_backward is None else activated * activation.flops_backward + backward,
     )
+
+
+def _elementwise_beside_activation(spec: FFNSpec) -> tuple[int, int]:
+    """Of one network: the product with the gate, clamps, offset, biases and dropout, forward and backward."""
+    d, h = spec.d_model, spec.d_ff
+    biases = bias_params(spec)
+    forward, backward = biases, biases
+    if spec.gated:
+        gated = h if spec.gate is Gate.INNER else d
+        forward += gated
+        backward += 2 * gated
+        backward += d  # the two gradients of x are summed
+    if spec.limit is not None:
+        forward += 3 * h  # the gate is compared once, up twice
+        backward += 5 * h  # each of the two selects once more
+    if spec.up_offset:
+        forward += h
+    if spec.dropout:
+        forward += 2 * h
+        backward += h
     return forward, backward
 
 
-def _elementwise(spec: FFNSpec) -> tuple[int | None, int | None]:
-    row = spec.row
-    d, h = spec.d_model, spec.d_ff
-    product = {Gate.NONE: 0, Gate.INNER: h, Gate.OUTPUT: d}[spec.gate]
-    # a limit compares the gate once and up twice; backward selects once more for each of the two
-    bounds, bounds_backward = (0, 0) if spec.limit is None else (3 * h, 5 * h)
-    offset = h if spec.up_offset else 0
-    two_gradients_of_x = d if spec.gated else 0
-    dropped = h if spec.dropout else 0
-    forward = product + bounds + offset + bias_params(spec) + 2 * dropped
-    backward = 2 * product + bounds_backward + two_gradients_of_x + bias_params(spec) + dropped
-    return (
-        None if row.flops is None else row.flops * h + forward,
-        None if row.flops_backward is None else row.flops_backward * h + backward,
-    )
-
-
-def _routing(spec: FFNSpec, moe: MoESpec) -> tuple[int, int]:
-    """What joins the experts, forward and backward; choosing the highest scores moves data and counts nothing.
-
-    Scores: softmax is exp, sum, divide (backward y (g - sum of y g), 4); a sigmoid is 4 (backward 3). Weights:
-    normalising is a sum and a division (backward 4), scaling 1. Outputs: k weighted vectors are summed, 2 k d;
-    backward every output and every weight gets its gradient, 3 k d, and those of x are summed. The shared expert is
-    added, and a gate of its own is a sigmoid and a product (backward 3 and 3 d).
-    """
-    d, k, shared, gate = spec.d_model, moe.top_k, int(moe.shared_d_ff > 0), int(moe.shared_gate)
-    scores, scores_backward = (3, 4) if moe.scores is Scores.SOFTMAX else (4, 3)
-    scaled = k if moe.routed_scale != 1 else 0
-    bias = moe.experts if moe.router_bias else 0
-    weights, weights_backward = (2 * k, 4 * k) if moe.normalised else (0, 0)
-    gradients_of_x = k + shared + gate  # those of the experts and of the gates, added to the router's
-    return (
-        moe.experts * scores + bias + weights + scaled + 2 * k * d + shared * d + gate * (4 + d),
-        moe.experts * scores_backward + bias + weights_backward + scaled + 3 * k * d
-        + gate * (3 + 3 * d) + gradients_of_x * d,
-    )  # fmt: skip
+def _elementwise_of_routing(spec: FFNSpec, moe: MoESpec) -> tuple[int, int]:
+    """What joins the experts, forward and backward. Choosing the highest scores moves data and counts nothing."""
+    d, k = spec.d_model, moe.top_k
+    if moe.scores is Scores.SOFTMAX:
+        forward = 3 * moe.experts  # exp, sum, division
+        backward = 4 * moe.experts  # y (g - sum of y g)
+    else:
+        forward = 4 * moe.experts  # a sigmoid
+        backward = 3 * moe.experts
+    if moe.router_bias:
+        forward += moe.experts
+        backward += moe.experts
+    if moe.normalised:
+        forward += 2 * k  # the weights are summed and divided
+        backward += 4 * k
+    if moe.routed_scale != 1:
+        forward += k
+        backward += k
+    forward += 2 * k * d  # k weighted vectors are summed
+    backward += 3 * k * d  # every output and every weight gets its gradient
+    backward += k * d  # the experts' gradients of x are added to the router's
+    if moe.shared_d_ff:
+        forward += d
+        backward += d
+    if moe.shared_gate:
+        forward += 4 + d  # a sigmoid, and its product with the output
+        backward += 3 + 3 * d
+        backward += d  # its gradient of x
+    return forward, backward
 
 
 def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) -> Cost:
     """Everything at once for a workload of `tokens` tokens. `device` matters for dropout's mask, and for numbers."""
     item = item_bytes(dtype)
     forward, backward = flops_elementwise(spec)
-    total, macs = params(spec), _macs(spec)
     peak, saved = bytes_at_work(spec, tokens=tokens, item=item, train=train, device=device)
     return Cost(
-        params=total,
-        params_active=params_active(spec) if spec.moe else total,
+        params=params(spec),
+        params_active=params_active(spec),
         params_formula=params_formula(spec),
-        flops_forward=2 * macs,
-        flops_backward=4 * macs,
+        flops_forward=flops_forward(spec),
+        flops_backward=flops_backward(spec),
         flops_elementwise=forward,
         flops_elementwise_backward=backward,
-        weight_bytes=total * item,
-        # expected, where each token chooses its experts uniformly and by itself
-        weight_bytes_touched=round(_params(spec, spec.moe.distinct(tokens)) * item) if spec.moe else total * item,
+        weight_bytes=params(spec) * item,
+        weight_bytes_touched=weight_elements_touched(spec, tokens) * item,
         peak_bytes=peak,
         saved_bytes=saved,
     )
@@ -212,10 +265,11 @@ def activation_cost(spec: ActivationSpec) -> Cost:
     return replace(NO_MATRICES, flops_elementwise=row.flops, flops_elementwise_backward=row.flops_backward)
 
 
-EXTERNAL = frozenset({"x"})  # the module's input: alive before and after, so never counted
+X = "x"  # the input of the module: alive before and after the call, so never counted
 
 
-class Kernel(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
     """One kernel: tensors by name. `grads` are the inputs that get a gradient, `weight` the bytes of dW and db.
 
     `scratch` are bytes alive during it alone, `temps` those during its backward, `scalar` those of a constant factor.
@@ -231,69 +285,85 @@ class Kernel(NamedTuple):
     scratch: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Tape:
     """Kernels in the order of execution, with the size of every tensor in bytes."""
 
     kernels: list[Kernel] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
 
-    def add(self, size: int, **kernel: object) -> str:
+    def add(self, size: int, kernel: Kernel) -> str:
         """Append a kernel whose output has `size` bytes; returns the output's name."""
-        found = Kernel(**kernel)  # type: ignore[arg-type]
-        self.kernels.append(found)
-        self.sizes[found.output] = size
-        return found.output
+        self.kernels.append(kernel)
+        self.sizes[kernel.output] = size
+        return kernel.output
+
+    def linear(self, source: str, output: str, *, size: int, weight: int) -> str:
+        """Append a product with a weight of so many bytes, bias included: it saves its input."""
+        kernel = Kernel(inputs=(source,), output=output, saves=(source,), grads=(source,), weight=weight)
+        return self.add(size, kernel)
+
+    def product(self, first: str, second: str, output: str, *, size: int) -> str:
+        """Append an element-wise product: it saves both factors."""
+        factors = (first, second)
+        return self.add(size, Kernel(inputs=factors, output=output, saves=factors, grads=factors))
+
+    def clamp(self, source: str, *, bounds: int, size: int, item: int) -> str:
+        """Append a clamp: it saves its argument, and its backward makes a mask for each bound."""
+        kernel = Kernel(
+            inputs=(source,),
+            output=f"limited_{source}",
+            saves=(source,),
+            grads=(source,),
+            temps=_mask_bytes(bounds, size, item),
+        )
+        return self.add(size, kernel)
+
+
+def _mask_bytes(masks: int, size: int, item: int) -> int:
+    """Bytes of so many masks of one byte an element, beside which the kernel makes one zero."""
+    if masks == 0:
+        return 0
+    return masks * size // item + item
 
 
 def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> Tape:
     """The kernels of one forward call of modules.py's form, in its order of evaluation."""
+    d, h = spec.d_model, spec.d_ff
+    model_bytes, hidden_bytes = tokens * d * item, tokens * h * item
+    weight_bytes = {}
+    for name, (rows, columns) in spec.matrices.items():
+        elements = rows * columns
+        if spec.bias:
+            elements += rows
+        weight_bytes[name] = elements * item
+
     t = Tape()
-    hidden, model = tokens * spec.d_ff * item, tokens * spec.d_model * item
-    matrix, square = spec.d_model * spec.d_ff, spec.d_model**2
-    bias_h, bias_d = (spec.d_ff, spec.d_model) if spec.bias else (0, 0)
-
-    def linear(source: str, output: str, size: int, weight: int) -> str:
-        return t.add(
-            size, inputs=(source,), output=output, saves=(source,), grads=(source,), weight=weight * item
-        )  # fmt: skip
-
-    first = linear("x", "gate" if spec.gate is Gate.INNER else "up", hidden, matrix + bias_h)
+    first = "gate" if spec.gate is Gate.INNER else "up"
+    activated = t.linear(X, first, size=hidden_bytes, weight=weight_bytes[first])
     if spec.limit is not None:
-        first = _clamp(t, first, hidden, bounds=1, item=item)
-    h = _activate(t, spec, first, hidden, item, device)
+        activated = t.clamp(activated, bounds=1, size=hidden_bytes, item=item)
+    hidden = _activate(t, spec, activated, hidden_bytes, item, device)
     if spec.gate is Gate.INNER:
-        up = linear("x", "up", hidden, matrix + bias_h)
+        up = t.linear(X, "up", size=hidden_bytes, weight=weight_bytes["up"])
         if spec.limit is not None:
-            up = _clamp(t, up, hidden, bounds=2, item=item)
+            up = t.clamp(up, bounds=2, size=hidden_bytes, item=item)
         if spec.up_offset:
             # a number that a kernel adds is a float64, and its cast; a device's kernel takes it as an argument
             number = 8 + item % 8 if device == "cpu" else 0
-            up = t.add(hidden, inputs=(up,), output="offset", grads=(up,), scratch=number)
-        h = t.add(hidden, inputs=(h, up), output="product", saves=(h, up), grads=(h, up))
+            up = t.add(hidden_bytes, Kernel(inputs=(up,), output="offset", grads=(up,), scratch=number))
+        hidden = t.product(hidden, up, "product", size=hidden_bytes)
     if train and spec.dropout:
         # CPU keeps a mask in the tensor's own dtype, CUDA's fused kernel one byte an element
-        mask = tokens * spec.d_ff * (1 if device == "cuda" else item)
-        t.add(mask, inputs=(h,), output="mask")
-        h = t.add(hidden, inputs=(h, "mask"), output="dropped", saves=("mask",), grads=(h,))
-    y = linear(h, "y", model, matrix + bias_d)
+        mask_bytes = tokens * h if device == "cuda" else hidden_bytes
+        mask = t.add(mask_bytes, Kernel(inputs=(hidden,), output="mask"))
+        dropout = Kernel(inputs=(hidden, mask), output="dropped", saves=(mask,), grads=(hidden,))
+        hidden = t.add(hidden_bytes, dropout)
+    y = t.linear(hidden, "y", size=model_bytes, weight=weight_bytes["down"])
     if spec.gate is Gate.OUTPUT:
-        gate = linear("x", "gate", model, square + bias_d)
-        t.add(model, inputs=(y, gate), output="z", saves=(y, gate), grads=(y, gate))
+        gate = t.linear(X, "gate", size=model_bytes, weight=weight_bytes["gate"])
+        t.product(y, gate, "z", size=model_bytes)
     return t
-
-
-def _clamp(t: Tape, source: str, size: int, *, bounds: int, item: int) -> str:
-    """Append a clamp: it saves its argument, and its backward makes a mask of one byte an element for each bound."""
-    masks = _masks(bounds, size, item)
-    return t.add(
-        size, inputs=(source,), output=f"limited_{source}", saves=(source,), grads=(source,), temps=masks
-    )  # fmt: skip
-
-
-def _masks(masks: int, size: int, item: int) -> int:
-    """Bytes of so many masks of one byte an element, beside which the kernel makes one zero."""
-    return masks * size // item + item if masks else 0
 
 
 def _activate(t: Tape, spec: FFNSpec, source: str, size: int, item: int, device: str) -> str:
@@ -302,91 +372,99 @@ def _activate(t: Tape, spec: FFNSpec, source: str, size: int, item: int, device:
     result = source
     steps = spec.row.steps or ()
     for step in steps:
-        inputs = tuple(names.get(i, i) for i in step.inputs)
-        output = names.get(step.output, step.output)
-        saves = tuple(names.get(s, s) for s in step.saves)
-        # the caller's frame holds the argument until the activation returns
-        reads = (*inputs, source) if step is steps[-1] else inputs
-        result = t.add(
-            size,
-            inputs=reads,
-            output=output,
-            saves=saves,
-            grads=inputs,
-            weight=len(spec.row.learned) * item if step is steps[-1] else 0,
-            temps=step.temps * size + _masks(step.masks, size, item),
+        arguments = tuple(names.get(name, name) for name in step.inputs)
+        inputs = arguments
+        weight = 0
+        if step is steps[-1]:
+            inputs = (*arguments, source)  # the caller's frame holds the argument until the activation returns
+            weight = len(spec.row.learned) * item
+        kernel = Kernel(
+            inputs=inputs,
+            output=names.get(step.output, step.output),
+            saves=tuple(names.get(name, name) for name in step.saves),
+            grads=arguments,
+            weight=weight,
+            temps=step.temps * size + _mask_bytes(step.masks, size, item),
             scalar=step.scalar_bytes if device == "cpu" else 0,  # to autograd a tensor, which is the host's
         )
+        result = t.add(size, kernel)
     return result
 
 
-class _Ledger:
-    """Bytes alive, by tensor, with reference counts; remembers the highest total."""
+class _Memory:
+    """The bytes alive while a tape is played, each tensor with a count of its references; remembers the peak."""
 
     def __init__(self, sizes: dict[str, int]) -> None:
         self.sizes = sizes
-        self.references: dict[str, int] = {}
+        self.references: Counter[str] = Counter()
         self.alive = self.peak = 0
 
     def allocate(self, size: int) -> None:
         self.alive += size
-        if self.alive > self.peak:
-            self.peak = self.alive
+        self.peak = max(self.peak, self.alive)
 
-    def hold(self, name: str) -> None:
-        if name not in EXTERNAL:
-            if not self.references.get(name):
-                self.allocate(self.sizes[name])
-            self.references[name] = self.references.get(name, 0) + 1
+    def free(self, size: int) -> None:
+        self.alive -= size
+
+    def acquire(self, name: str) -> None:
+        """Count a reference to a tensor, which is allocated by the first."""
+        if name == X:
+            return
+        if self.references[name] == 0:
+            self.allocate(self.sizes[name])
+        self.references[name] += 1
 
     def release(self, name: str) -> None:
-        if name not in EXTERNAL:
-            self.references[name] -= 1
-            if not self.references[name]:
-                self.alive -= self.sizes[name]
+        """Drop a reference to a tensor, which is freed with the last."""
+        if name == X:
+            return
+        self.references[name] -= 1
+        if self.references[name] == 0:
+            self.free(self.sizes[name])
 
 
-def _forward(t: Tape, *, train: bool) -> _Ledger:
+def _play_forward(t: Tape, memory: _Memory, *, train: bool) -> None:
     """Play the tape: each tensor lives until its last reader is done, and in training while somebody saved it."""
-    ledger = _Ledger(t.sizes)
-    last_reader = {name: i for i, kernel in enumerate(t.kernels) for name in kernel.inputs}
-    for i, kernel in enumerate(t.kernels):
-        ledger.hold(kernel.output)
-        ledger.allocate(kernel.scalar + kernel.scratch)
-        ledger.alive -= kernel.scratch
+    last_reader = {name: kernel for kernel in t.kernels for name in kernel.inputs}
+    for kernel in t.kernels:
+        memory.acquire(kernel.output)
+        memory.allocate(kernel.scalar + kernel.scratch)
+        memory.free(kernel.scratch)
         if train:
             for name in kernel.saves:
-                ledger.hold(name)
+                memory.acquire(name)
         else:
-            ledger.alive -= kernel.scalar
-        for name in dict.fromkeys(kernel.inputs):
-            if last_reader[name] == i:
-                ledger.release(name)
-    return ledger
+            memory.free(kernel.scalar)
+        for name in set(kernel.inputs):
+            if last_reader[name] is kernel:
+                memory.release(name)
 
 
-def _backward(t: Tape, ledger: _Ledger) -> None:
+def _play_backward(t: Tape, memory: _Memory) -> None:
     """Play the tape backward: gradients of inputs and weights appear, then saved tensors and the used gradient go."""
-    gradients: set[str] = set()
-    of_x = t.sizes[t.kernels[-1].output]  # the input is as large as the output
-    ledger.sizes = {**t.sizes, **{f"d_{name}": size for name, size in t.sizes.items()}, "d_x": of_x}
+    size_of_gradient = {**t.sizes, X: t.sizes[t.kernels[-1].output]}  # the input is as large as the output
+    memory.sizes = t.sizes | {f"d_{name}": size for name, size in size_of_gradient.items()}
+    with_gradient: set[str] = set()
     for kernel in reversed(t.kernels):
         if not kernel.grads:
             continue
-        again = [name for name in kernel.grads if name in gradients]
-        ledger.allocate(kernel.weight)
-        ledger.allocate(kernel.temps)
+        summed = [name for name in kernel.grads if name in with_gradient]
+        memory.allocate(kernel.weight)
+        memory.allocate(kernel.temps)
         for name in kernel.grads:
-            ledger.allocate(ledger.sizes[f"d_{name}"]) if name in again else ledger.hold(f"d_{name}")
-            gradients.add(name)
-        ledger.alive -= kernel.temps + kernel.scalar
+            if name in summed:
+                memory.allocate(size_of_gradient[name])
+            else:
+                memory.acquire(f"d_{name}")
+            with_gradient.add(name)
+        memory.free(kernel.temps + kernel.scalar)
         for name in kernel.saves:
-            ledger.release(name)
-        if kernel.output in gradients:
-            ledger.release(f"d_{kernel.output}")
-        for name in again:  # two gradients of one tensor are summed into a third, then both go
-            ledger.allocate(ledger.sizes[f"d_{name}"])
-            ledger.alive -= 2 * ledger.sizes[f"d_{name}"]
+            memory.release(name)
+        if kernel.output in with_gradient:
+            memory.release(f"d_{kernel.output}")
+        for name in summed:  # two gradients of one tensor are summed into a third, then both go
+            memory.allocate(size_of_gradient[name])
+            memory.free(2 * size_of_gradient[name])
 
 
 def bytes_at_work(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> tuple[int | None, int | None]:
@@ -398,9 +476,10 @@ def bytes_at_work(spec: FFNSpec, *, tokens: int, item: int, train: bool, device:
     if spec.row.steps is None or spec.moe is not None:
         return None, None
     t = tape(spec, tokens=tokens, item=item, train=train, device=device)
-    ledger = _forward(t, train=train)
+    memory = _Memory(t.sizes)
+    _play_forward(t, memory, train=train)
     if not train:
-        return ledger.peak, None
-    _backward(t, ledger)
-    kept = {name for kernel in t.kernels for name in kernel.saves} - EXTERNAL
-    return ledger.peak, sum(t.sizes[name] for name in kept)
+        return memory.peak, None
+    _play_backward(t, memory)
+    saved = {name for kernel in t.kernels for name in kernel.saves if name != X}
+    return memory.peak, sum(t.sizes[name] for name in saved)

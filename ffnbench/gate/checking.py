@@ -32,7 +32,6 @@ from ffnbench.gate.baseline import (
     refuse_another_plan,
     unpredicted,
 )
-from ffnbench.gate.checkouts import placed, prober_within
 from ffnbench.gate.decision import (
     Checked,
     Finding,
@@ -47,7 +46,7 @@ from ffnbench.gate.decision import (
     without_gain,
 )
 from ffnbench.gate.interim import UntilDecided, plan_of_check
-from ffnbench.gate.sides import BASE, plan_sides, sides_asked, variant_of_sides
+from ffnbench.gate.sides import BASE, placed, plan_sides, prober_within, sides_asked, variant_of_sides
 from ffnbench.gate.trust import refuse_untrusted
 from ffnbench.plan import METHOD, Arm
 from ffnbench.planning.variant_text import Variant
@@ -55,7 +54,8 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CheckRequest, SidesRequest
 from ffnbench.result import CaseCost, Environment, Report
 from ffnbench.run.prober import Prober
-from ffnbench.run.world import World, device_facts
+from ffnbench.run.resources import device_facts
+from ffnbench.run.world import World
 
 
 def check(request: CheckRequest, world: World, following: Following = UNFOLLOWED, *, updates: bool = False) -> Checked:

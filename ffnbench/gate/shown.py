@@ -1,19 +1,29 @@
-"""What `check` and `ab` give in Python: findings that show themselves."""
+"""What `check` and `ab` give in Python, findings that show themselves; and saved runs side by side, as in
+`ffnbench report old.json new.json`.
+"""
 
 from __future__ import annotations
 
 import json
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from ffnbench.common.errors import EXIT_INTERRUPTED, Unfinished
+from ffnbench.api.saved import load, recompute
+from ffnbench.common.errors import EXIT_INTERRUPTED, FfnbenchError, Unfinished
 from ffnbench.common.jsonable import text_of
+from ffnbench.gate.baseline import longer_baseline, new_baseline
 from ffnbench.gate.decision import Checked, Status, exit_code
+from ffnbench.gate.side_by_side import compare_runs
+from ffnbench.gate.side_by_side_table import names_of, side_by_side_frame
 from ffnbench.gate.table import finding_records, findings_frame, junit, workflow_commands
-from ffnbench.gate.updating import longer_baseline, new_baseline
+from ffnbench.plan import added_kind
 from ffnbench.report.answers import Shows, origin_record
 from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import NOT_ALL, View
 from ffnbench.report.frame import Row
+from ffnbench.report.words import listed
+from ffnbench.result import Report
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -84,3 +94,33 @@ def _whole(checked: Checked) -> str:
     """The findings with the run that they follow from."""
     now = json.loads(report_text(checked.now))
     return text_of({"findings": finding_records(checked.findings), "now": now}, 1)
+
+
+def runs_view(paths: Sequence[str]) -> View:
+    """Saved runs beside the first of them, row by row: old, new and the change with its interval; nothing is judged."""
+    runs = [recompute(load(path)) for path in paths]
+    for path, run in zip(paths, runs, strict=True):
+        _refuse_added(path, run)
+    return side_by_side_view(paths, runs)
+
+
+def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
+    """The first run beside all others; raises FfnbenchError where they have no row in common."""
+    names, kinds = names_of(paths), {run.plan.kind for run in runs}
+    if len(kinds) > 1:
+        commands = listed(sorted(kinds))
+        raise FfnbenchError(f"these are runs of different commands: {commands}", "give runs of one command")
+    compared = compare_runs(runs)
+    if not compared.common:
+        rows = ", ".join(f"{run.plan.shown[0].label} ({name})" for name, run in zip(names, runs, strict=True))
+        raise FfnbenchError(f"these runs have no row in common: {rows}", f"one alone: `ffnbench report {paths[0]}`")
+    frame = side_by_side_frame(names, runs, compared)
+    return View(frame=lambda: frame, reports=runs, title=f"report: {', '.join(names)}")
+
+
+def _refuse_added(path: str, report: Report) -> None:
+    """Raise FfnbenchError for a run of a kind that has a table and a picture of its own alone."""
+    added = added_kind(report.plan.kind)
+    if added:
+        hint = f"ffnbench report {shlex.quote(path)} -o {report.plan.kind}.png"
+        raise FfnbenchError(f"{path!r} says {added.says}, and here times are shown", hint)

@@ -9,9 +9,10 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ffnbench.common.units import IEC, SI, TIME, counted, digits
+from ffnbench.common.units import counted
 from ffnbench.gate.side_by_side import COMPARED, FLOPS, PARAMS, RATIO, RunChange, RunsCompared
 from ffnbench.metrics import LATENCY, PEAK
+from ffnbench.report.columns import column
 from ffnbench.report.frame import UNKNOWN, Column, Frame, Row, in_row
 from ffnbench.report.words import (
     BUSY,
@@ -20,21 +21,12 @@ from ffnbench.report.words import (
     interval_text,
     labelled,
     listed,
-    seconds_text,
     side_lines,
 )
 from ffnbench.result import Estimate, Report, Side
 
 NAMES = {LATENCY: "latency", RATIO: "ratio", PARAMS: "params", FLOPS: "FLOPs", PEAK: "peak"}
-UNITS = {LATENCY: TIME, FLOPS: SI, PEAK: IEC}
-PER = {FLOPS: "/tok"}
-WRITERS: dict[str, Callable[[Estimate], str]] = {
-    LATENCY: seconds_text,
-    RATIO: lambda ratio: interval_text(ratio).partition(" ")[0],
-    PARAMS: lambda count: f"{count.value:,.0f}",
-    FLOPS: lambda count: digits(count.value),
-    PEAK: lambda count: digits(count.value),
-}
+COLUMN_OF = {LATENCY: "latency_s", RATIO: "ratio", PARAMS: "params", FLOPS: "flops_forward", PEAK: PEAK}
 TIMED = (LATENCY, RATIO)
 MOST_APART = 3  # differences of a row that are told
 LONGEST_NAME = 24
@@ -101,19 +93,20 @@ class SideBySide:
         )
 
     def _columns(self, metric: str) -> Iterator[Column]:
+        """A column a run as that of the metric is, and a change beside each later one."""
         keys = tuple(f"run{number}" for number in range(len(self.runs)))
-        timed = metric in TIMED
-        yield Column(key="label", title=self._title(metric), left=True)
+        of_run = column(COLUMN_OF[metric], 2, scaled_with=keys, text=None, style=None, takes=0)
+        if metric == RATIO:
+            of_run = replace(of_run, unit="", interval=_ratio_text)
+        elif metric == PARAMS:
+            of_run = replace(of_run, write="{:,.0f}".format)
+        of_change = column("change", 1, unit=CERTAIN if metric in TIMED else "", takes=0)
+        yield column("label", title=self._title(metric))
         for number, name in enumerate(self.names):
-            yield Column(
-                key=f"run{number}", title=name, units=UNITS.get(metric), unit=PER.get(metric, ""), priority=2,
-                interval=WRITERS[metric], scaled_with=keys,
-            )  # fmt: skip
+            yield replace(of_run, key=keys[number], title=name)
             if number:
-                yield Column(
-                    key=f"change{number}", title="change", unit=CERTAIN if timed else "", priority=1,
-                    text=_change_text(number), style=_change_style(number),
-                )  # fmt: skip
+                text, style = _change_text(number), _change_style(number)
+                yield replace(of_change, key=f"change{number}", text=text, style=style)
 
     def _title(self, metric: str) -> str:
         """`time vs relu` where that is what all ratios are to."""
@@ -169,6 +162,11 @@ def _row(changes: Sequence[RunChange]) -> Row:
     for number, change in enumerate(changes, start=1):
         row |= in_row(f"run{number}", change.new) | in_row(f"change{number}", change.change) | {number: change}
     return row
+
+
+def _ratio_text(ratio: Estimate) -> str:
+    """The ratio in the digits that its interval supports, without that."""
+    return interval_text(ratio).partition(" ")[0]
 
 
 def _change_text(number: int) -> Callable[[Row], str]:

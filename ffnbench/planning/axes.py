@@ -12,12 +12,13 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from ffnbench.choices import Cache, CompileMode, Init, MatmulPrecision, Routing, Time
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose
 from ffnbench.common.units import read_number
-from ffnbench.ffn.spec import DTYPES, Dispatch, Gate, Init, Routing, Scores, read_positive
+from ffnbench.ffn.spec import DTYPES, Dispatch, Gate, Scores, read_positive
 from ffnbench.ffn.width_rules import RULES
-from ffnbench.plan import SWEPT, Cache, CompileMode, MatmulPrecision, Point, Time, Value
+from ffnbench.plan import SWEPT, Point, Value
 from ffnbench.planning.fields import MOST_CELLS, cut, is_range, mode_of, several, too_many, written_out
 from ffnbench.planning.keys import KEYS, Of, keys_of, parse_scalar
 from ffnbench.planning.variant_text import Variant, is_variant, parse_variant

@@ -12,12 +12,13 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ffnbench.choices import Backend, Match
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.ffn.spec import read_positive
-from ffnbench.ffn.width_rules import DEFAULT_MULTIPLE, Match
+from ffnbench.ffn.width_rules import DEFAULT_MULTIPLE
 from ffnbench.metrics import CEILINGS, METRIC_GROUPS
-from ffnbench.plan import Backend, Case, Note, Plan, Point, Probe, group_suffix
+from ffnbench.plan import Case, Note, Plan, Point, Probe, group_suffix
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.fields import cut, has_list, several
 from ffnbench.planning.variant_text import Variant, as_activation_variant, parse_variant

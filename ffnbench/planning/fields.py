@@ -12,10 +12,10 @@ from functools import cache, partial
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from ffnbench.choices import MODE_ALIASES, Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose, hint_for, normalise
 from ffnbench.common.units import COUNTS, read_count, read_number, read_percent, read_seconds
-from ffnbench.plan import MODE_ALIASES, Mode
 from ffnbench.request import EXAMPLES, TAKE_LISTS, Percent, Seconds, Texts, spelling
 
 NUMBERS: Mapping[Any, Callable[[str], Any]] = {

@@ -6,18 +6,12 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
 
+from ffnbench.choices import Init, Match
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.common.names import choose
 from ffnbench.ffn.cost import flops_forward, params_active
-from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, Init, NetworkSpec, Scalar, read_positive
-from ffnbench.ffn.width_rules import (
-    DEFAULT_MULTIPLE,
-    DEFAULT_RATIO,
-    Match,
-    round_nearest,
-    width_by_rule,
-    width_for,
-)
+from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, NetworkSpec, Scalar, read_positive
+from ffnbench.ffn.width_rules import DEFAULT_MULTIPLE, DEFAULT_RATIO, round_nearest, width_by_rule, width_for
 from ffnbench.plan import ACTIVE_PARAMS, GIVEN, Arm, Case, Probe, Sizing, Workload
 from ffnbench.planning.variant_text import Variant, flag, limit_of, module_spec, moe_of, number, offset_of
 from ffnbench.planning.workload import workload_of

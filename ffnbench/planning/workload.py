@@ -6,30 +6,17 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from ffnbench.backends import BACKENDS
+from ffnbench.choices import Backend, Cache, CompileMode, MatmulPrecision, Routing, Time
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose, hint_for
 from ffnbench.ffn.spec import (
     DTYPES,
-    ActivationSpec,
-    AttentionSpec,
-    FFNSpec,
-    Gate,
-    ImportedSpec,
-    Routing,
     Scalar,
     item_bytes,
     read_positive,
 )
-from ffnbench.plan import (
-    AnySpec,
-    Backend,
-    Cache,
-    CompileMode,
-    MatmulPrecision,
-    Mode,
-    Time,
-    Workload,
-)
+from ffnbench.plan import AnySpec, Workload
 from ffnbench.planning.fields import cut, mode_of
 from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant, flag, number
 from ffnbench.request import CompareRequest
@@ -122,7 +109,6 @@ def device_of(text: str) -> str:
 # Backends: which were asked for, and why one can't run a case, as far as that is known without a machine
 
 ALL = "all"  # in place of a list of backends: every one
-ONEDNN_DTYPES = ("float32", "bfloat16")
 
 
 def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
@@ -130,31 +116,7 @@ def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
 
     Device `auto` says nothing yet: ask again once it is known.
     """
-    if work.eager:
-        return "", ""
-    backend, forward = work.backend, work.mode == Mode.FORWARD
-    form = ffn.like if isinstance(ffn, ImportedSpec) else ffn if isinstance(ffn, FFNSpec) else None
-    if backend is Backend.ONEDNN:
-        if work.accelerated:
-            return "oneDNN runs on the CPU", "use --device cpu"
-        if work.dtype not in ONEDNN_DTYPES:
-            return f"onednn computes in {' and '.join(ONEDNN_DTYPES)} alone", f"use --dtype {ONEDNN_DTYPES[0]}"
-        if not forward:
-            return "onednn is for inference: its packed weights have no gradient", "use --mode forward"
-        if isinstance(ffn, ActivationSpec):
-            return "an activation alone has no linear layers", ""
-        if isinstance(ffn, FFNSpec) and ffn.moe is not None:
-            return "onednn packs no experts", ""
-    if backend in (Backend.PACKED, Backend.PACKED_UP_GATE):
-        if isinstance(ffn, AttentionSpec | ActivationSpec):
-            return "it has no gate to pack with up", "`ffnbench compare` measures an FFN alone"
-        if isinstance(ffn, ImportedSpec) and form is None:
-            return "ffnbench can't tell its gate from its up", "@like=swiglu says that it is one"
-        if form is None or form.gate is not Gate.INNER:
-            return "only an inner gate can be packed with up, and it has none", "swiglu has one"
-    if backend is Backend.COMPILE and work.freeze and not forward:
-        return "freeze is for inference: constants have no gradient", "use --mode forward"
-    return "", ""
+    return BACKENDS[work.backend].lack(ffn, work)
 
 
 def refuse_lacking(label: str, ffn: AnySpec, work: Workload) -> None:

@@ -21,6 +21,7 @@ from ffnbench.report.header import CONDITIONS, Condition
 from ffnbench.report.words import (
     BUSY,
     CERTAIN,
+    change_text,
     error_text,
     interval_text,
     seconds_text,
@@ -34,6 +35,8 @@ from ffnbench.result import Bound, Estimate, Report, Roof, Share, Verdict
 GIGA = 1e9
 TOKEN = "/tok"
 OF_SHARE = 18
+SMALL, LARGE = 0.001, 1e6  # of numbers with a fixed number of decimals
+NOISE, NOTHING = 1e-300, 1e-12  # a value, and a share, that is zero but for rounding
 
 
 class Unknown:
@@ -175,6 +178,35 @@ def in_giga(value: float) -> str:
     return digits(value / GIGA)
 
 
+def part_text(share: float) -> str:
+    """`12.34`, in a column of percent; `<0.01` for what is smaller."""
+    if share < NOTHING:
+        return "0"
+    return f"{100 * share:.2f}" if share >= 5e-5 else "<0.01"
+
+
+def rounded_text(value: float) -> str:
+    """In four decimals, or four digits of what is smaller or larger than they show; a whole number as it is."""
+    if value == round(value) and abs(value) < LARGE:
+        return f"{value + 0.0:.0f}"
+    if abs(value) < NOISE:
+        return "0"
+    text = f"{value:.4f}" if SMALL <= abs(value) < LARGE else f"{value:.4g}"
+    return text.removesuffix(".0000")
+
+
+def exact_text(value: float) -> str:
+    """In ten digits; a whole number as it is."""
+    if value == round(value):
+        return rounded_text(value)
+    return ten_digits(value)
+
+
+def ten_digits(value: float) -> str:
+    """`-0.2784645428`."""
+    return f"{value:.10f}" if value == 0 or SMALL <= abs(value) < LARGE else f"{value:.9e}"
+
+
 def _condition(one: Condition) -> Callable[[CaseFacts], str | bool | None]:
     return lambda case: one.of(case.work)
 
@@ -312,14 +344,37 @@ OF_BLOCKS = (
     *_of_part("ffn", "FFN", 1),
     *_of_part("attention", "attention", 1),
     *_of_part("textbook", "textbook", 3),
-    Column(key="part", left=True),
-    Column(key="shape", title="rows x columns", priority=2),
-    Column(key="weights", priority=1),
-    Column(key="biases", priority=3),
+)
+
+# what is true of activations; some are put in words by the question
+OF_FACTS = (
+    Column(key="formula", priority=1, left=True, flexible=True),
+    Column(key="minimum", priority=1, write=exact_text),
+    Column(key="place", title="at x", priority=1),
+    Column(key="range", priority=2, left=True),
+    Column(key="monotonic", priority=4, left=True),
+    Column(key="smooth", priority=3, left=True),
+    Column(key="slopes", title="range of f'", priority=5, left=True),
+    Column(key="zero_gradient", title="f' = 0", unit="%", priority=5, write=part_text),
+    Column(key="saturated", title="|f'|<.01", unit="%", priority=6, write=part_text),
+    Column(key="mean", unit="f(x)", priority=7, write=rounded_text),
+    Column(key="second_moment", title="2nd moment", unit="f(x)²", priority=7, write=rounded_text),
+    Column(key="flops", title="FLOPs", unit="fwd", priority=8, write=str),
+    *(Column(key=key, title=title, priority=EXTRA, left=True, flexible=True)
+      for key, title in {"torch": "", "hf": "HF", "timm": "", "te": "TE", "source": ""}.items()),
+)
+OF_CHECKS = (
+    Column(key="case", left=True),
+    Column(key="metric", left=True),
+    Column(key="status", left=True),
+    Column(key="change", interval=change_text, takes=OF_RATIO),
+    Column(key="tolerance", title="limit", priority=1),
+    Column(key="before", priority=2, takes=OF_NUMBER),
+    Column(key="now", priority=2, takes=OF_NUMBER),
 )
 # fmt: on
 OTHERS = (Column(key="spread", title="±", text=_spread, priority=EXTRA),)
-COLUMNS = {column.key: column for column in (*OF_CASES, *OF_BLOCKS, *OTHERS)}
+COLUMNS = {column.key: column for column in (*OTHERS, *OF_FACTS, *OF_CHECKS, *OF_BLOCKS, *OF_CASES)}
 UNSAVED = keys_of(PACK)[1:]
 CASE_KEYS = tuple(
     key

@@ -9,22 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from ffnbench.choices import Backend, Cache, MatmulPrecision, Time
 from ffnbench.common.units import signed_percent
 from ffnbench.ffn.spec import item_bytes
-from ffnbench.plan import (
-    ACTIVE_PARAMS,
-    Backend,
-    Cache,
-    Case,
-    Group,
-    MatmulPrecision,
-    Plan,
-    Time,
-    Value,
-    Workload,
-    typed_as,
-    value_of,
-)
+from ffnbench.plan import ACTIVE_PARAMS, Case, Group, Plan, Value, Workload, typed_as, value_of
 from ffnbench.report.frame import Column, Groups, Row
 from ffnbench.report.words import backend_text, device_text, listed
 

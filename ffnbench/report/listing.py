@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 
+from ffnbench.backends import BACKENDS
+from ffnbench.choices import CompileMode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import IEC, TIME, counted, digits, quantity
@@ -15,7 +17,6 @@ from ffnbench.ffn.spec import CLAMPED, DTYPES, GATED, GATED_BY_ACTIVATION, Gate,
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.messages import DeviceFacts
 from ffnbench.models.presets import PRESETS
-from ffnbench.plan import Backend, CompileMode
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row, frame_of
@@ -129,15 +130,7 @@ LISTINGS: dict[str, Callable[[], list[Row]]] = {
 }
 
 
-BACKENDS = "backends"  # of which torch alone knows what can run here: a worker is asked
-WHAT_IT_DOES = {
-    Backend.EAGER: "runs the code as it is written",
-    Backend.PACKED: "gate and up in one product, gate first",
-    Backend.PACKED_UP_GATE: "gate and up in one product, up first",
-    Backend.COMPILE: "torch.compile",
-    Backend.ONEDNN: "oneDNN's linear layers, weights packed once",
-}
-BACKEND_KEYS = {Backend.COMPILE: "@compile=MODE @freeze=true"}  # beside @backend=
+LIST_OF_BACKENDS = "backends"  # of which torch alone knows what can run here: a worker is asked
 
 
 def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]) -> View:
@@ -145,12 +138,12 @@ def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]
     records = [
         {
             "name": backend,
-            "what it does": WHAT_IT_DOES[backend],
+            "what it does": row.says,
             "runs": "no" if found[backend] else "partly" if half.get(backend) else "yes",
             "why not": found[backend] or half.get(backend, ""),
-            "keys": BACKEND_KEYS.get(backend, ""),
+            "keys": row.keys,
         }
-        for backend in Backend
+        for backend, row in BACKENDS.items()
     ]
     return records_view(
         records,
@@ -196,7 +189,7 @@ def workers_record(forks: bool) -> Row:
 
 def topics() -> list[str]:
     """What `ffnbench list` shows."""
-    return [*LISTINGS, BACKENDS, *of_features("listings")]
+    return [*LISTINGS, LIST_OF_BACKENDS, *of_features("listings")]
 
 
 def listing_view(what: str) -> View:

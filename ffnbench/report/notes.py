@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from ffnbench.choices import MatmulPrecision, Mode, Time
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, TIME, counted, digits, percent, quantity
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 from ffnbench.metrics import DEVICE_TIME, ERROR, HIT, LATENCY, LOAD
-from ffnbench.plan import MatmulPrecision, Mode, NoteKind, Time
+from ffnbench.plan import NOISES, NoteKind
 from ffnbench.report.words import INTERVALS, labelled, side_lines
 from ffnbench.result import Bound, Ceiling, Report, Run, Verdict
-from ffnbench.stats.noise import NOISES
 
 TOLD_APART = 5  # the first method that tells wall, device and host time apart
 TIMES = {

@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ffnbench.backends import BACKENDS
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, counted, quantity
 from ffnbench.device.environment import USABLE, auto_device
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, FFNSpec, item_bytes
 from ffnbench.messages import DescribeDevice, DeviceFacts, Failed, Greeting, Sampled
-from ffnbench.plan import AddedSpec, Backend, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
+from ffnbench.plan import AddedSpec, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
 from ffnbench.result import DeviceReadings, Failure, FailureKind
-from ffnbench.run.session import WorkerLost, lost_over_device
+from ffnbench.run.session import COUNT_TIMEOUT_S, WorkerLost, lost_over_device
 from ffnbench.run.worker_pool import Worker
 
 MODEST = 8  # the share of what is free that ceilings may take is one part of so many
@@ -130,6 +131,17 @@ def _gpus_of(plan: Plan, worker: Worker, timeout_s: float) -> dict[str, DeviceFa
     return gpus
 
 
+def device_facts(worker: Worker, device: str) -> DeviceFacts | None:
+    """What a worker says of a GPU; None of the CPU, and of one that can't be used."""
+    if device == "cpu":
+        return None
+    try:
+        answer = worker.ask(DescribeDevice(device=device), COUNT_TIMEOUT_S)
+    except WorkerLost as lost:
+        raise lost_over_device(lost) from lost
+    return None if isinstance(answer, Failed) else answer
+
+
 def fit_into(plan: Plan, available: int | None) -> Plan:
     """The plan of a block without the textbook forms that memory does not hold. `available` in bytes, of the memory
     that all of it is measured in; None where it is not known.
@@ -198,10 +210,10 @@ def memory_needed(cases: Sequence[Case]) -> int:
 
 
 def _copies(work: Workload) -> int:
-    """How often the weights are there: as they are, packed by oneDNN, or frozen: MKL's packed ones may be larger."""
+    """How often the weights are there; where they are frozen, MKL's packed ones may be larger than they are."""
     if work.freeze:
         return 4
-    return 2 if work.backend == Backend.ONEDNN else 1
+    return BACKENDS[work.backend].copies
 
 
 def as_known(case: Case) -> Case | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from ffnbench.backends import BACKENDS
 from ffnbench.common.errors import Unfinished, termination_as_interruption
 from ffnbench.messages import (
     A,
@@ -33,7 +34,7 @@ from ffnbench.messages import (
     WorkerRequest,
 )
 from ffnbench.metrics import LATENCY, METRICS, Metric
-from ffnbench.plan import Backend, Plan
+from ffnbench.plan import Plan
 from ffnbench.result import CaseCost, Environment, FailureKind, Progress, Run, Sample, Side, Timer
 from ffnbench.run.ceiling_samples import RoofSamples
 from ffnbench.run.neighbours import Watch
@@ -55,7 +56,6 @@ EXACT_JOBS: dict[str, type[OfCase[Values]]] = {
     "sparsity": MeasureSparsity,
     "route": MeasureRouting,
 }
-DOING = {Backend.COMPILE: "compiling", Backend.ONEDNN: "packing"}  # what opening a case is, by backend
 
 
 def run(
@@ -276,7 +276,7 @@ class _Runner:
 
     def _open(self, worker: Worker, label: str, index: int) -> None:
         """Build and warm up a case in this worker; what compiling and packing took are samples of their own."""
-        doing, known = DOING.get(self.plan.case(label).workload.backend, "opening"), self._known[label]
+        doing, known = BACKENDS[self.plan.case(label).workload.backend].doing, self._known[label]
         self._tell(f"{self._which}  {doing} {label}")
         calls = known.calls if self._timed else 1  # which warms nothing up
         opened = self._try(

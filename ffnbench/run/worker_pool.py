@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from ffnbench.choices import Backend
 from ffnbench.common.errors import Unfinished
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import A, Begin, Failed, Greeting, OfCase, Preload, WorkerRequest
-from ffnbench.plan import CONTROL, OWN, AddedSpec, Arm, Backend, Plan
+from ffnbench.plan import CONTROL, OWN, AddedSpec, Arm, Plan
 from ffnbench.result import Side
 from ffnbench.run.session import START_TIMEOUT_S, WorkerLost
 from ffnbench.stats.stopping import SERVES_S, STARTERS

@@ -13,7 +13,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ffnbench.plan import Backend, Case, CompileMode
+from ffnbench.choices import Backend, CompileMode
+from ffnbench.plan import Case
 from ffnbench.result import Estimate, Fastest, Report, Verdict
 from ffnbench.stats.rounds import RoundTable, table_of
 from ffnbench.stats.verdict import control_slack, verdicts

@@ -16,6 +16,11 @@ from ffnbench.device.accelerator import UNROLLED
 from ffnbench.worker.subject import Subject
 
 PASSES = 3  # at the device's time, where it is what was asked for and others disturb the host
+STEPS = 50  # of the clock of events that a sample is made of, at least: it is known to 2 %
+NO_DEVICE_TIME = (
+    "device time can't be told apart: its calls wait for the device, run on another stream, "
+    "or are too short for the clock of its events"
+)
 FEW = 3  # calls of an idle device, whose issuing is timed: a queue that is full would make the host wait
 
 
@@ -24,27 +29,26 @@ def measure(
     inputs: Sequence[Tensor],
     grads: Sequence[Tensor],
     *,
-    apart: bool,
+    counts: bool,
 ) -> dict[str, Any]:
     """The wall's time of calls one after another, and the device's own for the same calls: the fields of meters.Times.
 
-    Raises Unsupported where the device's time is asked for, and can't be had apart.
+    `counts` as in meters.py. Raises Unsupported where the device's time is asked for, and can't be had apart.
     """
     calls = len(inputs)
     wall, host = _wall_pass(subject, inputs, grads)
+    passes = PASSES if subject.by_device else int(counts)
     device = None
-    for _ in range((PASSES if subject.by_device else 1) if apart else 0):
+    for _ in range(passes):
         if device is None:
-            device = _device_pass(subject, inputs, grads, host)
+            device = _device_pass(subject, inputs, grads, host, STEPS if counts else 1)
     subject.clear(inputs[-1])
-    if subject.by_device and apart:
+    times = {"value": wall / calls, "wall": wall / calls, "host": host, "device": device}
+    if subject.by_device:
         if device is None:
-            raise Unsupported(
-                "device time can't be told apart: each call waits for the one before",
-                "@time=wall measures what a caller waits for",
-            )
-        return {"value": device, "wall": wall / calls, "host": host, "device": device}
-    return {"value": wall / calls, "wall": wall / calls, "host": host, "device": device}
+            raise Unsupported(NO_DEVICE_TIME, "@time=wall measures what a caller waits for")
+        times["value"] = device
+    return times
 
 
 def _wall_pass(subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> tuple[float, float]:
@@ -73,8 +77,10 @@ def _wall_pass(subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tenso
     return wall, host
 
 
-def _device_pass(subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], host: float) -> float | None:
-    """Mean seconds that the device works for a call."""
+def _device_pass(
+    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], host: float, steps: int
+) -> float | None:
+    """Mean seconds that the device works for a call, known to one part of so many steps of its clock."""
     timer = subject.timer
     assert timer is not None
     if timer.gives_up:
@@ -83,7 +89,7 @@ def _device_pass(subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Ten
     def make(first: int, end: int) -> list[Callable[[], Tensor]]:
         return _issues(subject, inputs[first:end], grads[first:end])
 
-    return timer.seconds(make, len(inputs), host, cold=subject.cold)
+    return timer.seconds(make, len(inputs), host, steps, cold=subject.cold)
 
 
 def _issues(subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Callable[[], Tensor]]:

@@ -6,7 +6,6 @@ Input and weights travel, because two versions of torch need not draw the same n
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -17,10 +16,11 @@ from ffnbench.device.environment import known_device, place_of
 from ffnbench.ffn.like import relative_error
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.messages import Done, HoldOutput, KeepOutput
-from ffnbench.plan import Backend, Case, Workload
+from ffnbench.plan import Case
 from ffnbench.result import Agreement
 from ffnbench.worker.backends.building import WEIGHTS, build, carry, changed, in_float64, seed_all
-from ffnbench.worker.subject import set_precision_of
+from ffnbench.worker.backends.running import implementation_of
+from ffnbench.worker.subject import Subject, set_precision_of
 
 TOKENS = 16
 
@@ -72,9 +72,10 @@ def _answers(module: nn.Module, case: Case, x: Tensor, seed: int) -> tuple[Tenso
     torch.manual_seed(seed)
     with torch.no_grad():
         exact = reference_output(module, x) if isinstance(module, OwnForm) else in_float64(module, x.clone())
-        forward = _forward_of(module, case.workload, x.clone())
+        subject = Subject(module, x.clone(), x, train=False)
+        implementation_of(case.workload.backend).prepare(subject, case.workload)
         torch.manual_seed(seed)
-        y = forward(x.clone())  # which it may change
+        y = subject.forward(x.clone())  # which it may change
     return y.cpu(), None if exact is None else exact.cpu()
 
 
@@ -84,16 +85,3 @@ def _error(y: Tensor | None, expected: Tensor | None) -> float | None:
         return None
     error = relative_error(y, expected)
     return error if error < float("inf") else None
-
-
-def _forward_of(module: nn.Module, work: Workload, x: Tensor) -> Callable[[Tensor], Tensor]:
-    """What is called in the module's place for inputs like x, where nothing is timed."""
-    if work.compiled:
-        from ffnbench.worker.backends.compiling import compiled_of
-
-        return compiled_of(module, work)
-    if work.backend == Backend.ONEDNN:
-        from ffnbench.worker.backends.onednn import pack
-
-        pack(module, x)
-    return module

@@ -19,10 +19,9 @@ from ffnbench.device.ceilings import AGAIN, MM, MV, ONEDNN, SUM, SUM_INT, group_
 from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.messages import MeasureCeilings, ReachedRoof, ReachedRoofs
-from ffnbench.result import MEMORY, Bound, Roof
-from ffnbench.stats.rounds import WAITED
+from ffnbench.result import MEMORY, WAITED, Bound, Roof
 from ffnbench.worker import meters
-from ffnbench.worker.backends.building import no_onednn
+from ffnbench.worker.backends.onednn import no_onednn
 from ffnbench.worker.subject import Subject, set_precision
 
 Call = Callable[[], Any]
@@ -205,7 +204,7 @@ def _seconds(roof: Roof, call: Call, calls: int) -> float:
     """Mean seconds of a call; on an accelerator those of the device."""
     if roof.bound is Bound.CALL:
         empty = call.__self__  # type: ignore[attr-defined]
-        return float(meters.sample(empty, [empty.x] * calls, apart=False).wall)
+        return float(meters.sample(empty, [empty.x] * calls, counts=False).wall)
     if (accelerator := accelerator_of(roof.device)) is not None:
         from ffnbench.device.accelerator import device_seconds
 

@@ -121,14 +121,13 @@ class Correctness:
             return module, None
         if not isinstance(ffn, ImportedSpec) or ffn.like is None:
             return None, None
-        from ffnbench.ffn.like import as_own, layout_of
+        from ffnbench.ffn.like import layout_as_said, on_weights
 
         try:
-            ours = as_own(module, ffn, x)
-            layout = layout_of(module, ffn.like, x)
+            layout = layout_as_said(module, ffn, x)
         except FfnbenchError as problem:
             raise Mismatch(problem.message) from problem
-        return ours, layout
+        return on_weights(layout, module), layout
 
     def _second(self, subject: Subject) -> nn.Module | None:
         """A second instance with the weights of the first, which has seen no input; None where it can't be had.

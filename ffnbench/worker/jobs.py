@@ -33,11 +33,12 @@ from ffnbench.messages import (
     TakeSample,
     Values,
 )
-from ffnbench.metrics import COMPILE, ERROR, GRADIENT_ERROR, HELD, HIT, LOAD, PACK, PEAK, SAVED
-from ffnbench.plan import Backend, Case, Plan, Workload
+from ffnbench.metrics import ERROR, GRADIENT_ERROR, HIT, LOAD, PEAK, SAVED
+from ffnbench.plan import Case, Plan, Workload
 from ffnbench.planning.workload import lacks
 from ffnbench.worker import meters, peak_memory
 from ffnbench.worker.backends.building import build, carried, changed, impose_routing, seed_all
+from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.correctness import Correctness, Mismatch
 from ffnbench.worker.probe_jobs import check_output
 from ffnbench.worker.subject import Subject, gradient_salt, most_inputs, padded, set_precision_of, subject_of
@@ -83,7 +84,7 @@ class Jobs:
         subject.pads = pads
         if weights:
             carried(weights, subject.module)
-        opened = prepare(subject, work)
+        opened = implementation_of(work.backend).prepare(subject, work)
         if not checked or subject.accelerator is not None:
             _first_call(subject, case)
         self.checks[label] = Correctness(case, protocol.seed, weights)
@@ -148,13 +149,14 @@ class Jobs:
     def _on_device(self, sampled: Sampled, subject: Subject, device: str) -> Sampled:
         """A sample with what is to be said of the accelerator that it was taken on."""
         from ffnbench.device.nvml import DeviceWatch
+        from ffnbench.worker.accelerated import NO_DEVICE_TIME
 
         if self.devices is None:
             self.devices = DeviceWatch()
         sampled = self.devices.after(sampled, device)
         assert subject.timer is not None
         if sampled.device_s is None and subject.timer.gives_up:
-            return replace(sampled, notes=("device time can't be told apart: its calls wait for the device",))
+            return replace(sampled, notes=(NO_DEVICE_TIME,))
         return sampled
 
     def check(self, request: Check) -> Values:
@@ -214,31 +216,6 @@ class Jobs:
         _settle(self.plan.case(request.label).workload)
         busiest, hit = expert_load(subject.module, subject.x)
         return Values(values={LOAD: busiest, HIT: hit})
-
-
-def prepare(subject: Subject, work: Workload) -> Opened:
-    """Make a subject ready to be called by its backend, and say what that took: seconds to compile or to pack, and
-    the bytes of the weights that a call computes with. Raises Unsupported where it can't be run so.
-    """
-    weights = sum(parameter.nbytes for parameter in subject.module.parameters())
-    if work.compiled:
-        from ffnbench.worker.backends.compiling import compile_now, compiled_of
-
-        subject.run = compiled_of(subject.module, work)
-        seconds, graphs = compile_now(subject.call, subject.x.device, subject.accelerator, freeze=work.freeze)
-        # frozen weights are constants in layouts of the compiler's own
-        held = None if work.freeze else weights
-        return Opened(calls=1, graphs=graphs, values={COMPILE: seconds, HELD: held})
-    if work.backend == Backend.ONEDNN:
-        from ffnbench.worker.backends.onednn import pack
-
-        packed = pack(subject.module, subject.x.detach())
-        notes: tuple[str, ...] = ()
-        if packed.unused:
-            called = f"{packed.layers - packed.unused} of {packed.layers} linear layers"
-            notes = (f"oneDNN runs {called}: the others are not called as modules",)
-        return Opened(calls=1, values={PACK: packed.seconds, HELD: packed.bytes}, notes=notes)
-    return Opened(calls=1, values={HELD: weights})
 
 
 def _first_call(subject: Subject, case: Case) -> None:

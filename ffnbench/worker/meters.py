@@ -43,7 +43,7 @@ def warm_up(subject: Subject, seconds: float) -> None:
     """Call until the time is over and the last calls are no faster than those before, at most 5x as long."""
     start, best, since = _now(subject), math.inf, 0
     while (elapsed := _now(subject) - start) < 5 * seconds:
-        took = sample(subject, fresh(subject), apart=subject.by_device).value
+        took = sample(subject, fresh(subject), counts=False).value
         best, since = (took, 0) if took < 0.98 * best else (best, since + 1)
         if elapsed >= seconds and since >= 3:
             return
@@ -70,7 +70,7 @@ def calls_for(subject: Subject, min_sample_s: float) -> int:
 def _lasts(subject: Subject, calls: int) -> float:
     """Seconds of so many calls, each; with what it takes to flush the cache, where that stands between them."""
     inputs, start = fresh(subject) * calls, _now(subject)
-    took = sample(subject, inputs, apart=subject.by_device).value
+    took = sample(subject, inputs, counts=False).value
     return (_now(subject) - start) / calls if subject.cold else took
 
 
@@ -88,19 +88,19 @@ def sample(
     inputs: Sequence[Tensor],
     grads: Sequence[Tensor] = (),
     *,
-    apart: bool = True,
+    counts: bool = True,
 ) -> Times:
     """Mean seconds of one call over those of these inputs, with these gradients that flow back; without any, always the
     seeded one.
 
-    `apart` is whether an accelerator is asked for its own time. Raises Unsupported where that is what is measured, and
-    can't be had.
+    `counts`: it is more than a look. Then an accelerator is asked for its own time too, even where that is not what is
+    measured. Raises Unsupported where it is, and can't be had.
     """
     grads = grads or [subject.grad] * len(inputs)
     if subject.accelerator is not None:
         from ffnbench.worker.accelerated import measure
 
-        return Times(**measure(subject, inputs, grads, apart=apart))
+        return Times(**measure(subject, inputs, grads, counts=counts))
     seconds = _one_by_one(subject, inputs, grads) if subject.train or subject.cold else _in_a_row(subject, inputs)
     return Times(value=seconds / len(inputs), wall=seconds / len(inputs))
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
+from ffnbench.choices import Backend
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.common.targets import one_line, origin_of, resolve
 from ffnbench.device.environment import about_device, accelerator_of, known_device
@@ -40,9 +41,10 @@ from ffnbench.messages import (
     Located,
     Preload,
 )
-from ffnbench.plan import Arm, Backend, Probe, Workload
+from ffnbench.plan import Arm, Probe, Workload
 from ffnbench.result import Timer
-from ffnbench.worker.backends.building import build_foreign, unavailable
+from ffnbench.worker.backends.building import build_foreign
+from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.meters import empty_call
 
 if TYPE_CHECKING:
@@ -274,10 +276,10 @@ def describe_device(request: DescribeDevice) -> DeviceFacts:
 def list_backends(request: ListBackends) -> Backends:
     """Why each backend can't run on a device here."""
     device = torch.device(request.device)
-    names = [backend.value for backend in Backend]
+    files = {backend.value: implementation_of(backend) for backend in Backend}
     return Backends(
-        reasons={name: unavailable(name, device) for name in names},
-        bfloat16={name: unavailable(name, device, torch.bfloat16) for name in names},
+        reasons={name: file.unavailable(device) for name, file in files.items()},
+        bfloat16={name: file.unavailable(device, torch.bfloat16) for name, file in files.items()},
     )
 
 

@@ -23,8 +23,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
+from ffnbench.choices import Cache, MatmulPrecision, Mode, Time
 from ffnbench.device.environment import accelerator_of, place_of
-from ffnbench.plan import Cache, MatmulPrecision, Mode, Time, Workload
+from ffnbench.plan import Workload
 
 if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator, DeviceTimer
@@ -222,6 +223,10 @@ class Subject:
             return y
 
         return slow
+
+    def weight_bytes(self) -> int:
+        """Bytes of the module's parameters."""
+        return sum(parameter.nbytes for parameter in self.module.parameters())
 
     def clear(self, x: Tensor | None = None) -> None:
         """Forget all leaf gradients, so that no call pays for adding to the last one's."""

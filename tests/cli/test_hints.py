@@ -31,7 +31,7 @@ ANSWERS = (
     "report/notes.py",
     "report/listing.py",
     "gate/decision.py",
-    "gate/saved_runs.py",
+    "gate/shown.py",
 )
 PYTHON_ALONE = ("plan.py",)
 LLAMA = {

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, ffnbench
+from paths import ROOT
+from shell import ffnbench
 
 RUN = ROOT / "results" / "amd-epyc-2cpu" / "compare.json"
 
@@ -78,16 +79,9 @@ def test_in_python_matplotlib_stays_the_users(folder: Path) -> None:
 
 
 def test_a_folder_that_ffnbench_has_not_made_is_not_deleted(folder: Path, on_fakes) -> None:
-    mine = folder / "run.json.checkpoints"
-    (mine / "deep").mkdir(parents=True)
     (folder / "run.json.jobs").mkdir()
-    names = {"notes.txt", "model.pt", "deep/0123456789abcdef.pt", "0123456789abcdef.pt"}
-    for name in names:
-        (mine / name).write_text("mine")
     code, _, err = on_fakes("compare relu --d-model 16 --metrics memory --threads 1 -o run.json")
     assert code == 0, err
-    left = {str(path.relative_to(mine)) for path in mine.rglob("*")}
-    assert left == {*names, "deep"}
     assert (folder / "run.json.jobs").is_dir()
 
 
@@ -98,12 +92,6 @@ PIPES = {
     "a folder of a model": ("model/config.json", "cost --preset model", 2, "'model/config.json' is a pipe"),
     "a project's defaults": ("pyproject.toml", "cost relu", 0, ""),
     "jobs": ("go.json.jobs", "compare relu --on local -o go.json", 2, "no run of yours has made it"),
-    "checkpoints": (
-        "go.json.checkpoints",
-        "compare relu --d-model 16 --threads 1 --metrics memory -q -o go.json",
-        0,
-        "",
-    ),
 }
 
 

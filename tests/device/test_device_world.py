@@ -6,18 +6,34 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from conftest import KnownProber
-from device_world import US, Context, Kernel, Kernels, Launch, Slow, World, install, truth_of, used
+from device_world import (
+    THERMAL,
+    US,
+    Allocator,
+    Clocks,
+    Context,
+    Kernel,
+    Kernels,
+    Launch,
+    World,
+    device_s,
+    host_s,
+    install,
+    used,
+)
+from fake_machine import KnownProber
+from torch import Tensor, nn
 
 from ffnbench.api import measuring, preparing
-from ffnbench.metrics import DEVICE_TIME, LATENCY
-from ffnbench.plan import Workload
+from ffnbench.device import accelerator
+from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
+from ffnbench.plan import NoteKind, Workload
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, FailureKind
 from ffnbench.run.world import World as Outside
 from ffnbench.stats.rounds import is_clean
-from ffnbench.worker import meters
+from ffnbench.worker import meters, peak_memory
 from ffnbench.worker import subject as subjects
 
 
@@ -60,11 +76,11 @@ def work_of(**facts: object) -> Workload:
     return Workload(**{**settings, **facts})
 
 
-@pytest.mark.parametrize("us", [2, 5, 20, 100, 1e3, 1e4, 1e5, 2e6])
+@pytest.mark.parametrize("us", [2, 100, 1e4, 2e6])
 def test_device_time_is_that_of_the_kernels(us: float, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     install(monkeypatch, world)
-    with used(Context(world, free_s=world.host_s)):
+    with used(Context(world)):
         one = subject(work_of(), kernels=1, us=us)
         calls = meters.calls_for(one, 0.01)
         found = meters.sample(one, one.pool.renew(1, min(calls, 200)))
@@ -115,26 +131,85 @@ def test_training_is_forward_and_backward_together(measure: Measure) -> None:
     assert value(backward, "row", DEVICE_TIME) == pytest.approx(2 * 2 * (50 * US + world.gap_s), rel=0.01)
 
 
-def test_a_call_that_waits_for_the_device_has_no_time_of_the_device_apart_and_says_so(measure: Measure) -> None:
-    world = World()
-    report = measure(
-        world, ",".join((module("plain", kernels=2, us=50), module("waits", kernels=2, us=50, waits=True)))
-    )
-    assert report.estimate("waits", DEVICE_TIME) is None
-    assert any("device time can't be told apart" in note.text for note in report.notes("waits"))
-    # by hand: Python, a launch and its way, two kernels, and what it takes to see that the device is idle
-    expected = 8 * US + world.launch_s + world.latency_s + 2 * 50 * US + world.gap_s + world.wait_s
-    assert value(report, "waits") == pytest.approx(expected, rel=0.01)
-    assert value(report, "plain", DEVICE_TIME) == pytest.approx(2 * (50 * US + world.gap_s), rel=0.01)
+# What the world has against it: the right number, or a flag that says that there is none.
+
+RIGHT: dict[str, tuple[dict[str, float], dict[str, object]]] = {
+    "launches arrive after 2 us": ({"latency_s": 2 * US}, {}),
+    "launches arrive after 60 us": ({"latency_s": 60 * US}, {}),
+    "a launch takes the host 2 us": ({"launch_s": 2 * US}, {}),
+    "a launch takes the host 60 us": ({"launch_s": 60 * US}, {}),
+    "few calls fill the queue": ({}, {"kernels": 700}),
+    "a side stream that is waited for": ({}, {"stream": "joined"}),
+    "the side stream becomes the current one": ({}, {"stream": "left"}),
+    "the host stands still now and then": ({"stall_s": 0.005}, {}),
+}
 
 
-def test_cold_caches_make_kernels_slower_that_read_from_them_and_no_others(measure: Measure) -> None:
+@pytest.mark.parametrize("name", RIGHT)
+@pytest.mark.parametrize("time", ["wall", "device"])
+def test_the_time_of_the_device_is_right(name: str, time: str, measure: Measure) -> None:
+    costs, facts = RIGHT[name]
+    world, shape = World(**costs), {"kernels": 2, **facts}
+    rows = (module("one", us=20, **shape), module("slower", us=22, **shape))
+    report = measure(world, ",".join(f"{row}@time={time}" for row in rows))
+    for label, us in (("one", 20), ("slower", 22)):
+        device = device_s(world, kernels=shape["kernels"], us=us)
+        host = host_s(world, kernels=shape["kernels"])
+        assert value(report, label, DEVICE_TIME) == pytest.approx(device, rel=0.01)
+        if not world.stall_s:
+            assert value(report, label, HOST_TIME) == pytest.approx(host, rel=0.01)
+            assert report.figures.launch_bound[label] == (host > device)
+        assert not report.notes(label)
+
+
+FLAGGED: dict[str, tuple[dict[str, float], dict[str, object]]] = {
+    "it waits for the device": ({}, {"waits": True}),
+    "one call is more than the queue holds": ({}, {"kernels": 3000}),
+    "all of it on a side stream": ({}, {"stream": "loose"}),
+    "the larger part of it on a side stream": ({}, {"stream": "loose", "first_us": 20, "us": 400}),
+    "events have steps of 1 ms": ({"tick_s": 0.001}, {}),
+    "events have steps of 1 ms, a call takes several": ({"tick_s": 0.001}, {"us": 1500}),
+}
+
+
+@pytest.mark.parametrize("name", FLAGGED)
+def test_a_time_of_the_device_that_can_not_be_had_is_none_and_says_so(name: str, measure: Measure) -> None:
+    costs, facts = FLAGGED[name]
+    world, shape = World(**costs), {"kernels": 2, "us": 20, **facts}
+    row, plain = module("row", **shape), module("plain", us=50)
+    report = measure(world, f"{plain},{row}", rounds=3)
+    assert report.estimate("row", DEVICE_TIME) is None
+    assert any("device time can't be told apart" in note.text for note in report.notes("row"))
+    asked = measure(World(**costs), f"{row}@time=device", rounds=3)
+    assert [failure.kind for failure in asked.failures] == [FailureKind.UNSUPPORTED]
+    if "waits" in facts:
+        # by hand: Python, two launches and their way, the kernels, and what it takes to see that the device is idle
+        wall = 8 * US + world.launch_s + world.latency_s + 2 * 20 * US + world.gap_s + world.wait_s
+    else:
+        wall = max(device_s(world, kernels=shape["kernels"], us=shape["us"]), host_s(world, kernels=shape["kernels"]))
+    assert value(report, "row") == pytest.approx(wall, rel=0.05)
+
+
+@pytest.mark.parametrize("tail_us", [0, 15], ids=["", "its last writes overlap with the call"])
+def test_cold_caches_make_kernels_slower_that_read_from_them_and_no_others(tail_us: float, measure: Measure) -> None:
     rows = (module("resident", kernels=2, us=20, cold=1.5), module("streaming", kernels=2, us=20))
-    world, kernels = World(), 2 * 20 * US
+    world, kernels = World(flush_tail_s=tail_us * US), 2 * 20 * US
     for cache, share in (("hot", 1.0), ("cold", 1.5)):
         report = measure(world, ",".join(f"{row}@cache={cache}@time=device" for row in rows))
         assert value(report, "resident") == pytest.approx(share * kernels + 2 * world.gap_s, rel=0.02)
         assert value(report, "streaming") == pytest.approx(kernels + 2 * world.gap_s, rel=0.02)
+
+
+@pytest.mark.parametrize("shares", [(0.85, 1.0), (1.0, 0.85)], ids=["up", "down"])
+def test_clocks_that_ramp_move_no_ratio_and_are_told(shares: tuple[float, float], measure: Measure) -> None:
+    world = World(clocks=(Clocks(1000.0, 1002.0, *shares),))
+    rows = ",".join((module("one", kernels=2, us=50), module("slower", kernels=2, us=55)))
+    report = measure(world, rows, rounds=20)
+    comparison = report.comparison("slower")
+    assert comparison is not None
+    assert comparison.ratio is not None
+    assert comparison.ratio.value == pytest.approx(1.1, rel=0.005)
+    assert NoteKind.MOVES in [note.kind for note in report.warnings]
 
 
 def test_clocks_that_drop_are_rounds_that_are_not_clean_and_no_slower_row(measure: Measure) -> None:
@@ -143,7 +218,7 @@ def test_clocks_that_drop_are_rounds_that_are_not_clean_and_no_slower_row(measur
     world = World()
     steady = measure(world, rows, rounds=8)
     whole = world.host_s - 1000.0
-    dropping = World(slow=(Slow(1000.0 + 0.6 * whole, 1000.0 + 0.85 * whole, 0.6),))
+    dropping = World(clocks=(Clocks(1000.0 + 0.6 * whole, 1000.0 + 0.85 * whole, 0.6, 0.6, THERMAL),))
     report = measure(dropping, rows, rounds=8)
     latencies = [sample for sample in report.samples if sample.metric == LATENCY]
     disturbed = [sample for sample in latencies if sample.throttled]
@@ -165,5 +240,31 @@ def test_a_device_error_fails_the_row_that_made_it_and_no_other(at: int, measure
         found = report.estimate(label, LATENCY)
         assert found is not None
         assert (found.workers, found.samples) == (3, 12)
-        assert found.value == pytest.approx(truth_of(World(), kernels=1, us=50).device, rel=0.02)
+        assert found.value == pytest.approx(device_s(World(), kernels=1, us=50), rel=0.02)
     assert len(measure.launch.workers) == 4  # type: ignore[attr-defined]
+
+
+def test_memory_is_the_bytes_that_were_asked_for_not_those_that_the_allocator_gives_or_keeps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    allocator = Allocator(monkeypatch, total=80 << 20)
+    weights = allocator.take(3_000_000)
+
+    class Holding(nn.Module):
+        """Takes 1,000 bytes, then 5,000,001 and gives the first back, and then 3."""
+
+        def forward(self, x: Tensor) -> Tensor:
+            first = allocator.take(1000)
+            second = allocator.take(5_000_001)
+            allocator.give_back(first)
+            allocator.give_back(allocator.take(3))
+            allocator.give_back(second)
+            return x
+
+    allocator.give_back(allocator.take(20_000_000))  # before the call more was alive
+    gpu, x = accelerator.Accelerator("cuda"), torch.zeros(1, 2, 4)
+    call = subjects.Subject(Holding(), x, x, train=False, accelerator=gpu)
+    assert peak_memory.peak_bytes(call) == 5_001_001
+    assert gpu.free_bytes() == (80 << 20) - -(-3_000_000 // 512) * 512
+    allocator.give_back(weights)
+    assert gpu.free_bytes() == 80 << 20

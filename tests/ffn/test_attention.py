@@ -15,7 +15,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.attention import (
     attention_cost,
     attention_flops,
-    kept_tokens,
+    cached_tokens,
     kv_bytes,
     overtakes_at,
     pairs,
@@ -91,7 +91,7 @@ def test_a_window_is_counted_position_by_position(seq_len: int, causal: bool) ->
     assert pairs(spec, seq_len) == sum(map(len, sees))
     assert score_flops(spec, seq_len) == round(2 * 6 * 8 * sum(map(len, sees)) / seq_len)
     if causal:
-        assert kept_tokens(spec, seq_len) == len(sees[-1])
+        assert cached_tokens(spec, seq_len) == len(sees[-1])
     assert pairs(replace(spec, form=AttentionForm.TEXTBOOK), seq_len) == seq_len**2
     assert spec.windowed(seq_len) == (sum(map(len, sees)) < pairs(replace(spec, window=None), seq_len))
 
@@ -103,6 +103,10 @@ def test_element_wise_flops_by_hand() -> None:
     grouped = attention_cost(replace(SHAPES["grouped-query"], causal=True), seq_len=3, dtype="float32")
     assert grouped.flops_elementwise == 6 * 2 * 4 + 72 + 2 * 24
     assert grouped.flops_elementwise_backward == 6 * 2 * 5 + 72 + 2 * 24 + 2 * D + 2 * 4 * 12
+    latent = attention_cost(SHAPES["latent"], seq_len=SEQ, dtype="float32")
+    assert latent.flops_elementwise == 6 * SEQ * 4 + D
+    # dx of queries and latent; the gradient of the key's 6 rotated elements, which all 6 heads read
+    assert latent.flops_elementwise_backward == 6 * SEQ * 5 + D + D + 5 * 6
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from ffnbench.choices import Init
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.ffn.spec import FFNSpec, Init
+from ffnbench.ffn.spec import FFNSpec
 from ffnbench.worker.backends.building import build
 
 

@@ -11,13 +11,14 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import ffnbench
+from ffnbench.choices import Routing
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn import experts
 from ffnbench.ffn.cost import cost, flops_elementwise
 from ffnbench.ffn.experts import IMBALANCE, expert_load, impose, shares
 from ffnbench.ffn.modules import reference_output
-from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Routing, Scores
+from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Scores
 from ffnbench.messages import MeasureRouting, MeasureSparsity, Open
 from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import gate_world
 import pytest
-from conftest import ROOT, FakeLaunch, KnownProber, ffnbench, listen
+from fake_machine import FakeLaunch, KnownProber
+from paths import ROOT
 from repositories import MODULE, TARGET, git
+from shell import ffnbench, listen
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import NOT_THERE
-from ffnbench.gate.checkouts import PREFIX, Repository
 from ffnbench.gate.decision import Status, output_finding
+from ffnbench.gate.sides import PREFIX, Repository
 from ffnbench.messages import HoldOutput, KeepOutput, Open
 from ffnbench.plan import CONTROL, OWN, Arm, Case
 from ffnbench.planning.compare import plan_compare

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from conftest import ROOT, FakeLaunch, cells, measure, prepare
+from fake_machine import FakeLaunch, measure, prepare
+from frames import cells
+from paths import ROOT
 
 from ffnbench.api.saved import load
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.gate.saved_runs import side_by_side_view
+from ffnbench.gate.shown import side_by_side_view
 from ffnbench.gate.side_by_side import changes_between
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.terminal import plain

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, ProberHere, ffnbench, measure, prepare
+from fake_machine import FakeLaunch, ProberHere, measure, prepare
 from repositories import git
+from shell import ffnbench
 
 import ffnbench as module
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.gate.checkouts import Repository
+from ffnbench.gate.sides import Repository
 from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 

@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, FakeWorker, prepare, run, with_control
+from fake_machine import FakeLaunch, FakeWorker, prepare, run
+from made_up_runs import with_control
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import about_torch

@@ -5,12 +5,12 @@ import math
 import pytest
 
 import ffnbench
+from ffnbench.choices import Match, Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.ffn.width_rules import Match
-from ffnbench.plan import Mode, NoProbe, Workload, cost_of
+from ffnbench.plan import NoProbe, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.fields import read
 from ffnbench.report.header import misses

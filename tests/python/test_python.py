@@ -16,20 +16,20 @@ import numpy
 import pandas as pd
 import pytest
 import torch
-from conftest import ROOT, FakeLaunch, ProberHere, in_the_second_worker
+from fake_machine import FakeLaunch, ProberHere, interrupted_in_the_second_worker
+from paths import ROOT
 from torch import nn
 
 import ffnbench
+from ffnbench.choices import MODE_ALIASES, Backend, Match, Mode
 from ffnbench.cli.commands import Commands
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare import python as compare_python
 from ffnbench.features import of_features
 from ffnbench.ffn.spec import DTYPES
-from ffnbench.ffn.width_rules import Match
 from ffnbench.gate.decision import Finding, Status
 from ffnbench.gate.shown import ShownCheck
 from ffnbench.messages import Open
-from ffnbench.plan import MODE_ALIASES, Backend, Mode
 from ffnbench.planning.workload import ALL
 from ffnbench.python import arguments
 from ffnbench.python.arguments import asked
@@ -423,7 +423,7 @@ def test_tab_shows_what_a_user_would_call(report, on_machine) -> None:
 
 def test_an_interruption_ends_a_loop_with_the_report_attached(on_machine) -> None:
     begun = []
-    on_machine(FakeLaunch(in_the_second_worker))
+    on_machine(FakeLaunch(interrupted_in_the_second_worker))
 
     def loop() -> None:
         for turn in range(3):
@@ -456,8 +456,8 @@ def test_an_interruption_before_there_is_anything_has_no_report(on_machine, monk
 def test_a_script_that_is_interrupted_ends_by_the_signal() -> None:
     """So that the loop of a shell around it ends too; 1 would be a regression."""
     code = (
-        "import sys; sys.path.insert(0, 'tests')\nimport conftest, ffnbench\nfrom ffnbench.run import world\n"
-        "fake = world.World(launch=conftest.FakeLaunch(conftest.in_the_second_worker))\n"
+        "import sys; sys.path.insert(0, 'tests')\nimport fake_machine, ffnbench\nfrom ffnbench.run import world\n"
+        "fake = world.World(launch=fake_machine.FakeLaunch(fake_machine.interrupted_in_the_second_worker))\n"
         "world.this_machine = lambda wait=False: fake\n"
         "ffnbench.compare('relu,gelu', d_model=8, threads=1, workers=3, rounds=2)"
     )

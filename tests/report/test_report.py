@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, lost, measure, prepare, with_control
+from fake_machine import FakeLaunch, lost, measure, prepare
+from made_up_runs import with_control
 from rich.cells import cell_len
 
 from ffnbench import cost

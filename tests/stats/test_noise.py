@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import with_control
-from test_stats import plan_of, run_of
+from made_up_runs import plan_of, run_of, with_control
 
 from ffnbench.plan import CONTROL
 from ffnbench.result import Verdict

@@ -10,20 +10,22 @@ import random
 from dataclasses import replace
 
 import pytest
-from conftest import FakeLaunch, FakeWorker, KnownProber, csv_of, measure, prepare
+from fake_machine import FakeLaunch, FakeWorker, KnownProber, measure, prepare
+from frames import csv_of
 from rich.cells import cell_len
 
+from ffnbench.backends import BACKENDS
 from ffnbench.block.plan import plan_block
+from ffnbench.choices import Backend
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.gate.decision import Policy, Status, exact_findings
 from ffnbench.messages import Backends, Check, ListBackends, Open, Values, WorkerRequest
 from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
-from ffnbench.plan import Backend, Plan, Workload
+from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import lacks
-from ffnbench.report.listing import WHAT_IT_DOES
 from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Report, Sample, Verdict
@@ -316,4 +318,4 @@ def test_the_list_of_backends_asks_a_worker(on_machine, in_process, monkeypatch:
     assert rows[4]["why not"] == "no bfloat16 products here"
     assert rows[3]["why not"] == "no C++ compiler: install g++"
     assert all(worker.closed for worker in workers)
-    assert WHAT_IT_DOES.keys() == set(Backend)
+    assert BACKENDS.keys() == set(Backend)

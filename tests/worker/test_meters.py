@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import groupby
-from typing import Any
 
 import pytest
 import torch
 from device_world import Context, Kernels, World, used
 from torch import Tensor, nn
 
-from ffnbench.common.errors import Unsupported
 from ffnbench.messages import CacheLevel, Open
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -111,45 +109,32 @@ def test_gradients_are_cleared_while_no_clock_runs(
     assert [event for event, _ in groupby(events)] == [*a_call * 3, "clear"]
 
 
-# On the simulated accelerator of device_world.py; what its runs show as a whole stands in test_device_world.py.
-
-
-def on(context: Context, *, train: bool = False, **module: Any) -> subjects.Subject:
-    x, grad = torch.randn(1, 2, 4), torch.randn(1, 2, 4)
-    kernels = Kernels(4, 8, **{"kernels": 4, "us": 4, **module})
-    return subjects.Subject(kernels, x.requires_grad_(train), grad, train, accelerator=context)
-
-
-def times_of(subject: subjects.Subject, calls: int = 100, **how: Any) -> meters.Times:
-    return meters.sample(subject, subject.pool.renew(3, calls), **how)
-
-
-def test_a_call_that_waits_for_the_device_has_no_time_of_the_device() -> None:
-    with used(Context(World())) as context:
-        subject = on(context, waits=True)
-        assert times_of(subject, 10).device is None
-        subject.by_device = True
-        with pytest.raises(Unsupported, match="can't be told apart"):
-            times_of(subject, 10)
-
-
 def test_what_is_timed_of_training_leaves_no_gradients() -> None:
+    """On the simulated accelerator of device_world.py; what its runs show as a whole stands in test_device_world.py."""
+    x = torch.randn(1, 2, 4)
     with used(Context(World())) as context:
-        subject = on(context, us=50, train=True)
-        times_of(subject, 8)
+        subject = subjects.Subject(Kernels(4, 8, us=50), x.requires_grad_(), x.detach(), True, accelerator=context)
+        meters.sample(subject, subject.pool.renew(3, 8))
     assert subject.module.calls == 2 * (8 + 8)  # forward and backward: by the wall, and from a queue
     assert subject.module.weight.grad is None
     assert all(x.grad is None for x in subject.pool.renew(3, 8))
 
 
-def test_the_memory_of_an_accelerator_is_what_a_call_adds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """1,000 bytes are alive; a call takes 64 for a moment, and what was before it took 2,000."""
-    monkeypatch.setattr(Kernels, "issue", lambda module, times: None)
-    context: Any = Context(World())
-    peaks = [2000]
-    context.requested_bytes, context.peak_requested_bytes = lambda: 1000, lambda: max(peaks)
-    context.reset_peak = lambda: peaks.__setitem__(slice(None), [1000 + 64])
-    assert peak_memory.peak_bytes(on(context)) == 64
+def test_what_is_kept_for_backward_is_counted_once_and_without_the_modules_own_tensors() -> None:
+    """The input and the buffer are there before and after; what two products keep of 8 numbers is kept once."""
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("scale", torch.full((1, 2, 4), 2.0))
+
+        def forward(self, x: Tensor) -> Tensor:
+            hidden = (x * self.scale).exp()
+            return hidden * hidden
+
+    x = torch.randn(1, 2, 4)
+    subject = subjects.Subject(Scaled(), x.requires_grad_(), x.detach(), True)
+    assert peak_memory.saved_bytes(subject) == 2 * 4 * 4
 
 
 def test_cold_on_the_cpu_evicts_before_each_call(monkeypatch: pytest.MonkeyPatch) -> None:

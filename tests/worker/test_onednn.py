@@ -10,12 +10,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ffnbench.choices import Backend
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.plan import Backend, Workload
+from ffnbench.plan import Workload
 from ffnbench.worker.backends import onednn
-from ffnbench.worker.backends.building import build, changed, no_onednn, unavailable
-from ffnbench.worker.jobs import prepare
+from ffnbench.worker.backends.building import build, changed
+from ffnbench.worker.backends.onednn import no_onednn, unavailable
+from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.subject import Subject, subject_of
 
 D, H = 24, 40
@@ -170,7 +172,7 @@ def test_what_is_held_is_what_a_call_computes_with() -> None:
     for backend in ("eager", "packed", "onednn"):
         spec = replace(SWIGLU, bias=True, d_model=64, d_ff=128)
         subject: Subject = subject_of(changed(build(spec), spec, backend), work(), 64, 0)
-        opened = prepare(subject, work(backend=backend))
+        opened = implementation_of(backend).prepare(subject, work(backend=backend))
         least = 4 * (3 * 64 * 128 + 128 + 128 + 64)
         assert least <= opened.values["held_bytes"] <= 1.1 * least
         assert ("pack_s" in opened.values) == (backend == "onednn")
@@ -179,9 +181,8 @@ def test_what_is_held_is_what_a_call_computes_with() -> None:
 
 def test_a_machine_without_oneDNN_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
-    assert "CPU alone" in unavailable("onednn", torch.device("cuda"))
+    assert "CPU alone" in unavailable(torch.device("cuda"))
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    assert "built without oneDNN" in unavailable("onednn", cpu)
-    assert unavailable("eager", cpu) == unavailable("packed", cpu) == ""
+    assert "built without oneDNN" in unavailable(cpu)
     with pytest.raises(Unsupported, match="built without oneDNN"):
         onednn.pack(build(SWIGLU), torch.randn(1, 4, D))

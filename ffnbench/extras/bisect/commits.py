@@ -1,12 +1,22 @@
-"""The commits between two revisions, as git tells them."""
+"""The commits between two revisions, as git tells them, and what a bisect has found of each. That is kept in git's own
+folder, for the next bisect.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import math
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
+from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.gate.checkouts import Repository
+from ffnbench.common.files import content_of
+from ffnbench.extras.bisect.posterior import Posterior, posterior_of, result_of
+from ffnbench.gate.sides import Repository
+from ffnbench.result import Estimate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,3 +67,110 @@ class BisectRepository(Repository):
 
     def _is_ancestor(self, commit: str, other: str) -> bool:
         return self._git("merge-base", "--is-ancestor", commit, other).returncode == 0
+
+
+FILE = Path("ffnbench", "bisect.jsonl")
+FOUND, NONE, OPEN = "found", "none", "open"
+MOST = 1e6  # times as slow as the good commit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitProbe:
+    """One probe of a commit: the 95 % interval of its time over the good one's.
+
+    `skipped` says why there is none: it can't be built, or the machine was busy just then (`passing`). `differs` says
+    how its output differs from the good one's, `known` that an earlier bisect has measured it.
+    """
+
+    commit: str
+    low: float | None = None
+    high: float | None = None
+    skipped: str = ""
+    differs: str = ""
+    passing: bool = False
+    known: bool = False
+
+    @property
+    def change(self) -> Estimate:
+        """Its time over the good one's."""
+        low, high = self.low or math.nan, self.high or math.nan
+        return Estimate(value=math.sqrt(low * high), low=low, high=high)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bisected:
+    """The answer: all commits after `good` up to `bad`, in their order, and what was found of them."""
+
+    variant: str
+    good: str
+    bad: str
+    limit: float
+    commits: tuple[Commit, ...]
+    probed: tuple[CommitProbe, ...] = ()
+    interrupted: bool = False
+
+    @property
+    def posterior(self) -> Posterior:
+        """What all of it says of every commit."""
+        numbers = {commit.name: number for number, commit in enumerate(self.commits, start=1)}
+        results = [result_of(numbers[p.commit], p.low, p.high) for p in self.probed if p.low and p.high]
+        skipped = {numbers[probe.commit] for probe in self.probed if probe.skipped and not probe.passing}
+        return posterior_of(len(numbers), results, skipped)
+
+    @property
+    def state(self) -> str:
+        """Whether the first slow commit is known, or that there is none; else that it is open."""
+        posterior = self.posterior
+        if posterior.without_step(self.limit):
+            return NONE
+        return FOUND if posterior.first_slow() else OPEN
+
+    @property
+    def suspects(self) -> tuple[Commit, ...]:
+        """The commits that may be the first slow one: one, or those that are left."""
+        posterior = self.posterior
+        if posterior.without_step(self.limit):
+            return ()
+        commits = posterior.first_slow() or posterior.credible_range
+        return self.commits[commits.start - 1 : commits.stop - 1]
+
+    @property
+    def by_commit(self) -> list[tuple[Commit, CommitProbe]]:
+        """Every probe, in the order of the commits."""
+        return [(commit, probe) for commit in self.commits for probe in self.probed if probe.commit == commit.name]
+
+    def with_probes(self, *probed: CommitProbe) -> Bisected:
+        """With further probes."""
+        return replace(self, probed=(*self.probed, *probed))
+
+
+class Memory:
+    """The stored probes of what was asked in the same way: one line of JSON each."""
+
+    def __init__(self, folder: Path, **asked: Any) -> None:
+        self.path, self._asked = folder / FILE, asked
+
+    def stored(self, commits: tuple[Commit, ...]) -> list[CommitProbe]:
+        """What is known of these commits; a line that can't be read is none."""
+        names = {commit.name for commit in commits}
+        keys = [field.name for field in fields(CommitProbe)]
+        lines = content_of(self.path).split(b"\n") if self.path.is_file() else []
+        probes = []
+        for line in lines:
+            with suppress(ValueError, KeyError, TypeError):
+                stored = jsonable.parse(line)
+                if stored["commit"] in names and all(stored[key] == value for key, value in self._asked.items()):
+                    probe = jsonable.decode(CommitProbe, {key: stored[key] for key in keys} | {"known": True})
+                    has_interval = 1 / MOST < (probe.low or 0.0) <= (probe.high or 0.0) < MOST
+                    if has_interval != bool(probe.skipped):
+                        probes.append(probe)
+        return probes
+
+    def store(self, probe: CommitProbe) -> None:
+        """Store a probe, where that may be written. One that was skipped because the machine was busy is not stored."""
+        if probe.passing or (self.path.exists() and not self.path.is_file()):
+            return
+        with suppress(OSError):
+            self.path.parent.mkdir(exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({**self._asked, **asdict(probe)}) + "\n")

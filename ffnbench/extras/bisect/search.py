@@ -9,8 +9,7 @@ from pathlib import Path
 from ffnbench.api.preparing import with_threads
 from ffnbench.common.errors import EXIT_USAGE, FfnbenchError, Unfinished
 from ffnbench.common.units import counted
-from ffnbench.extras.bisect.commits import BisectRepository, Commit
-from ffnbench.extras.bisect.probes import OPEN, Bisected, CommitProbe, Memory
+from ffnbench.extras.bisect.commits import OPEN, Bisected, BisectRepository, Commit, CommitProbe, Memory
 from ffnbench.extras.bisect.table import probe_text
 from ffnbench.following import Following, ProgressListener
 from ffnbench.gate.baseline import policy_of_sides

@@ -7,8 +7,7 @@ from dataclasses import replace
 from ffnbench.common.errors import EXIT_INTERRUPTED, Unfinished
 from ffnbench.common.jsonable import text_of
 from ffnbench.common.units import counted, percent
-from ffnbench.extras.bisect.commits import Commit
-from ffnbench.extras.bisect.probes import FOUND, NONE, OPEN, Bisected, CommitProbe
+from ffnbench.extras.bisect.commits import FOUND, NONE, OPEN, Bisected, Commit, CommitProbe
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Frame, Row, frame_of
 from ffnbench.report.words import CERTAIN, change_text

@@ -3,15 +3,21 @@
 All that there is of a job stands in its folder FILE.json.jobs/NAME, in submitit's own files: this process may end at
 any moment, and the same command with --resume takes what is there, waits for jobs that live, and submits the rest. A
 job is done when its result stands there; what its state is, is not asked, for without accounting SLURM does not know.
+
+Those files are pickles, and could run anything: a folder is taken up only where this user's own run has made it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import secrets
+import shlex
 import shutil
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,23 +25,76 @@ from typing import Any
 
 from ffnbench.api.measuring import Measure, measured_once, refuse_short
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
+from ffnbench.api.saved import as_shown
 from ffnbench.api.sweeping import Sweep
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
+from ffnbench.common.files import is_own, locked, own_folder
 from ffnbench.common.streams import say
 from ffnbench.common.units import counted
 from ffnbench.extras.cluster import LOCAL, SLURM
-from ffnbench.extras.cluster.folder import held
 from ffnbench.extras.cluster.submitting import OF_SUBMITIT, SAFE_PATH, Cluster, fields_of
-from ffnbench.following import UNFOLLOWED, Following
+from ffnbench.following import UNFOLLOWED
 from ffnbench.plan import Note, NoteKind, Plan, added_kind
 from ffnbench.report.files.store import report_text
 from ffnbench.report.output import Destination
-from ffnbench.report.shown_report import ShownReport, as_shown
+from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Report
 from ffnbench.run.world import World
 from ffnbench.stats.cells import cells_of
 from ffnbench.stats.figures import with_figures
+
+
+@contextmanager
+def held(folder: Path, *, resumes: bool) -> Iterator[None]:
+    """Make the folder, or take up that of an earlier run; nobody else goes on with its jobs meanwhile. One without any
+    job does not stay behind. Raises FfnbenchError for a folder that is not to be taken up.
+    """
+    if not os.path.lexists(folder):
+        _make(folder)
+    elif not _is_of_this_user(folder):
+        raise FfnbenchError(
+            f"{str(folder)!r} is where jobs would stand, and no run of yours has made it",
+            "move it away, or give -o another file; what others have made is not taken up",
+        )
+    elif not resumes:
+        hint = f"add --resume: it takes them up; or forget them: rm -r {shlex.quote(str(folder))}"
+        raise FfnbenchError(f"{str(folder)!r} holds jobs of a run that has not ended", hint)
+    with (folder / "lock").open("wb") as file:
+        if not locked(file):
+            raise FfnbenchError(f"--resume: a run goes on with {str(folder)!r} now", "wait until it ends")
+        try:
+            yield
+        finally:
+            if not any(path.is_dir() for path in folder.glob("*")):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _token_of(folder: Path) -> Path:
+    """Where this user's own folder keeps the token of a folder of jobs: the name of a file that stands in it."""
+    return own_folder() / f"jobs-{hashlib.sha256(os.fsencode(folder)).hexdigest()}"
+
+
+def _make(folder: Path) -> None:
+    """Make the folder, with a token that nobody else knows; raises FfnbenchError where that can't be."""
+    token = secrets.token_hex(16)
+    try:
+        _token_of(folder).write_text(token, encoding="ascii")
+        folder.mkdir(mode=0o700)
+        (folder / token).touch()
+    except (OSError, RuntimeError) as problem:
+        hint = "XDG_STATE_HOME names a folder of your own, in which ffnbench keeps whose jobs they are"
+        raise FfnbenchError(f"cannot make {str(folder)!r}: {problem}", hint) from problem
+
+
+def _is_of_this_user(folder: Path) -> bool:
+    """Whether a run of this user's has made it. Nothing in it is read for that."""
+    try:
+        token = _token_of(folder).read_text(encoding="ascii")
+        return is_own(folder) and (folder / token).is_file()
+    except (OSError, RuntimeError):
+        return False
+
 
 POLL_S = {LOCAL: 0.2, SLURM: 5.0}
 GONE_S = {LOCAL: 0.0, SLURM: 15.0}  # a result may come so long after its job has ended, where folders are shared
@@ -52,7 +111,6 @@ class CellJob:
 
     asked: str
     gpus: str | None
-    checkpoints: str
     measure: Measure
 
     def __call__(self) -> str:
@@ -67,8 +125,7 @@ class CellJob:
             del os.environ[SAFE_PATH]
         asked = _report(self.asked)
         world = replace(this_machine(wait=True), began=None)  # a job waits until no other run measures there
-        following = Following(folder=Path(self.checkpoints))
-        report = self.measure(Prepared(plan=asked.plan, costs=asked.costs), world, following)
+        report = self.measure(Prepared(plan=asked.plan, costs=asked.costs), world, UNFOLLOWED)
         while report.interrupted and not here:  # SLURM either ends this process now, or has submitit begin anew
             signal.pause()
         if report.interrupted:
@@ -217,7 +274,7 @@ class SweepOfJobs(Sweep):
         if cell.protocol.budget_s is not None:
             cell = replace(cell, protocol=replace(cell.protocol, budget_s=self.cluster.share_s))
         asked = report_text(new_report(cell, self.prepared.costs_of(cell)))
-        return CellJob(asked, os.environ.get(GPUS), str(self.folder / "checkpoints"), self.measure_cell)
+        return CellJob(asked, os.environ.get(GPUS), self.measure_cell)
 
     def _gathered(self, folder: Path, job: Any, cell: Plan, *, alive: bool) -> ShownReport | None:
         """What a job has measured, or that it is lost; None while it may still come."""

@@ -1,21 +1,31 @@
-"""What is known of a machine -> the least time that a call could take on it. Pure.
+"""What is known of a machine -> the least time that a call could take on it.
 
 A call needs FLOPs for its matrix products, and moves bytes to and from memory. They are set against the peak of its
 dtype and the bandwidth of memory. Of a form that is split over devices each has its part of d_ff, and their outputs are
 added by an all-reduce: in a ring each sends 2 (N - 1) / N of their bytes, in every pass.
+
+Machines stand in published.toml, or in a file of the user's. How near such bounds were to measured times, on a machine
+that was here, stands in how_near.json, which benchmarks/estimates.py writes.
 """
 
 from __future__ import annotations
 
 import math
+import tomllib
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from ffnbench.choices import MatmulPrecision, Mode
+from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.files import content_of
 from ffnbench.common.jsonable import least
+from ffnbench.common.names import Registry
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import FFNSpec, item_bytes
-from ffnbench.plan import Case, MatmulPrecision, Mode, NoProbe, Workload, cost_of, needed_by
+from ffnbench.plan import Case, NoProbe, Workload, cost_of, needed_by
 from ffnbench.result import MEMORY, Bound
 
 INSIDE = {MatmulPrecision.HIGH: "tf32", MatmulPrecision.MEDIUM: "bfloat16"}  # of float32's products
@@ -174,3 +184,36 @@ Near = dict[str, Any]  # quotients of measured times and bounds, elsewhere: by w
 def is_held(near: Near, work: Workload) -> bool:
     """Whether such bounds were held against measured times."""
     return work.mode == near["mode"] and path_of(work) in near["dtypes"]
+
+
+FILE, NEAR = Path(__file__).with_name("published.toml"), Path(__file__).with_name("how_near.json")
+
+
+@cache
+def published() -> Registry[Hardware]:
+    """Every machine of the table."""
+    machines: Registry[Hardware] = Registry("hardware", "`ffnbench list hardware` shows all")
+    for machine in hardware_in(FILE):
+        machines.add(machine.name, machine)
+    return machines
+
+
+def hardware_in(path: Path) -> list[Hardware]:
+    """The machines of a file; raises FfnbenchError for what can't be read."""
+    try:
+        data = tomllib.loads(content_of(path).decode())
+        machines = []
+        for name, row in data.items():
+            if not isinstance(row, dict):
+                raise ValueError(f"{name} stands in no table")
+            machines.append(jsonable.decode(Hardware, {"name": name, **row}))
+        return machines
+    except (ValueError, RecursionError) as problem:
+        hint = "it has tables such as [mine], with keys such as tflops_float32 = 20 and gb_per_s = 300"
+        raise FfnbenchError(f"cannot read {str(path)!r}: {problem}", hint) from None
+
+
+@cache
+def how_near() -> dict[str, Any]:
+    """What was found of bounds and measured times."""
+    return jsonable.parse(NEAR.read_bytes())  # type: ignore[no-any-return]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from ffnbench.api.preparing import prepare
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.estimate.bounds import Hardware, bounds_of
-from ffnbench.extras.estimate.hardware import hardware_in, how_near, published
+from ffnbench.extras.estimate.bounds import Hardware, bounds_of, hardware_in, how_near, published
 from ffnbench.extras.estimate.table import estimate_view, hardware_view
 from ffnbench.ffn.spec import require_positive
 from ffnbench.planning.compare import as_compare

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ffnbench.extras.estimate.bounds import published
 from ffnbench.extras.estimate.estimating import list_hardware
-from ffnbench.extras.estimate.hardware import published
 
 LISTINGS = {"hardware": list_hardware}
 COMPLETIONS = {"hardware": lambda: published().names()}

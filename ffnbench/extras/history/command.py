@@ -34,7 +34,8 @@ def history(
 
     A line each row: first and last value, and the commits at which it has changed.
     """
-    from ffnbench.extras.history import following
+    from ffnbench.extras.history.table import history_view
+    from ffnbench.extras.history.timeline import history_of_files
     from ffnbench.report.formats import CHECK_FORMATS
     from ffnbench.report.output import one_of
 
@@ -44,6 +45,6 @@ def history(
         if metric:
             one_of("--metric", metric, list(FOLLOWED))
         tell = destination.progress.tell
-        timeline = following.history(paths, tell, metric=FOLLOWED.get(metric or "", ""))
-        destination.show(following.history_view(timeline))
+        timeline = history_of_files(paths, tell, metric=FOLLOWED.get(metric or "", ""))
+        destination.show(history_view(timeline))
     return destination.code

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from ffnbench.common.streams import visible
 from ffnbench.common.units import IEC, SI, TIME, counted, percent, quantity, scale
-from ffnbench.extras.history.steps import Shift
-from ffnbench.extras.history.timeline import Series, Timeline, unlike
+from ffnbench.extras.history.timeline import Series, Shift, Timeline, unlike
+from ffnbench.features import function_of
 from ffnbench.gate.side_by_side import FLOPS, RATIO
 from ffnbench.metrics import LATENCY, PEAK
+from ffnbench.report.formats import View
 from ffnbench.report.frame import Column, Frame, Row, in_row
 from ffnbench.report.words import CERTAIN, change_text, interval_text, seconds_text
 from ffnbench.result import Estimate
@@ -144,3 +145,22 @@ def annotated(found: Timeline) -> str:
     """GitHub's workflow commands: a warning for what has grown, a notice for what has shrunk."""
     told = [(step.change.value, step_text(found, row, step).replace("%", "%25")) for row, step in found.steps]
     return "".join(f"::{'warning' if v > 1 else 'notice'} title=ffnbench history::{text}\n" for v, text in told)
+
+
+def history_view(timeline: Timeline) -> View:
+    """Rows over time as the end of a command."""
+
+    def picture(suffix: str) -> bytes:
+        from ffnbench.report.pictures.canvas import render
+
+        return render(function_of("extras.history.picture:history_figure")(timeline), suffix)
+
+    newest = max((point.run for row in timeline.rows for point in row.points), key=lambda run: run.created)
+    title = f"history: {', '.join(dict.fromkeys(row.case.label for row in timeline.rows))}"
+    return View(
+        frame=lambda: history_frame(timeline),
+        pictures={"": picture},
+        reports=[newest],
+        title=title,
+        more_formats={"github": lambda: annotated(timeline)},
+    )

@@ -1,21 +1,75 @@
-"""The rows of many runs over time: which runs are of one row on one kind of machine, and where it has changed. Pure.
+"""The rows of many runs over time: which runs are of one row on one kind of machine, and where it steps from one level
+to another. The runs are read from files and folders.
 
 A row is what is measured, and how: its label alone does not make it one. Exact figures are those of any machine.
+
+The search for steps is that of ruptures (Truong, Oudre, Vayatis 2020): PELT over absolute deviations from medians,
+which one odd run does not move. `python benchmarks/steps.py` says how often it is wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+import os
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from itertools import pairwise
+from pathlib import Path
+from statistics import fmean, median
 
-from ffnbench.extras.history.steps import Shift, steps_of
-from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, case_differences, is_busy, mean_in, value_in
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, case_differences, common_rows, is_busy, mean_in, value_in
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
-from ffnbench.result import Environment, Estimate, Report
-from ffnbench.stats.history import Change, change_between, history_of
+from ffnbench.report.files.store import load as load_report
+from ffnbench.result import CONFIDENCE, Environment, Estimate, Report
+from ffnbench.stats.figures import with_figures
+from ffnbench.stats.history import PRIOR, PRIOR_FREEDOM, Change, change_between, history_of
 from ffnbench.stats.interval import Mean, VarianceEstimate, mean_with_error
+
+SHORTEST = 2  # runs of a level: one run by itself is no step
+PENALTY = 6.0  # of a further level, in scatters between runs
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """From the run at `at` on a row has another level: its change, without an interval where that is exact."""
+
+    at: int
+    change: Estimate
+
+
+def steps_of(runs: Sequence[Mean]) -> list[Shift]:
+    """The steps of a row's runs, the oldest first, whose interval leaves out that nothing has changed."""
+    if len(runs) < 2 * SHORTEST:
+        return []
+    import numpy as np
+    import ruptures  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+    series = np.array([[run.mean] for run in runs]) / scatter(runs)
+    ends = ruptures.Pelt(model="l1", min_size=SHORTEST, jump=1).fit_predict(series, PENALTY)
+    levels = [history_of(runs[start:end]).over_runs for start, end in pairwise([0, *ends])]
+    steps = []
+    for at, (old, new) in zip(ends, pairwise(levels), strict=False):
+        change = change_between(old, new)
+        if change.difference.p_value() < 1 - CONFIDENCE:
+            steps.append(Shift(at, change.estimate()))
+    return steps
+
+
+def scatter(runs: Sequence[Mean]) -> float:
+    """How far runs of one level lie about it: a standard deviation of logs.
+
+    It is estimated by successive differences, absolute ones, which a step and odd runs move less than squares; it is
+    drawn towards the prior of a baseline's runs with what these leave uncertain themselves.
+    """
+    prior = PRIOR**2 + median(run.error**2 for run in runs)
+    mean_difference = fmean(abs(later.mean - earlier.mean) for earlier, later in pairwise(runs))
+    seen = mean_difference * math.sqrt(math.pi) / 2  # of normal values
+    freedom = history_of(runs).between.freedom
+    return math.sqrt((PRIOR_FREEDOM * prior + (freedom - PRIOR_FREEDOM) * seen**2) / freedom)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,3 +228,58 @@ def _series(metric: str, points: Sequence[Point]) -> Series:
         machine=last.run.environment if logs else None,
         change=change,
     )
+
+
+def history_of_files(paths: Sequence[str], tell: Callable[[str], None], *, metric: str = "") -> Timeline:
+    """The rows of saved runs over time, with the steps that are found.
+
+    A folder is read for what it has of runs; what else it has is reported by `tell`.
+    """
+    if find_spec("ruptures") is None:
+        raise FfnbenchError("steps are found by ruptures, which is not installed", "pip install 'ffnbench[history]'")
+    runs = [(file, with_figures(run) if run.environment else run) for path in paths for file, run in _runs(path, tell)]
+    if not runs:
+        write = f"ffnbench compare relu swiglu -o {shlex.quote(os.path.join(paths[0], 'run.json'))}"
+        raise FfnbenchError(f"no run of ffnbench is in {paths[0]!r}", f"`{write}` writes one")
+    timeline = timeline_of([run for _, run in runs], metric)
+    if timeline.rows:
+        return timeline
+    if timeline.runs == 1:
+        problem = "one run alone has no history"
+    elif metric:
+        problem = f"no two of these {len(runs)} runs have a {metric} of the same row"
+    else:
+        problem = f"no two of these {len(runs)} runs have the same row on the same kind of machine{_unlike(runs)}"
+    more = f"`ffnbench check {shlex.quote(runs[0][0])} --append` adds a run of the same plan to its file"
+    raise FfnbenchError(problem, more)
+
+
+def _unlike(runs: Sequence[tuple[str, Report]]) -> str:
+    """The first thing that is not the same about the first run and the last one, where that is in their plans."""
+    (first, old), (last, new) = runs[0], runs[-1]
+    common = common_rows([old, new])
+    if common:
+        differences = case_differences(old.plan.case(common[0]), new.plan.case(common[0]))
+    else:
+        differences = [("the first row", old.plan.shown[0].label, new.plan.shown[0].label)]
+    if not differences:
+        return ""
+    name, then, now = differences[0]
+    return f": {name} is {then} in {first!r}, {now} in {last!r}"
+
+
+def _runs(path: str, tell: Callable[[str], None]) -> Iterator[tuple[str, Report]]:
+    """The runs of a file, or of all files of a folder, each with the path of its file."""
+    if not os.path.isdir(path):
+        yield from ((path, run) for run in load_report(path).runs)
+        return
+    others = []
+    for file in sorted(Path(path).glob("*.json")):
+        try:
+            if not file.is_file():  # a pipe would be waited for
+                raise FfnbenchError(f"{str(file)!r} is no file")
+            yield from ((str(file), run) for run in load_report(file).runs)
+        except FfnbenchError:
+            others.append(file.name)
+    if others:
+        tell(f"note: left out, as they are no runs: {', '.join(others)}")

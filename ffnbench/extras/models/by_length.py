@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ffnbench.block.plan import attention_of, uncounted
 from ffnbench.block.rows import sees
 from ffnbench.extras.models.counting import WholeModel, sum_of, whole_model
-from ffnbench.ffn.attention import attention_flops, kept_tokens, kv_bytes, overtakes_at
+from ffnbench.ffn.attention import attention_flops, cached_tokens, kv_bytes, overtakes_at
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.spec import DTYPES, AttentionSpec, read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
@@ -112,7 +112,7 @@ def _row(
         params = sight.count * sum(spec.params for spec in attentions)
         if not sight.other:
             flops = sight.count * sum(attention_flops(spec, seq_len) for spec in attentions)
-            kept = sight.count * sum(kept_tokens(spec, seq_len) * kv_bytes(spec, dtype) for spec in attentions)
+            kept = sight.count * sum(cached_tokens(spec, seq_len) * kv_bytes(spec, dtype) for spec in attentions)
     return {
         "model": model.name,
         "kind": kind,

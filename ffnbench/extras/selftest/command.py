@@ -33,10 +33,11 @@ def selftest(
     """Count how often ffnbench is wrong on this machine."""
     from ffnbench.extras.selftest import measuring
     from ffnbench.extras.selftest.measuring import SelftestRequest
+    from ffnbench.extras.selftest.table import selftest_view
     from ffnbench.run.world import this_machine
 
     request, output = asked(SelftestRequest, ctx), output_of(ctx)
     with destination_of(output, "selftest") as destination:
-        view = measuring.selftest(request, this_machine(wait=output.wait), destination.progress)
-        destination.show(view)
+        rows = measuring.selftest(request, this_machine(wait=output.wait), destination.progress)
+        destination.show(selftest_view(rows, request.repeats))
     return destination.code

@@ -7,7 +7,16 @@ from dataclasses import asdict, replace
 
 from ffnbench.common.errors import Interrupted, Unfinished
 from ffnbench.common.units import percent
-from ffnbench.extras.selftest.rates import COVERAGE, FALSE_AT_MOST, SLOWER, Rate, Rates, SelftestRow, failures, rates_of
+from ffnbench.extras.selftest.measuring import (
+    COVERAGE,
+    FALSE_AT_MOST,
+    SLOWER,
+    Rate,
+    Rates,
+    SelftestRow,
+    failures,
+    rates_of,
+)
 from ffnbench.report.formats import NOT_ALL, View
 from ffnbench.report.frame import UNKNOWN, Column, Frame, Row
 from ffnbench.result import Verdict

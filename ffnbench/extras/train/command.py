@@ -51,6 +51,6 @@ def train(
     Held-out loss, beside the time of a step and of a token.
     """
     from ffnbench.extras.train.measuring import measure
-    from ffnbench.extras.train.planning import TrainRequest, plan_train
+    from ffnbench.extras.train.plan import TrainRequest, plan_train
 
     return answer(ctx, asked(TrainRequest, ctx), "train", planned=plan_train, own=measure)

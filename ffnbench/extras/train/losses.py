@@ -16,13 +16,11 @@ from itertools import combinations
 from statistics import fmean, median
 from typing import TypeVar
 
-from ffnbench.extras.train.decoder import TrainCase
-from ffnbench.extras.train.metrics import CHOOSING, CURVE, HELD_OUT, LOSS
-from ffnbench.extras.train.planning import OF
+from ffnbench.extras.train.plan import CHOOSING, CURVE, HELD_OUT, LOSS, OF, TrainCase
 from ffnbench.plan import Case, Plan
-from ffnbench.result import Report, Verdict
+from ffnbench.result import CONFIDENCE, Report, Verdict
 from ffnbench.stats.cells import restricted
-from ffnbench.stats.interval import CONFIDENCE, Mean, VarianceEstimate, WorkerValue, mean_of
+from ffnbench.stats.interval import Mean, VarianceEstimate, WorkerValue, mean_of
 from ffnbench.stats.pairs import Pair, in_both_orders, pairs_of, pareto_front
 from ffnbench.stats.verdict import verdicts
 

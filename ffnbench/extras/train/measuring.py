@@ -3,26 +3,126 @@
 from __future__ import annotations
 
 import math
-from contextlib import closing, suppress
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from ffnbench.api.measuring import ended, measure_cell, measured_once, tell_wait
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep
+from ffnbench.common.errors import termination_as_interruption
 from ffnbench.common.units import counted
-from ffnbench.extras.train.decoder import trained_by
-from ffnbench.extras.train.running import OVER, train
+from ffnbench.device.environment import describe
+from ffnbench.extras.train.plan import CHOOSING, HELD_OUT, LOSS, Train, TrainCase, trained_by
 from ffnbench.following import UNFOLLOWED, Following, ProgressListener
+from ffnbench.messages import Begin, Failed, Greeting
 from ffnbench.plan import Plan
 from ffnbench.report.progress import duration
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.result import Progress, raw_of
+from ffnbench.result import Environment, FailureKind, Progress, Run, Sample, raw_of
+from ffnbench.run.record import RunRecord
+from ffnbench.run.resources import Devices
 from ffnbench.run.schedule import Schedule
-from ffnbench.run.worker_pool import WorkerPool
+from ffnbench.run.session import WorkerLost
+from ffnbench.run.worker_pool import Worker, WorkerPool
 from ffnbench.run.world import World
 
-CHECKPOINTS = "[0-9a-f]" * 16 + ".*"  # named by a hash
+CHUNK_S = 2.0  # of training, between two answers
+OVER = "the budget is over: --resume goes on with what -o FILE has kept"
+STEPS_BETWEEN = 400  # a step that hangs is waited for as long as so many steps
+
+
+def train(
+    plan: Plan,
+    pool: WorkerPool,
+    following: Following,
+    until: float,
+    now: Callable[[], float],
+) -> Run:
+    """Train the one case of a plan, as far as it comes before `until`. A case that diverges, fails or whose process is
+    lost is a row of the result.
+    """
+    start = now()
+    record = RunRecord(plan, following.journal)
+    environment = worker = None
+    interrupted, stopped = False, ""
+    try:
+        with termination_as_interruption():
+            greeting = pool.greeting()
+            _, worker = pool.next(1)
+            environment = _begin(worker, greeting, record)
+            stopped = _steps(worker, record, following.progress, until, now)
+    except KeyboardInterrupt:
+        interrupted = True
+    except WorkerLost as lost:
+        record.fail(plan.reference, lost.kind, str(lost))
+    finally:
+        if worker is not None:
+            worker.close()
+    return Run(
+        plan=record.plan,
+        samples=tuple(record.samples),
+        failures=tuple(record.failures),
+        warnings=tuple(record.notes),
+        environment=environment,
+        interrupted=interrupted,
+        stopped=stopped,
+        wall_s=now() - start,
+    )
+
+
+def _begin(worker: Worker, greeting: Greeting, record: RunRecord) -> Environment:
+    """Where it is trained, as every run says it; the worker has the plan then."""
+    timeout_s = record.plan.protocol.timeout_s
+    record.plan, gpu, _ = Devices().find(record.plan, greeting, worker, timeout_s)
+    environment = describe(greeting, gpu)
+    record.journal(environment)
+    record.journal(record.plan)
+    worker.ask(Begin(plan=record.plan), timeout_s)
+    return environment
+
+
+def _steps(
+    worker: Worker,
+    record: RunRecord,
+    progress: ProgressListener,
+    until: float,
+    now: Callable[[], float],
+) -> str:
+    """All steps; why they ended early, where the time was over."""
+    [case] = record.plan.cases
+    assert isinstance(case, TrainCase)
+    assert case.training is not None
+    training, timeout_s = case.training, record.plan.protocol.timeout_s
+    name = f"{record.plan.name_of(case.label)}, seed {training.seed}"
+    while (left_s := until - now()) > 0:
+        trained = worker.ask(Train(label=case.label, seconds=min(CHUNK_S, left_s)), timeout_s)
+        if isinstance(trained, Failed):
+            record.fail(case.label, trained.kind, trained.message)
+            return ""
+        step, step_s = trained.step, trained.step_s
+        if trained.diverged is not None:
+            where = f"step {trained.diverged} (seed {training.seed}, rate {training.rate:g})"
+            record.fail(case.label, FailureKind.DIVERGED, f"diverged at {where}: try a smaller --lr")
+            return ""
+        if trained.held_out is not None and trained.choosing is not None:
+            for number, (steps, loss) in enumerate(trained.curve):
+                record.add(_sample(case, HELD_OUT, number, loss, steps))
+            record.add(_sample(case, LOSS, 0, trained.held_out, step))
+            record.add(_sample(case, CHOOSING, 0, trained.choosing, step))
+            return ""
+        timeout_s = max(timeout_s, STEPS_BETWEEN * step_s)
+        text = f"{name}  step {step}/{training.steps}"
+        if trained.loss is not None:
+            text += f", loss {trained.loss:.3f}"
+        progress(Progress(done=step / training.steps, text=text, eta_s=step_s * (training.steps - step)))
+    return OVER
+
+
+def _sample(case: TrainCase, metric: str, number: int, loss: float, steps: int) -> Sample:
+    return Sample(case=case.label, metric=metric, worker=0, round=number, order=0, value=loss, calls=steps)
+
+
 # of a budget is kept for the cells that are timed behind the runs: a fifth, so many seconds at least and at most
 TIMED, LEAST_TIMED_S, MOST_TIMED_S = 0.2, 12.0, 60.0
 LEAST_CELL_S = 1.0  # of a timed cell: then it makes the fewest workers and rounds that give a time
@@ -112,20 +212,8 @@ def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED)
     with closing(pool), world.lock(following.progress.tell) as beside:
         budget = Schedule(world.now, plan.protocol, spent_s=spent_s)
         before = following.resumed()
-        if before is None and following.folder is not None:
-            forget_checkpoints(following.folder)
         if before or plan.is_sweep:
             report = RunsAndTimes(prepared, world, following, cells.visit, before, budget).measure()
         else:
             report = cells.visit(plan, following)
     return ended(report, plan, beside)
-
-
-def forget_checkpoints(folder: Path) -> None:
-    """Delete the checkpoints of an earlier run; a folder that holds anything else is the user's, and stays."""
-    checkpoints = list(folder.glob(CHECKPOINTS))
-    with suppress(OSError):
-        for file in checkpoints:
-            file.unlink()
-        if checkpoints:
-            folder.rmdir()

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.extras.train.text import VOCABULARY
 from ffnbench.ffn.attention_module import Attention
 from ffnbench.ffn.spec import AttentionSpec
 
+VOCABULARY = 256  # a token is a byte
 BASE, EPSILON = 10_000.0, 1e-6  # of rotary positions, and of norms
 SPREAD = 0.02  # standard deviation of the vectors of bytes
 

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import TIME, scale
 from ffnbench.extras.train.losses import learnt
-from ffnbench.extras.train.planning import STEP, TOKEN
+from ffnbench.extras.train.plan import STEP, TOKEN
 from ffnbench.extras.train.table import ENDS, training_of, training_records
 from ffnbench.report.frame import Row
 from ffnbench.report.pictures.canvas import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ffnbench.api.preparing import prepare
 from ffnbench.extras.train.measuring import measure
-from ffnbench.extras.train.planning import TrainRequest, plan_train
+from ffnbench.extras.train.plan import TrainRequest, plan_train
 from ffnbench.python.arguments import Device, DType, Float, Int, Match, StrPath, Texts, Variants, asked
 from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import ShownReport as Report

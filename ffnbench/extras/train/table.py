@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ffnbench.common.units import IEC, SI, TIME, counted, digits, quantity
-from ffnbench.extras.train.decoder import trained_by
 from ffnbench.extras.train.losses import (
     CITED,
     SAME_NATS,
@@ -17,16 +16,15 @@ from ffnbench.extras.train.losses import (
     resolves,
     runs_of,
 )
-from ffnbench.extras.train.planning import OF, STEP, TOKEN
-from ffnbench.extras.train.text import Training
+from ffnbench.extras.train.plan import OF, STEP, TOKEN, Training, trained_by
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import group_suffix
 from ffnbench.report.frame import EXTRA, OF_NUMBER, OF_RATIO, UNKNOWN, Column, Frame, Row, estimate_in, in_row
 from ffnbench.report.header import MATCHED
 from ffnbench.report.sentences import general_line, machine_line
 from ffnbench.report.words import BUSY, CERTAIN, INTERVALS, VERDICTS, device_text, interval_text, listed, seconds_text
-from ffnbench.result import Estimate, Report, Verdict
-from ffnbench.stats.interval import CONFIDENCE, Mean
+from ffnbench.result import CONFIDENCE, Estimate, Report, Verdict
+from ffnbench.stats.interval import Mean
 
 MARK = "*"
 NATS = "nats/byte"

@@ -1,16 +1,13 @@
 """Trains one model, step by step, in a process of its own. Needs torch.
 
-What a step does depends on the seed and the step's number alone: training goes on from a checkpoint as if it had never
-stopped.
+What a step reads depends on the seed and the step's number alone: all variants read the same.
 """
 
 from __future__ import annotations
 
 import math
-import os
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 
 import torch
@@ -19,10 +16,8 @@ from torch import Tensor
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import place_of
-from ffnbench.extras.train.decoder import TrainCase
-from ffnbench.extras.train.messages import Train, Trained
-from ffnbench.extras.train.module import LanguageModel
-from ffnbench.extras.train.text import VOCABULARY, read_text
+from ffnbench.extras.train.module import VOCABULARY, LanguageModel
+from ffnbench.extras.train.plan import Train, TrainCase, Trained, read_text
 from ffnbench.worker.backends.building import seed_all
 from ffnbench.worker.jobs import Jobs
 
@@ -32,31 +27,22 @@ TENTHS = 10  # of the steps: after each of them the model is evaluated
 EVALUATED, ON_THE_WAY = 200_000, 50_000  # bytes at most that a model is evaluated on: at the end, and before
 AT_ONCE = 4096  # bytes of a batch that is evaluated
 DIVERGED = 2 * math.log(VOCABULARY)  # nats: twice what guessing costs
-SAVING = 0.05  # of the time, at most
 RUN = "training run"  # where the worker holds it
 
 
 class TrainingRun:
-    """The training of one model. `checkpoint` is the file that it can be gone on with from, None for none."""
+    """The training of one model."""
 
-    def __init__(self, case: TrainCase, checkpoint: Path | None) -> None:
-        assert case.training is not None
-        self.case, self.training, self.checkpoint = case, case.training, checkpoint
+    def __init__(self, case: TrainCase) -> None:
+        self.case, self.training = case, case.recipe
         self.device = place_of(case.workload.device)
         text, self.parts = read_text(self.training.text.path, case.workload.batch, case.workload.seq_len)
         if text.sha256 != self.training.text.sha256:
             raise FfnbenchError(f"the text {text.path!r} is not the one that was planned", "--text: a copy of it")
-        self.not_saved = ""  # why no checkpoint is kept
-        self._next_save = 0.0
-        self._begin()
-        if checkpoint is not None and checkpoint.is_file():
-            self._resume(checkpoint)
-
-    def _begin(self) -> None:
-        spec = self.case.ffn
+        spec = case.ffn
         seed_all(self.training.seed, spec.around)
-        double = self.case.workload.dtype == "float64"
-        where = {"device": self.device, "dtype": torch.float64 if double else torch.float32}
+        dtype = torch.float64 if case.workload.dtype == "float64" else torch.float32
+        where = {"device": self.device, "dtype": dtype}
         self.model = LanguageModel(spec.d_model, partial(spec.build, **where), **where).train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.0)
         self.step = 0
@@ -85,9 +71,8 @@ class TrainingRun:
         if diverged is not None:
             return Trained(step=self.step, step_s=step_s, diverged=diverged)
         if self.step < steps:
-            self._save()
             loss = self.curve[-1][1] if self.curve else None
-            return Trained(step=self.step, step_s=step_s, loss=loss, not_saved=self.not_saved)
+            return Trained(step=self.step, step_s=step_s, loss=loss)
         return self._evaluate(step_s)
 
     def _evaluate(self, step_s: float) -> Trained:
@@ -153,48 +138,13 @@ class TrainingRun:
         self.model.train()
         return total / count
 
-    def _save(self) -> None:
-        """Write all that it takes to go on, whole or not at all."""
-        if self.checkpoint is None or self.not_saved or perf_counter() < self._next_save:
-            return
-        start = perf_counter()
-        new = self.checkpoint.with_suffix(".new")
-        state = {
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "step": self.step,
-            "curve": self.curve,
-            "random": torch.get_rng_state(),
-        }
-        try:
-            new.parent.mkdir(parents=True, exist_ok=True)
-            torch.save(state, new)
-            os.replace(new, self.checkpoint)
-        except (OSError, RuntimeError) as problem:  # a full disk is no reason to lose the run itself
-            self.not_saved = f"no checkpoint is kept: {problem}".splitlines()[0]
-            with suppress(OSError):
-                new.unlink()
-        self._next_save = perf_counter() + (perf_counter() - start) / SAVING
-
-    def _resume(self, checkpoint: Path) -> None:
-        """Go on from the checkpoint; one that can't be read is passed over."""
-        try:
-            state = torch.load(checkpoint, weights_only=True)
-            self.model.load_state_dict(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
-            torch.set_rng_state(state["random"])
-            self.step, self.curve = state["step"], state["curve"]
-        except Exception:  # cut off, of an earlier version, or of code of the user's that has changed
-            checkpoint.unlink()
-            self._begin()
-
 
 def train(jobs: Jobs, request: Train) -> Trained:
     """Train a case for so long, or to its end; what there is to tell of it."""
     if RUN not in jobs.held:
         case = jobs.settle(request.label)
         assert isinstance(case, TrainCase)
-        jobs.held[RUN] = TrainingRun(case, Path(request.checkpoint) if request.checkpoint else None)
+        jobs.held[RUN] = TrainingRun(case)
     run: TrainingRun = jobs.held[RUN]
     return run.train_for(request.seconds)
 

@@ -39,7 +39,7 @@ class Journal:
     """The journal of an output, mode 600, which is made with its first line. One that can't be is given up with a note.
 
     One that is there already is never written to: its place is taken, with `over`, once the first line stands. `path`
-    is its own, once it has one. `folder` is where checkpoints may stand beside it; None where another run's may.
+    is its own, once it has one.
     """
 
     def __init__(self, output: Path, *, over: bool = False) -> None:
@@ -50,8 +50,6 @@ class Journal:
         self._samples = False
         self._over: Path | None = None
         self._held = ExitStack()  # files that nobody else goes on with meanwhile
-        another = os.path.exists(journal_of(output)) and not over
-        self.folder = None if another else journal_of(output).with_suffix(".checkpoints")
 
     def _open(self) -> None:
         """Raises FfnbenchError where another process writes to the journal that is gone on with."""

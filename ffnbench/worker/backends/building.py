@@ -16,11 +16,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from ffnbench.choices import Backend, Routing
 from ffnbench.common.targets import resolve
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.modules import Pointwise, build_dense
-from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec, Routing
-from ffnbench.plan import AddedSpec, AnySpec, Backend, Workload
+from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec
+from ffnbench.plan import AddedSpec, AnySpec, Workload
 
 WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 
@@ -107,17 +108,6 @@ def build_foreign(spec: ImportedSpec) -> nn.Module:
     return module
 
 
-def unavailable(backend: str, device: torch.device, dtype: torch.dtype | None = None) -> str:
-    """Why a backend can't run on this machine; "" if it can, as far as a look tells."""
-    if backend == Backend.COMPILE:
-        from ffnbench.worker.backends.compiling import no_compiler
-
-        return no_compiler(device)
-    if backend == Backend.ONEDNN:
-        return no_onednn(dtype) if device.type == "cpu" else "oneDNN runs on the CPU alone"
-    return ""
-
-
 def changed(module: nn.Module, ffn: AnySpec, backend: str) -> nn.Module:
     """The module that a backend runs, with the same weights; raises Unsupported where its form lacks what it needs."""
     if backend not in (Backend.PACKED, Backend.PACKED_UP_GATE):
@@ -125,17 +115,3 @@ def changed(module: nn.Module, ffn: AnySpec, backend: str) -> nn.Module:
     from ffnbench.worker.backends.packed import joined
 
     return joined(module, ffn, gate_first=backend == Backend.PACKED)
-
-
-def no_onednn(dtype: torch.dtype | None = None) -> str:
-    """Why oneDNN can't run here; "" if it can."""
-    ops = torch.ops.mkldnn
-    if not torch.backends.mkldnn.is_available():
-        return "this torch is built without oneDNN"
-    if not (hasattr(ops, "_linear_pointwise") and hasattr(ops, "_reorder_linear_weight")):
-        return f"torch {torch.__version__} does not offer oneDNN's linear layers for this processor"
-    if dtype is torch.bfloat16 and not ops._is_mkldnn_bf16_supported():
-        return "oneDNN has no bfloat16 products for this processor (it wants AVX-512 or AVX-NE-CONVERT)"
-    if dtype is torch.float16 and not getattr(ops, "_is_mkldnn_fp16_supported", bool)():
-        return "oneDNN has no float16 products for this processor"
-    return "oneDNN has no float64 products" if dtype is torch.float64 else ""

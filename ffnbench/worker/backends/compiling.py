@@ -20,10 +20,27 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.common.errors import Unsupported
+from ffnbench.messages import Opened
+from ffnbench.metrics import COMPILE, HELD
 from ffnbench.plan import Workload
+from ffnbench.worker.subject import Subject
 
 if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator
+
+
+def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
+    """Why torch.compile can't make kernels for a device here; "" if it can."""
+    return no_compiler(device)
+
+
+def prepare(subject: Subject, work: Workload) -> Opened:
+    """Compile a subject's module by its first call."""
+    subject.run = compiled_of(subject.module, work)
+    seconds, graphs = compile_now(subject.call, subject.x.device, subject.accelerator, freeze=work.freeze)
+    # frozen weights are constants in layouts of the compiler's own
+    held = None if work.freeze else subject.weight_bytes()
+    return Opened(calls=1, graphs=graphs, values={COMPILE: seconds, HELD: held})
 
 
 class Recompiled(Exception):

@@ -18,7 +18,10 @@ from torch import Tensor, nn
 
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.modules import ClampedFeedForward, FeedForward, GatedFeedForward
-from ffnbench.worker.backends.building import no_onednn
+from ffnbench.messages import Opened
+from ffnbench.metrics import HELD, PACK
+from ffnbench.plan import Workload
+from ffnbench.worker.subject import Subject
 
 Fused = tuple[str, list[float], str]  # oneDNN's name, its scalars, its algorithm
 PLAIN: Fused = ("none", [], "")
@@ -35,6 +38,21 @@ FUSED: dict[str, Fused] = {
     "gelu_tanh": ("gelu", [], "tanh"),
 }
 DTYPES = (torch.float32, torch.bfloat16)
+
+
+def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
+    """Why oneDNN can't run here; "" if it can, as far as a look tells."""
+    return no_onednn(dtype) if device.type == "cpu" else "oneDNN runs on the CPU alone"
+
+
+def prepare(subject: Subject, work: Workload) -> Opened:
+    """Put oneDNN under the linear layers of a subject's module, in place."""
+    packed = pack(subject.module, subject.x.detach())
+    notes: tuple[str, ...] = ()
+    if packed.unused:
+        called = f"{packed.layers - packed.unused} of {packed.layers} linear layers"
+        notes = (f"oneDNN runs {called}: the others are not called as modules",)
+    return Opened(calls=1, values={PACK: packed.seconds, HELD: packed.bytes}, notes=notes)
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, fused: Fused) -> Tensor:
@@ -165,3 +183,17 @@ def _gated(form: Any, fused: Fused | None, x: Tensor) -> Tensor:
     g = form.gate.then(x, fused) if fused else form.act(form.gate(x))
     y: Tensor = form.up.times(x, g)
     return y
+
+
+def no_onednn(dtype: torch.dtype | None = None) -> str:
+    """Why oneDNN can't run here; "" if it can."""
+    ops = torch.ops.mkldnn
+    if not torch.backends.mkldnn.is_available():
+        return "this torch is built without oneDNN"
+    if not (hasattr(ops, "_linear_pointwise") and hasattr(ops, "_reorder_linear_weight")):
+        return f"torch {torch.__version__} does not offer oneDNN's linear layers for this processor"
+    if dtype is torch.bfloat16 and not ops._is_mkldnn_bf16_supported():
+        return "oneDNN has no bfloat16 products for this processor (it wants AVX-512 or AVX-NE-CONVERT)"
+    if dtype is torch.float16 and not getattr(ops, "_is_mkldnn_fp16_supported", bool)():
+        return "oneDNN has no float16 products for this processor"
+    return "oneDNN has no float64 products" if dtype is torch.float64 else ""

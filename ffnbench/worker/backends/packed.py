@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.experts import ExpertLinear
-from ffnbench.ffn.like import as_own, output_of, relative_error, tolerance_of
+from ffnbench.ffn.like import layout_as_said, on_weights, output_of, relative_error, tolerance_of
 from ffnbench.ffn.modules import ClampedFeedForward, GatedFeedForward, OwnForm, reference_output
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import AnySpec
@@ -30,7 +30,7 @@ class JoinedFeedForward(ClampedFeedForward):
         """What enters the down projection, (..., d_ff)."""
         halves = self.gate_up(x).split(self.spec.d_ff, dim=-1)
         g, u = halves if self.gate_first else reversed(halves)
-        return self.act(self._limited(g)) * self._limited_up(u)
+        return self.act(self._limited_gate(g)) * self._limited_up(u)
 
     @property
     def gate(self) -> Any:
@@ -64,7 +64,7 @@ def _own(module: nn.Module, spec: ImportedSpec) -> nn.Module:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, 16, spec.d_model, generator=generator).to(weight.device, weight.dtype)
     try:
-        ours = as_own(module, spec, x)
+        ours = on_weights(layout_as_said(module, spec, x), module)
     except FfnbenchError as problem:
         raise Unsupported(problem.message) from problem
     assert spec.like is not None
@@ -93,7 +93,7 @@ def _joined(first: Any, second: Any) -> nn.Module:
     """One layer with the rows of both."""
     more = {}
     if isinstance(first, ExpertLinear):
-        more = {"experts": len(first.weight), "turn": first.turn}
+        more = {"experts": len(first.weight), "rows": first.rows}
     *_, fan_out, fan_in = first.weight.shape
     layer: nn.Module = type(first)(fan_in, 2 * fan_out, bias=first.bias is not None, device="meta", **more)
     for name, dim in (("weight", -2), ("bias", -1)):

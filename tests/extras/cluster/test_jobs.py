@@ -15,7 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch
+from fake_machine import FakeLaunch
+from paths import ROOT
 
 from ffnbench.cli.commands import command_names
 from ffnbench.extras.cluster import jobs, submitting
@@ -290,8 +291,7 @@ class Bomb:
 
 def forged(folder: Path) -> None:
     """A folder as a run leaves it, whose results run code."""
-    for name in ("0123456789abcdef", "checkpoints"):
-        (folder / name).mkdir(parents=True)
+    (folder / "0123456789abcdef").mkdir(parents=True)
     for name in ("1_submitted.pkl", "1_0_result.pkl"):
         (folder / "0123456789abcdef" / name).write_bytes(pickle.dumps(("success", Bomb())))
 

@@ -13,12 +13,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import ROOT, ffnbench
 from gate_world import machine, measured
+from paths import ROOT
+from shell import ffnbench
 
-from ffnbench.extras.history.following import history_view
-from ffnbench.extras.history.steps import Shift, steps_of
-from ffnbench.extras.history.timeline import Timeline, change_since_first, timeline_of
+from ffnbench.extras.history.table import history_view
+from ffnbench.extras.history.timeline import Shift, Timeline, change_since_first, steps_of, timeline_of
 from ffnbench.report.files.store import report_text
 from ffnbench.report.terminal import plain
 from ffnbench.result import CaseCost, Estimate, Report
@@ -226,7 +226,7 @@ def test_bad_input_is_one_line_and_a_hint(first: Report, tmp_path: Path, in_proc
         assert (code, out, err.count("\n")) == (2, "", 2), words
         assert says in err.splitlines()[0]
         assert err.splitlines()[1].startswith("hint: ")
-    monkeypatch.setattr("ffnbench.extras.history.following.find_spec", lambda name: None)
+    monkeypatch.setattr("ffnbench.extras.history.timeline.find_spec", lambda name: None)
     code, _, err = in_process("history", "two")
     assert (code, "ruptures" in err, "pip install 'ffnbench[history]'" in err) == (2, True, True)
 

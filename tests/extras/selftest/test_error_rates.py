@@ -9,7 +9,7 @@ import rates as script
 from exam.machine import STATES, WORLDS
 from rates import simulate
 
-from ffnbench.extras.selftest.rates import SLOWER, Rate, failures, rates_of
+from ffnbench.extras.selftest.measuring import SLOWER, Rate, failures, rates_of
 
 
 def test_simulated_error_rates_hold() -> None:

@@ -7,7 +7,6 @@ import json
 import math
 import random
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,8 @@ import numpy
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import ROOT, FakeLaunch, KnownProber
+from fake_machine import FakeLaunch, KnownProber
+from paths import ROOT
 from scipy import stats
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -23,27 +23,22 @@ import ffnbench
 from ffnbench.api import preparing
 from ffnbench.cli.commands import options_of
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.train import measuring, running
-from ffnbench.extras.train.decoder import trained_by
+from ffnbench.extras.train import measuring
 from ffnbench.extras.train.losses import front_of, learnt, paired, scatter_of, verdicts_of
 from ffnbench.extras.train.measuring import OfAllRuns
-from ffnbench.extras.train.messages import Train, Trained
 from ffnbench.extras.train.module import RotaryAttention
 from ffnbench.extras.train.picture import training_figure
-from ffnbench.extras.train.planning import TrainRequest, plan_train
-from ffnbench.extras.train.running import checkpoint_of
+from ffnbench.extras.train.plan import Train, Trained, TrainRequest, plan_train, read_text, trained_by
 from ffnbench.extras.train.table import training_frame, training_records
-from ffnbench.extras.train.text import read_text
 from ffnbench.extras.train.worker import TrainingRun
-from ffnbench.following import Following, ProgressListener
-from ffnbench.messages import Failed, Open, TakeSample
+from ffnbench.following import ProgressListener
+from ffnbench.messages import Open, TakeSample
 from ffnbench.plan import NoProbe, cost_of
 from ffnbench.report.files.store import load
 from ffnbench.report.terminal import plain
-from ffnbench.result import FailureKind, Progress, Sample, Verdict
+from ffnbench.result import Progress, Sample, Verdict
 from ffnbench.run import world
 from ffnbench.run.resources import memory_needed
-from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.worker.backends.building import build
 
 ASKED = TrainRequest(
@@ -109,7 +104,7 @@ def test_a_token_sees_none_after_it_and_places_only_as_distances(text: str) -> N
 
 
 def test_variants_share_all_but_the_ffn_and_seeds_share_no_batch(text: str) -> None:
-    relu, swiglu, *others = (TrainingRun(case, None) for case in runs(text))
+    relu, swiglu, *others = (TrainingRun(case) for case in runs(text))
     for name, value in relu.model.state_dict().items():
         if ".ffn." not in name:
             assert torch.equal(value, swiglu.model.state_dict()[name]), name
@@ -125,7 +120,7 @@ def test_variants_share_all_but_the_ffn_and_seeds_share_no_batch(text: str) -> N
 def test_a_step_is_that_of_a_loop_written_by_hand(text: str) -> None:
     """Cross entropy by its definition, AdamW of torch, the schedule as docs/training.md has it."""
     case = runs(text, steps=40, seeds=1)[0]
-    run, other = TrainingRun(case, None), TrainingRun(case, None)
+    run, other = TrainingRun(case), TrainingRun(case)
     run.train_for(1e9)
     model, losses = other.model, []
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.999), weight_decay=0.01)
@@ -145,28 +140,20 @@ def test_a_step_is_that_of_a_loop_written_by_hand(text: str) -> None:
     assert losses[-1] < 0.9 * losses[0]  # it learns
 
 
-def test_from_a_checkpoint_it_goes_on_to_the_same_loss_to_the_bit(text: str, tmp_path: Path) -> None:
+def test_in_one_go_or_step_by_step_it_is_the_same_loss_to_the_bit(text: str) -> None:
     case = runs(text, steps=40, variants="swiglu@dropout=0.1", seeds=1)[0]
-    whole = TrainingRun(case, None).train_for(1e9)
-    steps, kept = [], tmp_path / "kept" / "run.pt"
-    while (told := TrainingRun(case, kept).train_for(1e-9)).held_out is None:  # a process that ends after each step
-        steps.append(told.step)
-    assert steps[:3] == [1, 2, 3]
+    whole, run = TrainingRun(case).train_for(1e9), TrainingRun(case)
+    told = run.train_for(1e-9)
+    assert told.step == 1
+    while told.held_out is None:
+        told = run.train_for(1e-9)
     assert (told.held_out, told.curve) == (whole.held_out, whole.curve)
-    assert whole.held_out != TrainingRun(runs(text, steps=40, seeds=2)[-1], None).train_for(1e9).held_out
-
-
-def test_a_full_disk_loses_no_run(text: str, tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    run = TrainingRun(runs(text)[0], tmp_path / "file" / "run.pt")
-    run.train_for(1e-9)
-    assert "no checkpoint is kept" in run.train_for(1e-9).not_saved
-    assert run.train_for(1e9).held_out is not None
+    assert whole.held_out != TrainingRun(runs(text, steps=40, seeds=2)[-1]).train_for(1e9).held_out
 
 
 def test_what_is_held_out_is_looked_at_after_every_tenth_of_the_steps(text: str) -> None:
     case = runs(text, steps=25, seeds=1, variants="relu@dropout=0.5")[0]
-    told, other = TrainingRun(case, None).train_for(1e9), TrainingRun(case, None)
+    told, other = TrainingRun(case).train_for(1e9), TrainingRun(case)
     found = dict(told.curve)
     assert list(found) == [3, 5, 8, 10, 13, 15, 18, 20, 23, 25]
     assert found[25] == told.held_out != told.choosing
@@ -181,26 +168,11 @@ def test_what_is_held_out_is_looked_at_after_every_tenth_of_the_steps(text: str)
     assert found[10] == pytest.approx(float(loss), rel=1e-4)
 
 
-@pytest.mark.parametrize("broken", ["cut off", "of another version"])
-def test_a_checkpoint_that_can_not_be_read_is_begun_anew(text: str, tmp_path: Path, broken: str) -> None:
-    case, kept = runs(text)[0], tmp_path / "run.pt"
-    TrainingRun(case, kept).train_for(1e-9)
-    if broken == "cut off":
-        kept.write_bytes(kept.read_bytes()[:1000])
-    else:
-        state = torch.load(kept)
-        del state["curve"]
-        torch.save(state, kept)
-    run = TrainingRun(case, kept)
-    assert run.step == 0
-    assert run.train_for(1e9).held_out == TrainingRun(case, None).train_for(1e9).held_out
-
-
 def test_what_diverges_has_a_step_and_no_loss(text: str) -> None:
-    told = TrainingRun(runs(text, lr="9", steps=60)[0], None).train_for(1e9)
+    told = TrainingRun(runs(text, lr="9", steps=60)[0]).train_for(1e9)
     assert 1 < told.diverged <= told.step <= 60
     assert told.held_out is None
-    run = TrainingRun(runs(text)[0], None)
+    run = TrainingRun(runs(text)[0])
     while run.step < 6:
         run.train_for(0)
     run.model.head.weight.data.fill_(math.nan)
@@ -238,7 +210,7 @@ def test_what_memory_does_not_hold_fails_before_anything_is_built(text: str) -> 
 
 def test_memory_to_train_with_is_that_of_four_copies_of_all_weights(text: str) -> None:
     case = runs(text, d_model=64, layers=3)[0]
-    state = sum(4 * p.numel() * p.element_size() for p in TrainingRun(case, None).model.decoder.parameters())
+    state = sum(4 * p.numel() * p.element_size() for p in TrainingRun(case).model.decoder.parameters())
     assert memory_needed([case]) == pytest.approx(state, rel=0.01)  # without norms
 
 
@@ -478,34 +450,10 @@ def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
     assert "says what is learnt" in err
 
 
-def test_checkpoints_of_an_earlier_run_go_and_what_is_the_users_stays(on_fakes, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    kept = tmp_path / "run.json.checkpoints"
-    kept.mkdir()
-    for name in ("notes.txt", "0123456789abcdef.pt"):
-        (kept / name).write_text("mine")
-    sizes = "--d-model 32 --threads 1 --steps 6 --seeds 1 --layers 1 --context 16 --batch 2"
-    code, _, err = on_fakes(f"train relu {sizes} -o run.json")
-    assert code == 0, err
-    assert [path.name for path in kept.iterdir()] == ["notes.txt"]
-
-
 def test_the_arguments_are_the_flags_of_the_command() -> None:
     of_terminal = {"format", "verbose", "out", "resume", "on", "slurm"}
     flags = {"variants"} | options_of("train").keys()
     assert flags - of_terminal == set(inspect.signature(ffnbench.train).parameters)
-
-
-def test_a_run_that_has_a_loss_needs_no_checkpoint(text: str, tmp_path: Path) -> None:
-    plan = replace(planned(text), cases=tuple(runs(text)[:1]))
-    checkpoint = checkpoint_of(plan, tmp_path / "kept")
-    checkpoint.parent.mkdir()
-    for answer, is_kept in ((Failed(kind=FailureKind.CRASH, message="no"), True), (learning_of(1.9), False)):
-        checkpoint.touch()
-        launch = FakeLaunch(trouble={(Train, plan.reference): answer})
-        pool = WorkerPool(plan, launch, time.monotonic)
-        running.train(plan, pool, Following(folder=checkpoint.parent), math.inf, time.monotonic)
-        assert checkpoint.exists() == is_kept
 
 
 def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
@@ -544,7 +492,7 @@ def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_proc
 
 @pytest.mark.slow
 def test_a_real_run_of_jobs_equals_one_of_this_process(text: str, tmp_path: Path) -> None:
-    from conftest import ffnbench
+    from shell import ffnbench
 
     asked = (*SMALL, "--d-model=32", "--layers=1", "--steps=20", "--context=16", "--batch=4", "--seeds=2",
              "--text", text, "--threads=1")  # fmt: skip
