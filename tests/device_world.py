@@ -331,7 +331,10 @@ class SimulatedWorker:
     def fork(self, timeout_s: float) -> None:
         return None
 
-    def rest(self, rests: bool) -> None:
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
         pass
 
     def __init__(self, world: World) -> None:

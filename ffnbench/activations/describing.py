@@ -42,4 +42,4 @@ def draw_activations(request: PictureRequest, world: World) -> tuple[Figure, dic
 def _facts_of(chosen: dict[str, ActivationSpec]) -> dict[str, Facts]:
     """The facts that are known."""
     facts = {label: facts_of(spec.row, spec.beta) for label, spec in chosen.items()}
-    return {label: known for label, known in facts.items() if known}
+    return {label: each for label, each in facts.items() if each}

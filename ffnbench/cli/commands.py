@@ -20,7 +20,7 @@ from ffnbench import features
 from ffnbench.cli.defaults import Settings, found_settings, is_typed, noted, set_by_file
 from ffnbench.cli.words import as_meant
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.features import measured_elsewhere
+from ffnbench.features import measured_as_jobs
 from ffnbench.planning.fields import read
 from ffnbench.request import AnyRequest, Output, Request
 
@@ -161,8 +161,8 @@ def asked(kind: type[R], ctx: typer.Context, **more: Any) -> R:
 
 def output_of(ctx: typer.Context) -> Output:
     """How the answer is shown and written, as it was typed or as a file sets it."""
-    elsewhere = measured_elsewhere(ctx.params.get("on") or "", ctx.params.get("slurm") or ())
-    return asked(Output, ctx, defaults=noted(set_by_file(ctx)), measure=elsewhere)
+    measure = measured_as_jobs(ctx.params.get("on") or "", ctx.params.get("slurm") or ())
+    return asked(Output, ctx, defaults=noted(set_by_file(ctx)), measure=measure)
 
 
 def destination_of(output: Output, stem: str, *inputs: object, pictures: bool = False, **how: Any) -> Destination:
@@ -190,11 +190,11 @@ def answer(
     planned: Callable[..., Any] | None = None,
     **measured: Any,
 ) -> int:
-    """Plan and price what was asked; unless only counts are wanted, measure it, here or where `--on` says; show it.
+    """Plan and price what was asked, measure it unless only counts are wanted, here or as jobs as `--on` says, and show it.
 
     Gives the exit code. `planned` makes the plan of a feature's request, and `own=` measures it.
     """
-    from ffnbench.api.measuring import measure_here_or_elsewhere
+    from ffnbench.api.measuring import measure_here_or_as_jobs
     from ffnbench.api.preparing import prepare
     from ffnbench.report.shown_report import report_view
     from ffnbench.run.world import this_machine
@@ -202,11 +202,11 @@ def answer(
     output = output_of(ctx)
     inputs = vars(request).values()
     with destination_of(output, stem, *inputs, pictures=True, counts_only=counts) as destination:
-        world, elsewhere = this_machine(wait=output.wait), output.measure is not None
-        prepared = prepare(request, world, planned, notes=destination.defaults, counts=counts, elsewhere=elsewhere)
+        world, as_jobs = this_machine(wait=output.wait), output.measure is not None
+        prepared = prepare(request, world, planned, notes=destination.defaults, counts=counts, as_jobs=as_jobs)
         report = prepared.cost_report()
         destination.expect(report)
         if not counts:
-            report = measure_here_or_elsewhere(prepared, world, destination, output.measure, **measured)
+            report = measure_here_or_as_jobs(prepared, world, destination, output.measure, **measured)
         destination.show(report_view(report))
     return destination.code

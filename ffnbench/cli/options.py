@@ -470,6 +470,6 @@ CheckOut = Annotated[
         "-o",
         rich_help_panel=OUTPUT,
         metavar="PATH",
-        help="A file (.xml, .md, .tex, .json, .csv), or a folder/ for all. Repeatable.",
+        help="A file (.html, .xml, .csv, .json, .md, .tex), or a folder/ for all. Repeatable.",
     ),
 ]

@@ -69,7 +69,11 @@ def _time(asked: Scalar, device: str, cache: Cache) -> Time:
         )
     if device == "cpu":
         return Time.WALL
-    return time or (Time.DEVICE if device != "auto" and cache is Cache.COLD else Time.WALL)
+    if time is not None:
+        return time
+    if device != "auto" and cache is Cache.COLD:
+        return Time.DEVICE
+    return Time.WALL
 
 
 def _backend(asked: str, variant: Variant) -> Backend:
@@ -134,7 +138,10 @@ def lacks(ffn: AnySpec, work: Workload) -> str:
 def parse_backends(text: str) -> tuple[Backend, ...]:
     """One backend, `eager,onednn`, or `all`, each once; raises FfnbenchError for an empty name, and an unknown one."""
     parts = cut("--backend ", text, "eager,packed")
-    return tuple(Backend) if ALL in parts else tuple(dict.fromkeys(choose(Backend, "backend", part) for part in parts))
+    if ALL in parts:
+        return tuple(Backend)
+    backends = [choose(Backend, "backend", part) for part in parts]
+    return tuple(dict.fromkeys(backends))
 
 
 def labels_of(variant: Variant, backends: Iterable[Backend]) -> dict[str, Backend | None]:
@@ -144,7 +151,8 @@ def labels_of(variant: Variant, backends: Iterable[Backend]) -> dict[str, Backen
         return {variant.label: None}
     if len(several) == 1:
         return {variant.label: several[0]}
-    return {
-        variant.label if backend is Backend.EAGER else f"{variant.label}@backend={backend}": backend
-        for backend in several
-    }
+    labels: dict[str, Backend | None] = {}
+    for backend in several:
+        suffix = "" if backend is Backend.EAGER else f"@backend={backend}"
+        labels[variant.label + suffix] = backend
+    return labels

@@ -91,7 +91,10 @@ class Starter:
     def fork(self, timeout_s: float) -> Starter:
         return Starter(self.machine)
 
-    def rest(self, rests: bool) -> None:
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
         pass
 
     def close(self) -> None:
@@ -193,11 +196,11 @@ def prepared(budget: float, **options: Any) -> Prepared:
 
 @pytest.fixture
 def measured():
-    """A plan measured by the whole of `measured_once`, on such a machine and by its clock."""
+    """A plan measured by the whole of `measure_run`, on such a machine and by its clock."""
 
     def measure(machine: Machine, plan: Prepared, following: Following = UNFOLLOWED):
         world = World(launch=machine.launch, now=machine.now, describe=lambda *_: ENVIRONMENT)
-        return measuring.measured_once(plan, world, following)
+        return measuring.measure_run(plan, world, following)
 
     return measure
 
@@ -227,11 +230,11 @@ def test_a_command_began_before_it_measures(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(measuring, "run", asked)
     plan, world = prepared(15.0), World(launch=FakeLaunch())
-    measuring.measured_once(plan, world)
+    measuring.measure_run(plan, world)
     earlier = replace(world, began=time.monotonic() - 7.0)
-    measuring.measured_once(plan, earlier)
+    measuring.measure_run(plan, earlier)
     default = replace(plan.plan, protocol=replace(plan.plan.protocol, bound=False))
-    measuring.measured_once(replace(plan, plan=default), earlier)
+    measuring.measure_run(replace(plan, plan=default), earlier)
     assert told[0]["spent_s"] < 1
     assert 7 <= told[1]["spent_s"] < 9
     assert [how["bound_s"] for how in told] == [pytest.approx(15.0, abs=0.1)] * 2 + [math.inf]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from exam.machine import ENVIRONMENT
 from fake_machine import run
-from made_up_runs import QUIET, WAITS, plan_of, priced, run_of, ten_rounds, with_waits
+from made_up_runs import QUIET, WAITS, plan_of, run_of, ten_rounds, with_costs, with_waits
 
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, baseline_times, latency_findings
@@ -48,7 +48,7 @@ def test_rounds_in_which_the_threads_waited_do_not_count() -> None:
     assert row.ratio.value == pytest.approx(1.05, rel=0.005)
     assert (row.verdict, row.ratio.samples) == (Verdict.SLOWER, 24)
     assert not row.ratio.disturbed
-    report = with_figures(priced(replace(report_of(done), environment=ENVIRONMENT)))
+    report = with_figures(with_costs(replace(report_of(done), environment=ENVIRONMENT)))
     assert case_records(report)[1]["waited_share"] == pytest.approx((6 * QUIET + 4 * WAITS) / 10)
 
 
@@ -95,7 +95,7 @@ def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
         if max(c.workload.threads for c in done.plan.cases) > 1
         else "busy: other processes used 1.0 CPUs, b: 0 of 40 rounds undisturbed; wait"
     )
-    text = plain(compare_frame(priced(replace(report, measured=measured, warnings=notes))), 120)
+    text = plain(compare_frame(with_costs(replace(report, measured=measured, warnings=notes))), 120)
     assert re.search(r"^b .* busy +-  busy *$", text, re.MULTILINE)
     assert " 1.30 " not in text
     assert said in text
@@ -108,7 +108,7 @@ def reference_with_half_of_its_rounds(c: float = 1.0, c_waits: bool = True) -> R
     waits |= {(case, 0, r): WAITS for case in ("b", "c" if c_waits else "b") for r in range(6)}
     values = {"a": [[1.72e-3] * 6], "b": [[1.9e-3] * 6], "c": [[1.72e-3 * c] * 6]}
     done = with_waits(run_of(plan, values), waits)
-    return with_figures(priced(replace(report_of(done), environment=ENVIRONMENT)))
+    return with_figures(with_costs(replace(report_of(done), environment=ENVIRONMENT)))
 
 
 def test_one_row_that_can_be_compared_keeps_the_reference() -> None:
@@ -158,7 +158,10 @@ class Beside:
     def fork(self, timeout_s: float) -> None:
         return None
 
-    def rest(self, rests: bool) -> None:
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
         pass
 
     def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
