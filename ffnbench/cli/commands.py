@@ -190,7 +190,7 @@ def answer(
     planned: Callable[..., Any] | None = None,
     **measured: Any,
 ) -> int:
-    """Plan and price what was asked, measure it unless only counts are wanted, here or as jobs as `--on` says, and show it.
+    """Plan and price what was asked, measure it unless only counts are wanted (as jobs if `--on` says so), and show it.
 
     Gives the exit code. `planned` makes the plan of a feature's request, and `own=` measures it.
     """
