@@ -61,7 +61,7 @@ def _refuse_unknown(function: str, signature: inspect.Signature, placed: int, na
             if ours in parameters:
                 hint = f"did you mean {ours!r}?"
             elif examples:
-                hint = f"it is a key of a variant, as in {examples[0]!r}"
+                hint = f"write it as a key of each variant: {examples[0]!r}"
             else:
                 hint = hint_for(name, parameters, NAMED)
             raise WrongArgument(f"{function} has no argument {name!r}", hint)

@@ -234,7 +234,10 @@ def test_a_driver_too_old_is_one_error_in_torchs_words(monkeypatch: pytest.Monke
     assert [note.text for note in by_itself.warnings if "measured on the CPU: The NVIDIA driver" in note.text]
 
 
-def test_env_shows_the_device_and_says_what_to_do(on_machine: Any, in_process: Any, driver: Any) -> None:
+def test_env_shows_the_device_and_says_what_to_do(
+    on_machine: Any, in_process: Any, driver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     driver(FakeNVML())
     launch = launched()
     launch.device = lambda name: A100 | nvml.facts(name)
