@@ -82,7 +82,8 @@ def test_a_function_has_the_flags_and_the_defaults_of_its_command() -> None:
         flags = {param.name.rstrip("_"): param for param in Commands().get_command(None, command).params}
         flags = {one: param for one, param in flags.items() if one not in TERMINAL | others}
         function = signature_of(name)
-        assert flags.keys() == function.keys(), command
+        lacking = flags.keys() - function.keys(), function.keys() - flags.keys()
+        assert not any(lacking), f"ffnbench.{name} lacks {lacking[0]}, and the command {lacking[1]}"
         for one, param in flags.items():
             assert param.param_type_name == "argument" or "--" + one.replace("_", "-") in param.opts, (command, one)
             if one in ("variants", "activations"):  # several, which Typer has as a list
