@@ -1,7 +1,8 @@
 """Every option once: its names, its panel, what stands for its value, and its help.
 
 A command takes them as annotations of its parameters: `d_model: o.DModel = None` is `--d-model`. A value is a text, as
-it was typed: cli/commands.py makes a request of all of them. A switch names itself, or Typer adds its `--no-...`. What few people use is `hidden`: `--help-all` shows it.
+it was typed: cli/commands.py makes a request of all of them. A switch names itself, or Typer adds its
+`--no-...`. What few people use is `hidden`: `--help-all` shows it.
 """
 
 from __future__ import annotations
