@@ -12,7 +12,7 @@ from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import usable_cpus
 from ffnbench.features import function_of
 from ffnbench.ffn.cost import cost_unknown
-from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
+from ffnbench.plan import CONTROL, OWN, Arm, Case, Note, NoteKind, Plan, Probe, cost_of
 from ffnbench.planning.effort import check_timeout, pause_of, repeated
 from ffnbench.planning.workload import device_of
 from ffnbench.report.shown_report import ShownReport
@@ -64,7 +64,7 @@ class Prepared:
         """
         known = {found.case: found for found in self.costs}
         return tuple(
-            replace(found, case=case.label) if found.cost.counted else _price(case, NoProbe())
+            replace(found, case=case.label) if found.cost.counted else _price(case, Probe())
             for case in plan.cases
             if (found := known.get(case.label) or known[plan.reference])
         )
@@ -109,7 +109,7 @@ def _plan(request: AnyRequest, probe: Probe, planned: Planned | None) -> Plan:
     """The plan of a request; mistakes in its flags are found before code of the user's is loaded."""
     plan_of: Planned = planned or function_of(PLANS[type(request)])
     if isinstance(request, CompareRequest) and ":" in request.variants and "routing" not in request.metrics:
-        plan_of(replace(request, variants="swiglu"), NoProbe())
+        plan_of(replace(request, variants="swiglu"), Probe())
     return plan_of(request, probe)
 
 

@@ -30,7 +30,10 @@ def protocol_of(cases: int, effort: MeasuredRequest) -> Protocol:
             f"--{fixed[0]} fixes how much is measured, --{limits[0]} lets the run find out",
             "give --workers and --rounds, or --precision and --budget",
         )
-    protocol = _fixed(effort) if fixed else _adaptive(effort.precision, effort.budget, cases)
+    if fixed:
+        protocol = _fixed(effort)
+    else:
+        protocol = _adaptive(effort.precision, effort.budget, cases)
     return replace(protocol, seed=check_seed(effort.seed), timeout_s=check_timeout(effort.timeout))
 
 

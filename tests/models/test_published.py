@@ -9,7 +9,7 @@ from shell import ffnbench
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import NoProbe, cost_of
+from ffnbench.plan import Probe, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.run.resources import check_fits, memory_needed
@@ -68,7 +68,7 @@ def test_mistakes_have_a_hint(options: dict, message: str, hint: str) -> None:
 def test_room_is_the_weights_and_the_dearest_call() -> None:
     plan = plan_compare(CompareRequest(variants="a=relu,b=relu", d_model=64, d_ff=256, seq_len=8, device="cpu"))
     weights, inputs = 2 * 2 * 64 * 256 * 4, 2 * 2 * 8 * 64 * 4
-    peak = cost_of(plan.cases[0], NoProbe()).peak_bytes
+    peak = cost_of(plan.cases[0], Probe()).peak_bytes
     assert memory_needed(list(plan.cases)) == weights + inputs + 8 * 64 * 256 + peak  # one matrix in float64
     check_fits(plan, 10**9)
     check_fits(plan, None)
@@ -86,7 +86,7 @@ def test_training_has_room_for_gradients_of_the_largest_weights() -> None:
     )
     cases = list(plan_compare(asked).cases)
     weights, inputs = (2 * 64 * 256 + 2 * 64 * 128) * 4, 2 * 2 * 8 * 64 * 4
-    peak = cost_of(cases[0], NoProbe()).peak_bytes
+    peak = cost_of(cases[0], Probe()).peak_bytes
     assert memory_needed(cases) == weights + 2 * 64 * 256 * 4 + inputs + 8 * 64 * 256 + peak
 
 
