@@ -9,7 +9,7 @@ from ffnbench.api.measuring import measure
 from ffnbench.api.preparing import prepare
 from ffnbench.python.arguments import Activations, Devices, DTypes, Int, Ints, asked
 from ffnbench.python.public import called_here, public
-from ffnbench.report.answers import Answer, as_displayed
+from ffnbench.report.shown_report import Answer, as_displayed
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.request import FactsRequest, PictureRequest, TimingRequest
 

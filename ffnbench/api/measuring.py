@@ -24,7 +24,6 @@ from ffnbench.run.budget import Budget
 from ffnbench.run.runner import run
 from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.run.world import World
-from ffnbench.stats.cells import cells_of
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import StopRule
@@ -54,7 +53,8 @@ def refuse_short(plan: Plan) -> None:
     """Raise FfnbenchError for a budget that its cells can't keep to, on whatever machine: warm-up and samples have a
     least length.
     """
-    protocol, cells = plan.protocol, len(cells_of(plan))
+    protocol = plan.protocol
+    cells = len(plan.groups) if plan.is_sweep else 1
     a_case_s = protocol.warmup_s + protocol.workers * (protocol.rounds + 1) * protocol.min_sample_s
     least_s = math.ceil(max(cells * LEAST_BUDGET_S, len(plan.cases) * a_case_s))
     adaptive = protocol.precision is not None

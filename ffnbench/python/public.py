@@ -17,13 +17,13 @@ from ffnbench.common.errors import FfnbenchError, WrongArgument, interruption
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import counted
 from ffnbench.following import Following
+from ffnbench.messages import MARK
 from ffnbench.planning.keys import KEYS
 from ffnbench.python.arguments import NAMED
-from ffnbench.report.answers import notebook_shell
 from ffnbench.report.progress import NotebookProgress, TerminalProgress
+from ffnbench.report.shown_report import notebook_shell
 from ffnbench.request import OTHER_NAMES
 from ffnbench.run import world
-from ffnbench.worker.channel import MARK
 
 P = ParamSpec("P")
 T = TypeVar("T")

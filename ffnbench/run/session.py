@@ -22,6 +22,7 @@ from typing import IO, Any
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.messages import (
+    MARK,
     A,
     Done,
     Failed,
@@ -32,11 +33,11 @@ from ffnbench.messages import (
     WorkerRequest,
     answer_line,
     answer_of,
+    end_group,
     line_of,
 )
 from ffnbench.plan import OWN, Arm
 from ffnbench.result import FailureKind
-from ffnbench.worker.channel import MARK, end_group
 
 BOOT = Path(__file__).parents[1] / "worker" / "boot.py"
 START_TIMEOUT_S = 300.0

@@ -20,9 +20,8 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
 from ffnbench.worker import probe_jobs
-from ffnbench.worker.answers import answer_to
 from ffnbench.worker.backends.compiling import not_compiled
-from ffnbench.worker.jobs import Jobs
+from ffnbench.worker.jobs import Jobs, answer_to
 from ffnbench.worker.probe_jobs import UNNAMED, count
 
 D_MODEL, D_FF = 16, 48

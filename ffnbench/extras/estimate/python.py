@@ -5,7 +5,7 @@ from __future__ import annotations
 from ffnbench.extras.estimate.estimating import EstimateRequest, bounds
 from ffnbench.python.arguments import DTypes, Int, Ints, Match, Modes, StrPath, Texts, Variants, asked
 from ffnbench.python.public import called_here, public
-from ffnbench.report.answers import Answer
+from ffnbench.report.shown_report import Answer
 
 
 @public

@@ -20,8 +20,8 @@ from ffnbench.extras.train.plan import CHOOSING, CURVE, HELD_OUT, LOSS, OF, Trai
 from ffnbench.plan import Case, Plan
 from ffnbench.result import CONFIDENCE, Report, Verdict
 from ffnbench.stats.cells import restricted
+from ffnbench.stats.curves import Pair, in_both_orders, pairs_of, pareto_front
 from ffnbench.stats.interval import Mean, VarianceEstimate, WorkerValue, mean_of
-from ffnbench.stats.pairs import Pair, in_both_orders, pairs_of, pareto_front
 from ffnbench.stats.verdict import verdicts
 
 ALIKE = 0.95  # confidence, above which a difference scatters more than others do

@@ -20,7 +20,6 @@ from ffnbench.ffn.modules import FeedForward, GatedFeedForward, OutputGatedFeedF
 from ffnbench.messages import Opened
 from ffnbench.metrics import HELD, PACK
 from ffnbench.plan import Workload
-from ffnbench.worker.backends.packed import with_parts_replaced
 from ffnbench.worker.subject import Subject
 
 Fused = tuple[str, list[float], str]  # oneDNN's name, its scalars, its algorithm
@@ -140,6 +139,8 @@ def pack(module: nn.Module, x: Tensor) -> Packed:
     except RuntimeError as problem:
         raise Unsupported(f"oneDNN can't pack its weights: {_one_line(problem)}") from problem
     seconds = perf_counter() - start
+    from ffnbench.worker.backends.packed import with_parts_replaced
+
     run = with_parts_replaced(module, packed)
     layers = list(packed.values())
     if type(run) in (FeedForward, GatedFeedForward, OutputGatedFeedForward):
