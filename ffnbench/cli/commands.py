@@ -194,7 +194,6 @@ def answer(
 
     Gives the exit code. `planned` makes the plan of a feature's request, and `own=` measures it.
     """
-    from ffnbench.api.measuring import measure_here_or_as_jobs
     from ffnbench.api.preparing import prepare
     from ffnbench.report.shown_report import report_view
     from ffnbench.run.world import this_machine
@@ -207,6 +206,8 @@ def answer(
         report = prepared.cost_report()
         destination.expect(report)
         if not counts:
+            from ffnbench.api.measuring import measure_here_or_as_jobs
+
             report = measure_here_or_as_jobs(prepared, world, destination, output.measure, **measured)
         destination.show(report_view(report))
     return destination.code
