@@ -50,11 +50,10 @@ class Prepared:
 
     def cost_report(self) -> ShownReport:
         """A report of the costs alone."""
-        failed = [
-            Failure(case=one.case, kind=FailureKind.UNSUPPORTED, message=one.cost.failed)
-            for one in self.costs
-            if one.cost.failed
-        ]
+        failed = []
+        for entry in self.costs:
+            if entry.cost.failed:
+                failed.append(Failure(case=entry.case, kind=FailureKind.UNSUPPORTED, message=entry.cost.failed))
         return replace(new_report(self.plan.with_device("cpu"), self.costs), failures=tuple(failed))
 
     def costs_of(self, plan: Plan) -> tuple[CaseCost, ...]:
@@ -62,12 +61,15 @@ class Prepared:
 
         What has no costs is the control, and costs what its reference does.
         """
-        known = {found.case: found for found in self.costs}
-        return tuple(
-            replace(found, case=case.label) if found.cost.counted else _price(case, Probe())
-            for case in plan.cases
-            if (found := known.get(case.label) or known[plan.reference])
-        )
+        by_label = {entry.case: entry for entry in self.costs}
+        costs = []
+        for case in plan.cases:
+            entry = by_label.get(case.label) or by_label[plan.reference]
+            if entry.cost.counted:
+                costs.append(replace(entry, case=case.label))
+            else:
+                costs.append(_cost_of_case(case, Probe()))
+        return tuple(costs)
 
 
 def prepare(
@@ -121,7 +123,9 @@ def with_notes(plan: Plan, texts: Sequence[str]) -> Plan:
 
 def with_threads(request: A) -> A:
     """The request with the CPUs that a process may use, where none were typed."""
-    return replace(request, threads=usable_cpus()) if request.threads is None else request
+    if request.threads is not None:
+        return request
+    return replace(request, threads=usable_cpus())
 
 
 def with_costs(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared:
@@ -132,7 +136,7 @@ def with_costs(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared
     costs, problems = [], []
     for case in plan.cases:
         try:
-            costs.append(_price(case, prober))
+            costs.append(_cost_of_case(case, prober))
         except Unsupported as problem:
             problems.append(problem)
             if not lenient or len(problems) == len(plan.cases):
@@ -144,13 +148,13 @@ def with_costs(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared
 def start_all(prober: Prober, arms: Iterable[Arm]) -> None:
     """Look whether each arm has torch; all of them are started before the first is waited for."""
     probers = [prober.within(arm) for arm in arms if arm != OWN and arm.name != CONTROL]
-    for one in probers:
-        one.start()
-    for one in probers:
-        one.refuse_without_torch()
+    for of_arm in probers:
+        of_arm.start()
+    for of_arm in probers:
+        of_arm.refuse_without_torch()
 
 
-def _price(case: Case, probe: Probe) -> CaseCost:
+def _cost_of_case(case: Case, probe: Probe) -> CaseCost:
     return CaseCost(case=case.label, cost=cost_of(case, probe))
 
 
@@ -163,7 +167,10 @@ def refuse_at_once(plan: Plan, world: World) -> None:
 
 def refuse_device(device: str, world: World) -> None:
     """Raise FfnbenchError for a GPU where it is known that there is none."""
-    if device_of(device) not in ("auto", "cpu") and (why := world.no_gpu()):
+    if device_of(device) in ("auto", "cpu"):
+        return
+    why = world.no_gpu()
+    if why:
         hint = "use --device cpu, or a CUDA build of torch on a machine with a GPU"
         raise FfnbenchError(f"device {device!r} was asked for, but {why}", hint)
 

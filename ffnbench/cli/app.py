@@ -33,7 +33,7 @@ OWN = ("--help", "-h", "--version", "-V", "--install-completion", "--show-comple
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    rich_markup_mode="rich" if sys.stdout.isatty() else None,
+    rich_markup_mode="rich" if sys.stdout is not None and sys.stdout.isatty() else None,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "token_normalize_func": lambda name: name.replace("_", "-"),

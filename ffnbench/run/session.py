@@ -275,9 +275,9 @@ def interpreter_of(arm: Arm) -> str:
     if not arm.python:
         return sys.executable
     path = os.path.expanduser(arm.python)
-    found = shutil.which(path)
-    if found is not None:
-        return os.path.abspath(found)
+    interpreter = shutil.which(path)
+    if interpreter is not None:
+        return os.path.abspath(interpreter)
     inside = Path(path, "bin", "python")
     if inside.exists():
         hint = f"that is a folder; its interpreter is {inside}"

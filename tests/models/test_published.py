@@ -12,7 +12,7 @@ from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import Probe, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.run.resources import check_fits, memory_needed
+from ffnbench.run.resources import check_fits, memory_needed, too_large
 
 
 def ffns(**options: object) -> dict[str, FFNSpec]:
@@ -77,6 +77,17 @@ def test_room_is_the_weights_and_the_dearest_call() -> None:
     ) as caught:
         check_fits(plan, 2**18)
     assert "--dtype bfloat16" in caught.value.hint
+
+
+def test_what_memory_does_not_hold_is_left_out_largest_first() -> None:
+    """A reference of 64 KiB, rows of 1 MiB and 64 KiB; then not even the reference."""
+    asked = CompareRequest(
+        variants="a=relu@d_ff=128,large=relu@d_ff=2048,small=relu@d_ff=128", d_model=64, seq_len=1, device="cpu"
+    )
+    plan = plan_compare(asked)
+    assert too_large(plan, 1 << 30) == too_large(plan, None) == []
+    assert [failure.case for failure in too_large(plan, 1 << 19)] == ["large"]
+    assert sorted(failure.case for failure in too_large(plan, 1 << 10)) == ["a", "large", "small"]
 
 
 def test_training_has_room_for_gradients_of_the_largest_weights() -> None:
