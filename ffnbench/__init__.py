@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ffnbench.compare.python import compare, cost
     from ffnbench.extras.estimate.python import estimate
     from ffnbench.extras.models.python import inspect
-    from ffnbench.extras.selftest.python import selftest
     from ffnbench.extras.train.python import train
     from ffnbench.ffn.imported import activation
     from ffnbench.ffn.spec import FFNSpec
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 __all__ = [
     "Answer", "Check", "Error", "FFNSpec", "Report", "__version__", "ab", "activation", "activations", "block", "build",
-    "check", "compare", "cost", "estimate", "inspect", "load", "plot_activations", "selftest", "time_activations",
+    "check", "compare", "cost", "estimate", "inspect", "load", "plot_activations", "time_activations",
     "train",
 ]  # fmt: skip
 _HOMES = {
@@ -60,7 +59,7 @@ def __getattr__(name: str) -> Any:
         feature = import_module("ffnbench.features").of_features("calls").get(name)
         if feature is not None:
             return getattr(feature.file("python"), name)
-    raise AttributeError(f"module 'ffnbench' has no attribute {name!r}")
+    raise AttributeError(f"module 'ffnbench' has no attribute {name!r}", name=name, obj=import_module(__name__))
 
 
 def __dir__() -> list[str]:

@@ -429,10 +429,7 @@ class Plan:
     notes: tuple[Note, ...] = ()
     kind: str = field(default=Kind.COMPARE, metadata=LATER | among(kind_names))
     command: str = field(default="", metadata=LATER)  # what asks the same again: `ffnbench compare --variants ...`
-    shard: str = field(default="", metadata=LATER)  # which part of the groups these are, as 2/8; empty for all
-    state: str = field(
-        default="", metadata=LATER
-    )  # the file that weights are read from, and what their names begin with
+    state: str = field(default="", metadata=LATER)  # a file of weights, and what their names begin with
     prefix: str = field(default="", metadata=LATER)
 
     @cached_property
