@@ -9,7 +9,7 @@ from pathlib import Path
 from ffnbench.api.preparing import prepare
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.estimate.bounds import Hardware, bounds_of, hardware_in, how_near, published
-from ffnbench.extras.estimate.table import estimate_view, hardware_view
+from ffnbench.extras.estimate.table import estimate_view
 from ffnbench.ffn.spec import require_positive
 from ffnbench.planning.compare import as_compare
 from ffnbench.report.columns import case_records
@@ -59,8 +59,3 @@ def _hardware(names: str) -> list[Hardware]:
     if not machines:
         raise FfnbenchError(f"--hardware {names} names no machine", "for example --hardware h100,a100")
     return list(machines.values())
-
-
-def list_hardware() -> View:
-    """Every machine of the table, with its source."""
-    return hardware_view(list(published()))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from ffnbench.common.units import IEC, SI, TIME, digits
-from ffnbench.extras.estimate.bounds import Hardware, Near, is_held, path_of
+from ffnbench.extras.estimate.bounds import Hardware, Near, is_held, path_of, published
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import Plan
 from ffnbench.report.columns import column
@@ -141,11 +141,11 @@ def _link(machine: Hardware) -> str:
     return f"{machine.name} {machine.link_gb_per_s:g} GB/s a direction ({machine.link})"
 
 
-def hardware_view(machines: Sequence[Hardware]) -> View:
+def list_hardware() -> View:
     """Every machine of the table, with where its figures stand."""
     names = [field.name for field in fields(Hardware)]
     records = []
-    for machine in machines:
+    for machine in published():
         record = {}
         for name in names:
             value = getattr(machine, name)
@@ -158,3 +158,7 @@ def hardware_view(machines: Sequence[Hardware]) -> View:
         "addresses, links and notes: `ffnbench list hardware --json`",
     )
     return records_view(records, notes)
+
+
+LISTINGS = {"hardware": list_hardware}
+COMPLETIONS = {"hardware": lambda: published().names()}
