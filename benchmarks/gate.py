@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         plan = check_plan(precision=None)
         alarms = simulate_checks(plan, DEFAULT_LATENCY, SHARES, repeats, worlds, runs=asked.runs, **settings)
-    broken = broken_promises(alarms, found_at_least={})
+    broken = broken_promises(alarms)
     print(report(alarms, DEFAULT_LATENCY), *broken, sep="\n")
     return 1 if broken else 0
 

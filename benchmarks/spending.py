@@ -21,7 +21,8 @@ from pathlib import Path
 import numpy as np
 from scipy.special import stdtr
 
-from ffnbench.stats.interval import CONFIDENCE, STARTERS_FREEDOM, STARTERS_SD, WorkerValue, mean_of
+from ffnbench.result import CONFIDENCE
+from ffnbench.stats.interval import STARTERS_FREEDOM, STARTERS_SD, WorkerValue, mean_of
 from ffnbench.stats.stopping import interim_analyses
 
 LEVELS = Path(__file__).resolve().parents[1] / "ffnbench" / "gate" / "interim_levels.json"

@@ -309,6 +309,9 @@ class NoteKind(StrEnum):
     NOISE = "noise"
 
 
+NOISES = {NoteKind.SEEN, NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """Something a reader should know of one case, or with an empty label of the whole run."""

@@ -23,6 +23,11 @@ SCHEMA = 2
 KEPT = 20  # runs of a baseline, beside the oldest
 MEMORY = "memory"  # the level of bytes that no cache holds
 POWER_CAP = "power cap"  # a card at its power limit, where heavy products keep it: no trouble from outside
+CONFIDENCE = 0.95  # of every interval, as stated
+SAME_WITHIN = 0.02  # of a ratio that is the same
+WAITED = 0.03  # quiet samples wait 0.3 % (median), those beside a spinner 77 %; 1 % gives the same rows
+ALIKE = 0.05  # sizes that differ by no more share one roof
+LONGEST_S = 1800  # that a hint asks for
 R = TypeVar("R", bound="Report")
 
 

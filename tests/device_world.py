@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import FACTS
+from fake_machine import FACTS
 from torch import Tensor, nn
 
 from ffnbench.device import accelerator, nvml

@@ -44,6 +44,7 @@ IMPLIED = {  # keys that go with a field, or with the layout of this name
 }  # fmt: skip
 NUMBERED = re.compile(r"(?:^|\.)\d+(?=\.)")
 LAYERS = 4
+COMPOSITES = ["clip", "gemma3", "llava", "qwen2_5_vl"]
 FILLED: dict[str, Data] = {  # what no model can be built without
     "deepseek_v2": {"num_experts_per_tok": 2},
     "esm": {"vocab_size": 33, "pad_token_id": 1, "mask_token_id": 2},

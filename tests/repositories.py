@@ -34,3 +34,12 @@ def git(folder: Path, *arguments: str) -> str:
         ["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True, env=clean
     )  # fmt: skip
     return done.stdout.strip()
+
+
+def two_sides(folder: Path) -> None:
+    """A repository with the package and the revisions that the documents speak of."""
+    (folder / "mypkg").mkdir()
+    (folder / "mypkg" / "mlp.py").touch()
+    for arguments in ("init -q", "add mypkg", "-c user.name=n -c user.email=e@x commit -qm one", "tag v1.0",
+                      "update-ref refs/remotes/origin/main HEAD"):  # fmt: skip
+        subprocess.run(["git", *arguments.split()], cwd=folder, check=True)

@@ -13,11 +13,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT, FakeLaunch, ProberHere, measure, prepare, two_sides
+from fake_machine import FakeLaunch, ProberHere, measure, prepare
+from paths import ROOT
+from repositories import two_sides
 
 import ffnbench
 from ffnbench.api import measuring
-from ffnbench.api.saved import report_of
+from ffnbench.api.saved import as_shown, recompute, report_of
 from ffnbench.cli import run
 from ffnbench.cli.commands import FILES, Commands, command_names
 from ffnbench.compare.table import compare_frame
@@ -25,7 +27,6 @@ from ffnbench.messages import ReachedRoof
 from ffnbench.plan import METHOD
 from ffnbench.report.columns import case_records
 from ffnbench.report.files.store import load, report_text
-from ffnbench.report.shown_report import as_shown, recompute
 from ffnbench.report.terminal import plain
 from ffnbench.report.words import VERDICTS
 from ffnbench.request import CompareRequest

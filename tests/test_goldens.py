@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, FakeLaunch, KnownProber, ProberHere, in_the_second_worker
+from fake_machine import FakeLaunch, KnownProber, ProberHere, interrupted_in_the_second_worker
+from paths import ROOT
 
 from ffnbench import __version__
 from ffnbench.messages import MeasureTimer, Open
@@ -143,7 +144,7 @@ def busy() -> Machine:
 
 def interrupted() -> Machine:
     launch = Machine()
-    launch.seconds = in_the_second_worker
+    launch.seconds = interrupted_in_the_second_worker
     return launch
 
 

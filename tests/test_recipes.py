@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import ROOT, FakeLaunch, ProberHere
+from fake_machine import FakeLaunch, ProberHere
+from paths import ROOT
 from repositories import git
 
 from ffnbench.cli import run

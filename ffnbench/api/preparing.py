@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ffnbench import __version__
 from ffnbench.common.errors import FfnbenchError, Unsupported
@@ -27,9 +27,10 @@ from ffnbench.request import (
     command_line,
 )
 from ffnbench.result import CaseCost, Failure, FailureKind
-from ffnbench.run.prober import Prober
-from ffnbench.run.world import World
-from ffnbench.stats.cells import shard
+
+if TYPE_CHECKING:
+    from ffnbench.run.prober import Prober
+    from ffnbench.run.world import World
 
 A = TypeVar("A", bound=AnyRequest)
 Planned = Callable[[Any, Probe], Plan]
@@ -95,6 +96,8 @@ def prepare(
     with world.prober(check_timeout(request.timeout)) as prober:
         plan = asked_as(_plan(asked, prober, planned), request, counts=counts)
         if isinstance(request, GroupedRequest) and request.shard is not None:
+            from ffnbench.stats.cells import shard
+
             plan = shard(plan, *shard_of(request.shard, len(plan.groups)))
         return priced(with_notes(plan, notes), prober, lenient=isinstance(request, CompareRequest | AddedRequest))
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
+
 from ffnbench.common.errors import Unfinished
+from ffnbench.plan import METHOD
 from ffnbench.report.files.store import load as load_report
 from ffnbench.report.files.store import made_anew
-from ffnbench.report.shown_report import ShownReport, as_shown, difference, recompute
+from ffnbench.report.shown_report import ShownReport
+from ffnbench.result import Figures, Report
+from ffnbench.stats.figures import figures_of, with_figures
 
 
 def load(path: str) -> ShownReport:
@@ -20,3 +25,34 @@ def report_of(path: str) -> tuple[ShownReport, str]:
         raise Unfinished(f"{path!r} was interrupted before anything was measured", made_anew(path, stored))
     fresh = recompute(stored)
     return fresh, difference(stored, fresh)
+
+
+def as_shown(found: Report) -> ShownReport:
+    """A report that can show itself, with its figures: a file has none."""
+    if found.samples and found.figures == Figures():
+        found = replace(found, figures=figures_of(found))
+    return ShownReport(**{field.name: getattr(found, field.name) for field in fields(Report)})
+
+
+def recompute(found: ShownReport) -> ShownReport:
+    """The report with every figure computed anew from its samples, by today's method."""
+    return found if found.environment is None else with_figures(found)
+
+
+def difference(stored: Report, fresh: Report) -> str:
+    """What to say where the figures of a file are not those that its samples give now; nothing where they are."""
+    if _figures(stored) == _figures(fresh):
+        return ""
+    if stored.plan.protocol.method != METHOD:
+        old = stored.plan.protocol.method
+        return f"measured with method {old}, now it is {METHOD}: the figures are computed again from the samples"
+    return f"the figures are computed again from the samples: those in the file, by ffnbench {stored.version}, differ"
+
+
+def _figures(found: Report) -> list[tuple[str, str, str, str]]:
+    """What is compared, to nine digits: sums of floats may differ in the last ones between machines."""
+    figures = [(m.case, m.metric, f"{m.estimate.value:.9g}", "") for m in found.measured]
+    for c in found.comparisons:
+        figures.append((c.case, c.metric, f"{c.ratio.value:.9g}" if c.ratio else "", c.verdict.value))
+    figures += [(s.case, s.roof, f"{s.share.value:.9g}", s.bound.value) for s in found.shares]
+    return figures

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ffnbench.api.preparing import Prepared, new_report
+from ffnbench.api.saved import as_shown
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
 from ffnbench.following import Following
 from ffnbench.plan import Plan, Protocol
 from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.report.shown_report import ShownReport, as_shown
+from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, Report
 from ffnbench.run.resources import too_large
 from ffnbench.run.schedule import Schedule

@@ -24,10 +24,10 @@ from ffnbench.report.listing import (
     workers_record,
 )
 from ffnbench.result import Ceiling
-from ffnbench.run.resources import TRY_CUDA, listed, room_for_ceilings, why_not_seen
-from ffnbench.run.session import WorkerLost
+from ffnbench.run.resources import TRY_CUDA, device_facts, listed, room_for_ceilings, why_not_seen
+from ffnbench.run.session import COUNT_TIMEOUT_S, WorkerLost
 from ffnbench.run.worker_pool import Worker
-from ffnbench.run.world import COUNT_TIMEOUT_S, World, device_facts
+from ffnbench.run.world import World
 from ffnbench.stats.rounds import CPUS_TAKEN
 
 CEILINGS_S = 4.5  # of looking for those of the machine; with what comes before and after it five

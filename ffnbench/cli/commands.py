@@ -196,7 +196,6 @@ def values_of(kind: type[Any], typed: Mapping[str, Any]) -> dict[str, Any]:
 
 def destination_of(output: Output, stem: str, *inputs: object, pictures: bool = False, **how: Any) -> Destination:
     """Where the answer goes; `inputs` are values that may be paths: no output is written over these."""
-    from ffnbench.report.files.outputs import inputs_of
     from ffnbench.report.formats import PICTURES, SUFFIXES
     from ffnbench.report.output import Destination
 
@@ -204,4 +203,8 @@ def destination_of(output: Output, stem: str, *inputs: object, pictures: bool = 
     if pictures:
         suffixes += PICTURES
     how.setdefault("suffixes", suffixes)
-    return Destination(output, stem, inputs=inputs_of(*inputs), **how)
+    if output.out:
+        from ffnbench.report.files.outputs import inputs_of
+
+        how["inputs"] = inputs_of(*inputs)
+    return Destination(output, stem, **how)

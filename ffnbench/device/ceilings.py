@@ -14,8 +14,7 @@ from ffnbench.device.environment import UNKNOWN_CACHE, level_of
 from ffnbench.ffn.spec import item_bytes
 from ffnbench.messages import CacheLevel
 from ffnbench.plan import Case, needed_by
-from ffnbench.result import Bound, CaseCost, Roof
-from ffnbench.stats.ceilings import ALIKE
+from ffnbench.result import ALIKE, Bound, CaseCost, Roof
 
 MM, ONEDNN = "torch.mm", "oneDNN"
 SUM, SUM_INT, MV, AGAIN = "torch.sum", "torch.sum of int64", "torch.mv", "repeated torch.sum"

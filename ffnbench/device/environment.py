@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ffnbench import __version__
-from ffnbench.common.git import head
 from ffnbench.messages import CacheLevel, DeviceFacts, Greeting
 from ffnbench.result import MEMORY, Environment
 
@@ -219,6 +218,8 @@ def place_of(device: str) -> torch.device:
 
 def describe(greeting: Greeting, device: DeviceFacts | None = None) -> Environment:
     """The environment of a run, from what a worker says of itself and of the GPU that is used, None on a CPU."""
+    from ffnbench.common.git import head
+
     gpu = device or DeviceFacts()
     commit, dirty = head(Path())
     return Environment(

@@ -7,7 +7,7 @@ other and wins. A constructor that takes a config object gets one with all those
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from math import inf, nextafter
 from typing import Any, TypeVar
 
@@ -17,37 +17,40 @@ from ffnbench.common.targets import one_line, resolve
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.spec import LIKE, ImportedSpec, Scalar
 
+# fmt: off
 D_MODEL_NAMES = (
     "d_model", "dim", "hidden_size", "in_features", "embed_dim", "n_embd", "n_embed", "model_dim", "embedding_dim",
     "emb_dim", "d_embed", "in_dim", "input_dim", "dim_in", "d_in", "in_channels", "channels", "width", "embed_dims",
     "dmodel", "input_size", "size",
-)  # fmt: skip
+)
 D_FF_NAMES = (
     "d_ff", "intermediate_size", "hidden_features", "ffn_dim", "inner_dim", "dim_feedforward", "ffn_hidden_size",
     "ff_dim", "mlp_dim", "d_hidden", "n_inner", "d_inner", "dff", "dim_ff", "ffn_hidden_dim", "feedforward_dim",
     "intermediate_dim", "ffn_embed_dim", "ff_size", "filter_size", "hidden_channels", "mlp_hidden_dim",
     "feedforward_channels", "inner_size", "hidden_dim",
-)  # fmt: skip
+)
 OUT_NAMES = ("out_features", "out_dim", "output_dim", "dim_out", "d_out", "out_channels", "output_size")
 RATIO_NAMES = ("mult", "mlp_ratio", "expansion_factor", "expansion", "ffn_mult", "ratio", "expand", "widening_factor")
 CONFIG_NAMES = ("config", "cfg", "args", "configuration", "model_args", "params")
-WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
 CONFIG_DEFAULTS: dict[str, Scalar] = {
     "hidden_act": "silu", "hidden_activation": "silu", "activation_function": "gelu_new", "activation": "gelu",
     "dense_act_fn": "gelu_new",
     "mlp_bias": False, "bias": False, "use_bias": False, "add_bias_linear": False, "dropout": 0.0, "resid_pdrop": 0.0,
     "hidden_dropout": 0.0, "hidden_dropout_prob": 0.0, "activation_dropout": 0.0, "mlp_dropout": 0.0,
     "dropout_rate": 0.0, "pretraining_tp": 1, "layer_norm_eps": 1e-5, "rms_norm_eps": 1e-6, "initializer_range": 0.02,
-}  # fmt: skip
+}
+# fmt: on
+WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
 
 
 class Config:
     """A config object with the two widths under every name in use, and harmless values for common switches."""
 
     def __init__(self, spec: ImportedSpec, overrides: dict[str, Scalar]) -> None:
-        values: dict[str, Scalar] = dict.fromkeys(D_MODEL_NAMES, spec.d_model)
-        values |= dict.fromkeys(D_FF_NAMES, spec.d_ff)
-        self.__dict__.update(values | CONFIG_DEFAULTS | overrides)
+        self.__dict__.update(dict.fromkeys(D_MODEL_NAMES, spec.d_model))
+        self.__dict__.update(dict.fromkeys(D_FF_NAMES, spec.d_ff))
+        self.__dict__.update(CONFIG_DEFAULTS)
+        self.__dict__.update(overrides)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -72,10 +75,13 @@ def build_imported(spec: ImportedSpec) -> Any:
     except FfnbenchError as problem:
         raise FfnbenchError(f"{spec.target}: {problem.message}", problem.hint) from problem
     except Exception as problem:
-        shown = ", ".join(f"{k}={v if isinstance(v, int | float | str) else '...'}" for k, v in arguments.items())
-        mistake = isinstance(problem, NameError | AttributeError | ImportError)  # whatever the arguments are
-        hint = "mend that line of it" if mistake else "set or override arguments with @name=value"
-        raise Raised(f"{spec.target}({shown}) raised {one_line(problem)}", hint) from problem
+        shown = [
+            f"{name}={value if isinstance(value, int | float | str) else '...'}" for name, value in arguments.items()
+        ]
+        hint = "set or override arguments with @name=value"
+        if isinstance(problem, NameError | AttributeError | ImportError):  # whatever the arguments are
+            hint = "mend that line of it"
+        raise Raised(f"{spec.target}({', '.join(shown)}) raised {one_line(problem)}", hint) from problem
     if not isinstance(module, nn.Module):
         raise FfnbenchError(
             f"{spec.target} returned {type(module).__name__}, not an nn.Module",
@@ -92,52 +98,66 @@ def match_arguments(factory: Callable[..., Any], spec: ImportedSpec) -> dict[str
         raise FfnbenchError(
             f"the signature of {spec.target} can't be read", "wrap it: def make(d_model, d_ff): ..."
         ) from problem
-    names = [n for n, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    names = [name for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    arguments: dict[str, Any] = _widths(names, spec, takes_any)
     given = dict(spec.arguments)
-    config = next((n for n in names if n in CONFIG_NAMES), None)
-    found: dict[str, Any] = _widths(names, spec, open_ended)
-    if config:
-        found[config] = Config(spec, {k: v for k, v in given.items() if k not in names})
-        given = {k: v for k, v in given.items() if k in names}
-    if unknown := [k for k in given if k not in names and not open_ended]:
-        near = did_you_mean(unknown[0], [*names, LIKE])
-        raise FfnbenchError(
-            f"{spec.target} takes no argument {unknown[0]!r}",
-            " ".join(filter(None, (near, "it takes: " + ", ".join(names)))),
-        )
-    found |= given
-    if missing := [n for n in names if parameters[n].default is inspect.Parameter.empty and n not in found]:
-        raise FfnbenchError(
-            f"{spec.target} needs {missing[0]!r}, which ffnbench can't fill in", f"set it with @{missing[0]}=VALUE"
-        )
-    return found
+    config = _first_of(CONFIG_NAMES, names)
+    if config is not None:
+        of_config = {name: given.pop(name) for name in [*given] if name not in names}
+        arguments[config] = Config(spec, of_config)
+    for name in given:
+        if name not in names and not takes_any:
+            hints = [did_you_mean(name, [*names, LIKE]), "it takes: " + ", ".join(names)]
+            raise FfnbenchError(f"{spec.target} takes no argument {name!r}", " ".join(filter(None, hints)))
+    arguments |= given
+    for name in names:
+        if parameters[name].default is inspect.Parameter.empty and name not in arguments:
+            raise FfnbenchError(
+                f"{spec.target} needs {name!r}, which ffnbench can't fill in", f"set it with @{name}=VALUE"
+            )
+    return arguments
 
 
-def _widths(names: list[str], spec: ImportedSpec, open_ended: bool) -> dict[str, Any]:
-    model = next((n for n in D_MODEL_NAMES if n in names), None)
-    inner = next((n for n in D_FF_NAMES if n in names and n != model), None)
-    if model is None and inner and "hidden_dim" in names and inner != "hidden_dim":
+def _first_of(candidates: Iterable[str], names: Container[str]) -> str | None:
+    """The first of the candidates that is among the names."""
+    for candidate in candidates:
+        if candidate in names:
+            return candidate
+    return None
+
+
+def _widths(names: list[str], spec: ImportedSpec, takes_any: bool) -> dict[str, Any]:
+    """The widths by the names of a constructor's parameters; `takes_any`: it has **kwargs."""
+    model = _first_of(D_MODEL_NAMES, names)
+    inner = _first_of([name for name in D_FF_NAMES if name != model], names)
+    if model is None and inner != "hidden_dim" and inner is not None and "hidden_dim" in names:
         model = "hidden_dim"  # (hidden_dim, ffn_dim): beside a clearer name it is the model's width
-    if model is None and inner is None and open_ended:
+    if model is None and inner is None and takes_any:
         return {"d_model": spec.d_model, "d_ff": spec.d_ff}
-    found: dict[str, Any] = {}
-    if model:
-        found[model] = spec.d_model
-    if inner:
-        found[inner] = spec.d_ff
-    elif ratio := next((n for n in RATIO_NAMES if n in names), None):
-        found[ratio] = _ratio(spec)
-    if out := next((n for n in OUT_NAMES if n in names), None):
-        found[out] = spec.d_model
-    return found
+    widths: dict[str, Any] = {}
+    if model is not None:
+        widths[model] = spec.d_model
+    if inner is not None:
+        widths[inner] = spec.d_ff
+    else:
+        ratio = _first_of(RATIO_NAMES, names)
+        if ratio is not None:
+            widths[ratio] = _ratio(spec)
+    out = _first_of(OUT_NAMES, names)
+    if out is not None:
+        widths[out] = spec.d_model
+    return widths
 
 
 def _ratio(spec: ImportedSpec) -> float:
     """d_ff / d_model, whole where it is, else such that int(d_model * ratio), the usual code, gives d_ff back."""
-    whole, rest = divmod(spec.d_ff, spec.d_model)
-    ratio = spec.d_ff / spec.d_model if rest else whole
-    return nextafter(ratio, inf) if int(spec.d_model * ratio) < spec.d_ff else ratio
+    if spec.d_ff % spec.d_model == 0:
+        return spec.d_ff // spec.d_model
+    ratio = spec.d_ff / spec.d_model
+    if int(spec.d_model * ratio) < spec.d_ff:
+        return nextafter(ratio, inf)
+    return ratio
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -157,17 +177,18 @@ def activation(*, formula: str, flops: int, flops_backward: int | None = None) -
     return mark
 
 
-def as_activation(found: Any, target: str) -> OwnActivation | None:
+def as_activation(loaded: Any, target: str) -> OwnActivation | None:
     """What a loaded object declares as an activation; None where it is a module's class or factory.
 
     Undecorated, a plain function of one required argument that is not a width counts as one.
     """
-    if declared := getattr(found, MARK, None):
+    declared = getattr(loaded, MARK, None)
+    if declared is not None:
         return OwnActivation(target=target, **declared)
-    if inspect.isclass(found) or not callable(found):
+    if inspect.isclass(loaded) or not callable(loaded):
         return None
     try:
-        parameters = inspect.signature(found).parameters.values()
+        parameters = inspect.signature(loaded).parameters.values()
     except (TypeError, ValueError):
         return OwnActivation(target=target)  # a function of torch's own, written in C
     required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]

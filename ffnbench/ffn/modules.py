@@ -22,19 +22,22 @@ Linear = Callable[..., nn.Module]  # (fan_in, fan_out, bias=, device=, dtype=) -
 DRAWN = 4_194_301  # numbers of a large weight, a prime so that no two rows are alike; the rest repeats them
 
 
-def large_linear(fan_in: int, fan_out: int, **how: Any) -> nn.Module:
+def large_linear(
+    fan_in: int, fan_out: int, *, bias: bool, device: Device = None, dtype: torch.dtype | None = None
+) -> nn.Linear:
     """nn.Linear; of a large weight DRAWN numbers are drawn as it draws them, U(-1, 1) / sqrt(fan_in), and repeated, for
     to draw 45 million takes 0.3 s.
     """
-    device = torch.device(how.get("device") or torch.get_default_device())
-    if fan_in * fan_out <= DRAWN or device.type == "meta":
-        return nn.Linear(fan_in, fan_out, **how)
-    layer, bound = skip_init(nn.Linear, fan_in, fan_out, **{**how, "device": device}), fan_in**-0.5
+    place = torch.device(device or torch.get_default_device())
+    if fan_in * fan_out <= DRAWN or place.type == "meta":
+        return nn.Linear(fan_in, fan_out, bias=bias, device=place, dtype=dtype)
+    layer = skip_init(nn.Linear, fan_in, fan_out, bias=bias, device=place, dtype=dtype)
+    bound = fan_in**-0.5
     with torch.no_grad():
         flat = layer.weight.view(-1)
-        flat[:DRAWN].uniform_(-bound, bound)
-        for start in range(DRAWN, flat.numel(), DRAWN):
-            flat[start : start + DRAWN] = flat[: flat.numel() - start][:DRAWN]
+        drawn = flat[:DRAWN].uniform_(-bound, bound)
+        for block in flat[DRAWN:].split(DRAWN):
+            block.copy_(drawn[: len(block)])
         if layer.bias is not None:
             layer.bias.uniform_(-bound, bound)
     return layer
@@ -70,7 +73,6 @@ class FeedForward(OwnForm):
             setattr(self, name, linear(fan_in, fan_out, bias=spec.bias, device=device, dtype=dtype))
         for name, start in spec.row.learned:
             setattr(self, name, nn.Parameter(torch.tensor(start, device=device, dtype=dtype)))
-        self._learned = tuple(name for name, _ in spec.row.learned)
         self.drop = nn.Dropout(spec.dropout) if spec.dropout else None
         self.reset_parameters()
 
@@ -87,9 +89,7 @@ class FeedForward(OwnForm):
 
     def act(self, x: Tensor) -> Tensor:
         """The activation, element by element."""
-        if not self._learned:
-            return self._apply_activation(F, x, self._beta)
-        learned = (getattr(self, name).to(x.dtype) for name in self._learned)
+        learned = [getattr(self, name).to(x.dtype) for name, _ in self.spec.row.learned]
         return self._apply_activation(F, x, self._beta, *learned)
 
     def hidden(self, x: Tensor) -> Tensor:
@@ -124,15 +124,19 @@ class ClampedFeedForward(GatedFeedForward):
     """The gated form with limits: `down(act(min(gate(x), limit)) * (clamp(up(x), -limit, limit) + offset))`."""
 
     def hidden(self, x: Tensor) -> Tensor:
-        return self.act(self._limited(self.gate(x))) * self._limited_up(self.up(x))
+        return self.act(self._limited_gate(self.gate(x))) * self._limited_up(self.up(x))
 
-    def _limited(self, g: Tensor) -> Tensor:
-        return g if self.spec.limit is None else g.clamp(max=self.spec.limit)
+    def _limited_gate(self, g: Tensor) -> Tensor:
+        if self.spec.limit is None:
+            return g
+        return g.clamp(max=self.spec.limit)
 
     def _limited_up(self, u: Tensor) -> Tensor:
         if self.spec.limit is not None:
             u = u.clamp(-self.spec.limit, self.spec.limit)
-        return u + self.spec.up_offset if self.spec.up_offset else u
+        if self.spec.up_offset:
+            u = u + self.spec.up_offset
+        return u
 
 
 class OutputGatedFeedForward(FeedForward):
@@ -149,8 +153,9 @@ def build_dense(
     spec: FFNSpec, *, linear: Linear = large_linear, device: Device = None, dtype: torch.dtype | None = None
 ) -> FeedForward:
     """The module of a spec without experts, weights filled from torch's global generator."""
-    clamped = spec.limit is not None or bool(spec.up_offset)
-    form = ClampedFeedForward if clamped else _FORMS[spec.gate]
+    form = _FORMS[spec.gate]
+    if spec.limit is not None or spec.up_offset:
+        form = ClampedFeedForward
     return form(spec, linear=linear, device=device, dtype=dtype)
 
 
@@ -171,18 +176,24 @@ def dense_reference(module: FeedForward, x: Tensor, expert: int | None = None) -
         layer = getattr(module, name)
         weight, bias = layer.weight, layer.bias
         if expert is not None:
-            weight, bias = weight[expert], None if bias is None else bias[expert]
+            weight = weight[expert]
+            bias = None if bias is None else bias[expert]
         y = v @ weight.double().T
-        return y if bias is None else y + bias.double()
+        if bias is None:
+            return y
+        return y + bias.double()
 
-    spec, act = module.spec, module.act
+    spec = module.spec
     if spec.gate is Gate.INNER:
         g, u = linear("gate", x), linear("up", x)
-        if (limit := spec.limit) is not None:
-            g, u = torch.where(g > limit, limit, g), torch.where(u.abs() > limit, limit * u.sign(), u)
-        return linear("down", act(g) * (u + spec.up_offset))
-    y = linear("down", act(linear("up", x)))
-    return y * linear("gate", x) if spec.gate is Gate.OUTPUT else y
+        if spec.limit is not None:
+            g = torch.where(g > spec.limit, spec.limit, g)
+            u = torch.where(u.abs() > spec.limit, spec.limit * u.sign(), u)
+        return linear("down", module.act(g) * (u + spec.up_offset))
+    y = linear("down", module.act(linear("up", x)))
+    if spec.gate is Gate.OUTPUT:
+        return y * linear("gate", x)
+    return y
 
 
 def reference_output(module: OwnForm, x: Tensor) -> Tensor:

@@ -76,9 +76,8 @@ class MoESpec:
     dispatch: Dispatch = Dispatch.EAGER
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("experts", self.experts, 1), ("top_k", self.top_k, 1), ("shared_d_ff", self.shared_d_ff, 0)
-        ):  # fmt: skip
+        for name, least in (("experts", 1), ("top_k", 1), ("shared_d_ff", 0)):
+            value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
                 raise FfnbenchError(f"{name} must be a whole number of at least {least}, not {value!r}", "e.g. moe=8x2")
         if self.top_k > self.experts:
@@ -93,9 +92,10 @@ class MoESpec:
 
     def _check_groups(self) -> None:
         """A group needs two experts, and those of the chosen groups must do for a token."""
-        size, rest = divmod(self.experts, self.groups) if self.groups > 0 else (0, 0)
-        fits = 0 < self.top_groups <= self.groups and not rest and size * self.top_groups >= self.top_k
-        if not fits or (self.groups > 1 and size < 2):
+        equal = self.groups > 0 and self.experts % self.groups == 0
+        size = self.experts // self.groups if equal else 0
+        enough = 0 < self.top_groups <= self.groups and size * self.top_groups >= self.top_k
+        if not enough or (self.groups > 1 and size < 2):
             raise FfnbenchError(
                 f"{self.top_k} of {self.experts} experts can't come from {self.top_groups} of {self.groups} groups",
                 "groups=8x4 is 8 groups of equal size, of at least two experts, and 4 of them for each token",
@@ -103,15 +103,22 @@ class MoESpec:
 
     def router_params(self, d_model: int) -> int:
         """Elements of the router, and of the shared expert's gate."""
-        return self.router_matrix_params(d_model) + self.router_bias * self.experts
+        params = self.router_matrix_params(d_model)
+        if self.router_bias:
+            params += self.experts
+        return params
 
     def router_matrix_params(self, d_model: int) -> int:
         """Parameters of the router without its bias: one MAC each for every token."""
-        return (self.experts + self.shared_gate) * d_model
+        outputs = self.experts
+        if self.shared_gate:
+            outputs += 1
+        return outputs * d_model
 
     def distinct(self, tokens: int) -> float:
         """Expected number of experts that are hit by so many tokens, where each chooses uniformly and by itself."""
-        return self.experts * (1.0 - (1.0 - self.top_k / self.experts) ** tokens)
+        missed_by_a_token = 1 - self.top_k / self.experts
+        return self.experts * (1 - missed_by_a_token**tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,22 +188,31 @@ class FFNSpec:
     @property
     def name(self) -> str:
         """The published name of the form: `relu`, `swiglu`, `mish_glu`, `silu@gate=output`, `swiglu@moe=8x2`."""
-        return self.form + (f"@moe={self.moe.experts}x{self.moe.top_k}" if self.moe else "")
+        if self.moe is None:
+            return self.form
+        return f"{self.form}@moe={self.moe.experts}x{self.moe.top_k}"
 
     @property
     def form(self) -> str:
         """The name of the form, without the experts around it."""
-        if self.gate is Gate.INNER:
-            return self._gated_name()
-        return self.activation + {Gate.NONE: "", Gate.OUTPUT: "@gate=output"}[self.gate]
+        match self.gate:
+            case Gate.NONE:
+                return self.activation
+            case Gate.INNER:
+                return self._gated_name()
+            case Gate.OUTPUT:
+                return f"{self.activation}@gate=output"
 
     def _gated_name(self) -> str:
         for row in CLAMPED:
             if (row.activation, row.limit, row.offset) == (self.activation, self.limit, self.up_offset):
                 return row.name
-        limit = "" if self.limit is None else f"@limit={self.limit:g}"
-        offset = f"@offset={self.up_offset:g}" if self.up_offset else ""
-        return GATED_BY_ACTIVATION.get(self.activation, f"{self.activation}_glu") + limit + offset
+        name = GATED_BY_ACTIVATION.get(self.activation, f"{self.activation}_glu")
+        if self.limit is not None:
+            name += f"@limit={self.limit:g}"
+        if self.up_offset:
+            name += f"@offset={self.up_offset:g}"
+        return name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,9 +294,10 @@ class MLASpec:
     v: int
 
     def __post_init__(self) -> None:
-        for name in ("q_lora", "kv_lora", "nope", "rope", "v"):
-            if name != "q_lora" or self.q_lora is not None:
-                require_positive(name, getattr(self, name))
+        if self.q_lora is not None:
+            require_positive("q_lora", self.q_lora)
+        for name in ("kv_lora", "nope", "rope", "v"):
+            require_positive(name, getattr(self, name))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,26 +338,29 @@ class AttentionSpec:
     @property
     def matrices(self) -> dict[str, tuple[int, int]]:
         """Name -> rows, columns of every weight: q, k, v, o, or MLA's low-rank factors."""
-        d, h = self.d_model, self.heads
-        if self.mla is None:
-            q, kv = h * self.head_dim, self.kv_heads * self.head_dim
+        d, h, mla = self.d_model, self.heads, self.mla
+        q, kv = h * self.head_dim, self.kv_heads * self.head_dim
+        if mla is None:
             return {"q": (q, d), "k": (kv, d), "v": (kv, d), "o": (d, q)}
-        m = self.mla
-        query = h * (m.nope + m.rope)
-        queries = {"q": (query, d)} if m.q_lora is None else {"q_down": (m.q_lora, d), "q_up": (query, m.q_lora)}
-        return queries | {
-            "kv_down": (m.kv_lora + m.rope, d),
-            "kv_up": (h * (m.nope + m.v), m.kv_lora),
-            "o": (d, h * m.v),
-        }
+        q = h * (mla.nope + mla.rope)
+        if mla.q_lora is None:
+            matrices = {"q": (q, d)}
+        else:
+            matrices = {"q_down": (mla.q_lora, d), "q_up": (q, mla.q_lora)}
+        matrices["kv_down"] = (mla.kv_lora + mla.rope, d)
+        matrices["kv_up"] = (h * (mla.nope + mla.v), mla.kv_lora)
+        matrices["o"] = (d, h * mla.v)
+        return matrices
 
     @property
     def biases(self) -> dict[str, int]:
         """Name -> elements of the bias of every weight that has one. MLA has none on its factors."""
-        biased = {"q", "k", "v"} if self.qkv_bias else set()
-        return {
-            name: rows for name, (rows, _) in self.matrices.items() if name in biased or (name == "o" and self.out_bias)
-        }
+        biased = []
+        if self.qkv_bias:
+            biased += ["q", "k", "v"]
+        if self.out_bias:
+            biased.append("o")
+        return {name: self.matrices[name][0] for name in biased}
 
     @property
     def params(self) -> int:
@@ -350,21 +370,28 @@ class AttentionSpec:
     @property
     def key_dim(self) -> int:
         """Elements of one head's query, and of its key."""
-        return self.head_dim if self.mla is None else self.mla.nope + self.mla.rope
+        if self.mla is None:
+            return self.head_dim
+        return self.mla.nope + self.mla.rope
 
     @property
     def value_dim(self) -> int:
         """Elements of one head's value."""
-        return self.head_dim if self.mla is None else self.mla.v
+        if self.mla is None:
+            return self.head_dim
+        return self.mla.v
 
     @property
     def kv_per_token(self) -> int:
         """Elements that a cache keeps of one token: keys and values, or MLA's latent and its shared rope part."""
-        return 2 * self.kv_heads * self.head_dim if self.mla is None else self.mla.kv_lora + self.mla.rope
+        if self.mla is None:
+            return 2 * self.kv_heads * self.head_dim
+        return self.mla.kv_lora + self.mla.rope
 
     def windowed(self, seq_len: int) -> bool:
         """Whether the window hides anything of so many tokens."""
-        return self.window is not None and self.window < seq_len - (not self.causal)
+        furthest = seq_len if self.causal else seq_len - 1  # by which a window counts
+        return self.window is not None and self.window < furthest
 
     @property
     def d_ff(self) -> None:
@@ -378,7 +405,9 @@ class AttentionSpec:
             return "latent"
         if self.kv_heads == self.heads:
             return "multi-head"
-        return "multi-query" if self.kv_heads == 1 else "grouped-query"
+        if self.kv_heads == 1:
+            return "multi-query"
+        return "grouped-query"
 
 
 def shared_expert(spec: FFNSpec) -> FFNSpec | None:
@@ -390,7 +419,9 @@ def shared_expert(spec: FFNSpec) -> FFNSpec | None:
 
 def row_of(activation: str, own: OwnActivation | None) -> Activation:
     """The row of a built-in activation, or one made from what the user declares."""
-    return ACTIVATIONS.get(activation) if own is None else row_of_own(own)
+    if own is None:
+        return ACTIVATIONS.get(activation)
+    return row_of_own(own)
 
 
 def check_beta(row: Activation, beta: float | None) -> None:
@@ -502,9 +533,10 @@ def tolerance(dtype: str, matmul_precision: str = "highest") -> float:
     """The relative error that rounding alone explains, with room. The precision of matrix products is that of float32's
     alone: those of other dtypes don't know it.
     """
-    own = DTYPES.get(dtype).tolerance
-    inside = FACTOR_ROUNDOFF.get(matmul_precision) if DTYPES.canonical(dtype) == "float32" else None
-    return own if inside is None else max(own, FACTOR_ROUNDINGS * inside)
+    row = DTYPES.get(dtype)
+    if row.name == "float32" and matmul_precision in FACTOR_ROUNDOFF:
+        return max(row.tolerance, FACTOR_ROUNDINGS * FACTOR_ROUNDOFF[matmul_precision])
+    return row.tolerance
 
 
 def item_bytes(dtype: str) -> int:

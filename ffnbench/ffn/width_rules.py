@@ -38,8 +38,10 @@ def round_up(width: int, multiple: int) -> int:
 
 def round_nearest(width: float, multiple: int) -> int:
     """The nearest multiple, at least one of it; a tie goes down, so that nothing costs more than asked."""
-    below = int(width // multiple) * multiple
-    return max(multiple, below if width - below <= multiple / 2 else below + multiple)
+    nearest = int(width // multiple) * multiple
+    if width - nearest > multiple / 2:
+        nearest += multiple
+    return max(multiple, nearest)
 
 
 def _ratio(d: int, ratio: float, multiple: int, _: float | None = None) -> int:
@@ -60,7 +62,15 @@ def _two_thirds(d: int, ratio: float, multiple: int, _: float | None = None) -> 
 
 def _llama(d: int, ratio: float, multiple: int, multiplier: float | None) -> int:
     width = int(2 * int(ratio * d) / 3)
-    return round_up(width if multiplier is None else int(multiplier * width), multiple)
+    if multiplier is not None:
+        width = int(multiplier * width)
+    return round_up(width, multiple)
+
+
+def _lfm2(d: int, ratio: float, multiple: int, multiplier: float | None) -> int:
+    if multiplier is None:
+        multiple = 1
+    return _llama(d, ratio, multiple, multiplier)
 
 
 _T5_V1_1 = {512: 1024, 768: 2048, 1024: 2816, 2048: 5120, 4096: 10240}
@@ -68,8 +78,8 @@ _T5_V1_1 = {512: 1024, 768: 2048, 1024: 2816, 2048: 5120, 4096: 10240}
 
 def _t5(d: int, *_: object) -> int:
     if d not in _T5_V1_1:
-        known = ", ".join(map(str, _T5_V1_1))
-        raise FfnbenchError(f"T5 v1.1 has no model of d_model {d}", f"its d_model are {known}")
+        widths = ", ".join(map(str, _T5_V1_1))
+        raise FfnbenchError(f"T5 v1.1 has no model of d_model {d}", f"its d_model are {widths}")
     return _T5_V1_1[d]
 
 
@@ -86,7 +96,7 @@ _ROWS = (
     Rule(
         name="lfm2", formula="as llama; rounded only where ffn_dim_multiplier is given",
         source="Hugging Face Lfm2MLP", multiple_of=256,
-        apply=lambda d, ratio, multiple, factor: _llama(d, ratio, 1 if factor is None else multiple, factor),
+        apply=_lfm2,
         reads=("ratio", "multiple_of", "ffn_dim_multiplier"),
     ),
     Rule(

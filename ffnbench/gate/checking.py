@@ -54,7 +54,8 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CheckRequest, SidesRequest
 from ffnbench.result import CaseCost, Environment, Report
 from ffnbench.run.prober import Prober
-from ffnbench.run.world import World, device_facts
+from ffnbench.run.resources import device_facts
+from ffnbench.run.world import World
 
 
 def check(request: CheckRequest, world: World, following: Following = UNFOLLOWED, *, updates: bool = False) -> Checked:

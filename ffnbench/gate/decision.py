@@ -20,9 +20,9 @@ from ffnbench.common.names import hint_for
 from ffnbench.common.units import read_share
 from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.plan import SWEPT, Case, Plan
-from ffnbench.result import Agreement, Environment, Estimate, Report
+from ffnbench.result import CONFIDENCE, Agreement, Environment, Estimate, Report
 from ffnbench.stats.history import SECONDS, Change, History, history_of_row, mismatch_of_row, rounds_of_row, row_of
-from ffnbench.stats.interval import CONFIDENCE, Mean
+from ffnbench.stats.interval import Mean
 from ffnbench.stats.noise import busy_text
 from ffnbench.stats.verdict import ONE_WORKER, control_slack
 

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from ffnbench.api.saved import load
+from ffnbench.api.saved import load, recompute
 from ffnbench.common.errors import EXIT_INTERRUPTED, FfnbenchError, Unfinished
 from ffnbench.common.jsonable import text_of
 from ffnbench.gate.baseline import longer_baseline, new_baseline
@@ -22,7 +22,7 @@ from ffnbench.report.answers import Shows, origin_record
 from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import NOT_ALL, View
 from ffnbench.report.frame import Row
-from ffnbench.report.shown_report import recompute, report_view
+from ffnbench.report.shown_report import report_view
 from ffnbench.report.words import listed
 from ffnbench.result import Report
 from ffnbench.stats.cells import of_shards

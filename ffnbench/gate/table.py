@@ -14,13 +14,13 @@ from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import NoteKind
 from ffnbench.report.columns import column
-from ffnbench.report.frame import UNKNOWN, Frame, Row
+from ffnbench.report.frame import UNKNOWN, Column, Frame, Row
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
 from ffnbench.report.words import CERTAIN, listed, side_lines
 
-FAILS = {Status.REGRESSED, Status.MISSING}
-WARNS = {Status.UNCLEAR, Status.INCOMPARABLE}
+FAILS = (Status.REGRESSED, Status.MISSING)
+WARNS = (Status.UNCLEAR, Status.INCOMPARABLE)
 
 
 def described(finding: Finding) -> str:
@@ -39,11 +39,11 @@ def workflow_commands(findings: Sequence[Finding]) -> str:
     """GitHub's workflow commands: an error for what fails, a warning for what can't be told."""
     lines = []
     for finding in findings:
-        level = "error" if finding.status in FAILS else "warning" if finding.status in WARNS else ""
-        if level:
+        if finding.status in (*FAILS, *WARNS):
+            level = "error" if finding.status in FAILS else "warning"
             text = described(finding).replace("%", "%25")
-            lines.append(f"::{level} title=ffnbench {finding.status.word}::{text}")
-    return "".join(line + "\n" for line in lines)
+            lines.append(f"::{level} title=ffnbench {finding.status.word}::{text}\n")
+    return "".join(lines)
 
 
 def junit(findings: Sequence[Finding]) -> str:
@@ -65,10 +65,7 @@ def junit(findings: Sequence[Finding]) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suite, encoding="unicode") + "\n"
 
 
-STYLES = {
-    Status.REGRESSED: "bold red", Status.MISSING: "bold red", Status.UNCLEAR: "bold yellow",
-    Status.INCOMPARABLE: "bold yellow", Status.IMPROVED: "green", Status.OK: "green",
-}  # fmt: skip
+STYLES = {Status.IMPROVED: "green", Status.OK: "green"}
 LOUD = {
     Status.UNCLEAR: "can't tell for",
     Status.INCOMPARABLE: "could not compare",
@@ -92,17 +89,20 @@ def finding_records(findings: tuple[Finding, ...]) -> list[Row]:
 def findings_frame(checked: Checked) -> Frame:
     """Every row that is not an equal exact metric; those are counted below."""
     now, rows = checked.now, finding_records(checked.findings)
-    quiet = [row for row in rows if is_quiet(row)]
+    shown = [row for row in rows if not is_quiet(row)]
+    equal = len(rows) - len(shown)
     order = [*Status]
-    shown = sorted((row for row in rows if not is_quiet(row)), key=lambda row: order.index(row["status"]))
+    shown.sort(key=lambda row: order.index(row["status"]))
     reasons = {row["reason"] for row in rows}
-    has_intervals = any(row["change_low"] is not None for row in rows)
+    columns: tuple[Column, ...] = SHOWN
+    if any(row["change_low"] is not None for row in rows):
+        columns = tuple(replace(each, unit=CERTAIN) if each.key == "change" else each for each in columns)
     return Frame(
-        columns=tuple(replace(each, unit=CERTAIN) if each.interval and has_intervals else each for each in SHOWN),
+        columns=columns,
         rows=shown,
         saved=rows,
         header=[_title(checked)],
-        summary=_summary(checked, len(quiet)),
+        summary=_summary(checked, equal),
         details=[
             *([effort(now)] if now.samples else []),
             *side_lines(now.sides),
@@ -156,45 +156,70 @@ SHOWN = (
 
 
 def _title(checked: Checked) -> str:
+    plan = checked.now.plan
     if checked.sides:
-        return f"A/B of {checked.now.plan.case(checked.now.plan.reference).variant}: {'; '.join(checked.sides)}"
-    references = [case.label for case in checked.now.plan.shown if checked.now.plan.is_reference(case.label)]
-    ratio = f"; latency: time vs {references[0] if len(references) == 1 else 'the reference'}"
-    return f"check against {checked.against}" + ratio * bool(checked.now.samples)
+        return f"A/B of {plan.case(plan.reference).variant}: {'; '.join(checked.sides)}"
+    title = f"check against {checked.against}"
+    if checked.now.samples:
+        references = {group.reference for group in plan.groups}
+        title += f"; latency: time vs {references.pop() if len(references) == 1 else 'the reference'}"
+    return title
 
 
 def _summary(checked: Checked, equal: int) -> list[str]:
     """What regressed, what could not be told and why, what this run could have caught."""
     findings, now = checked.findings, checked.now
-    regressed: dict[str, list[str]] = {}  # what is said of one row, or of several alike
-    for f in findings:
-        if f.status is Status.REGRESSED:
-            regressed.setdefault(described(replace(f, case="")), []).append(f.case)
-    lines = ["; ".join(", ".join(cases) + text for text, cases in regressed.items())]
-    for status, words in LOUD.items():
-        of = [f for f in findings if f.status is status]
-        rows, reasons = dict.fromkeys(f.case for f in of), dict.fromkeys(f.reason for f in of if f.reason)
-        longer = "; a longer --budget may tell" * (not checked.saved)
-        crosses = f": the interval crosses the limit{longer}" * (status is Status.UNCLEAR)
-        why = "".join(f": {reason}" for reason in reasons) or crosses
-        lines.append(f"WARNING: {words} {counted(len(of), 'row')}: {', '.join(rows)}{why}" if of else "")
-    lines.append("; ".join(f"{f.case} {f.metric}: {f.reason}" for f in findings if f.status in PASSED and f.reason))
-    timed = [f for f in findings if f.metric == LATENCY]
-    if len(timed) > 1 and all(f.status is Status.IMPROVED for f in timed):
+    timed = [finding for finding in findings if finding.metric == LATENCY]
+    lines = [*_regressed(findings), *_not_told(checked)]
+    passed = [f"{f.case} {f.metric}: {f.reason}" for f in findings if f.status in PASSED and f.reason]
+    if passed:
+        lines.append("; ".join(passed))
+    if len(timed) > 1 and all(finding.status is Status.IMPROVED for finding in timed):
         references = listed(group.reference for group in now.plan.groups)
         lines.append(f"every row improved: has {references}, the reference, become slower?")
-    untimed = "; latency was not compared" * (not timed)
-    told = [f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal{untimed}"] if equal else []
-    if now.wall_s and any(f.change for f in timed):
-        told.append(f"measured in {now.wall_s:.0f} s")
+    reach = []
+    if equal:
+        reach.append(f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal")
+        if not timed:
+            reach.append("latency was not compared")
     if checked.smallest is not None:
-        told.append(f"a slowdown of {percent(checked.smallest)} would have shown in every row")
+        reach.append(f"a slowdown of {percent(checked.smallest)} would have shown in every row")
     elif checked.excluded is not None:
-        told.append(f"OK excludes slowdowns above {percent(checked.excluded)}")
-    ended = [] if any(NoteKind.BUSY is note.kind for note in now.notes("")) else machine_line(now)
-    if regressed and checked.against:
-        update = ["ffnbench check", shlex.quote(checked.against), "--update", trust_flags(code_of(checked.before.plan))]
-        ended.append(f"a change that is meant becomes the baseline: {' '.join(filter(None, update))}")
-    known = {finding.reason for finding in findings}
-    general = [line for line in general_line(now) if line not in known]
-    return list(filter(None, [*lines, "; ".join(told), *general, *ended]))
+        reach.append(f"OK excludes slowdowns above {percent(checked.excluded)}")
+    if reach:
+        lines.append("; ".join(reach))
+    reasons = {finding.reason for finding in findings}
+    lines += [line for line in general_line(now) if line not in reasons]
+    if not any(note.kind is NoteKind.BUSY for note in now.notes("")):
+        lines += machine_line(now)
+    if checked.against and any(finding.status is Status.REGRESSED for finding in findings):
+        update = f"ffnbench check {shlex.quote(checked.against)} --update {trust_flags(code_of(checked.before.plan))}"
+        lines.append(f"a change that is meant becomes the baseline: {update.rstrip()}")
+    return lines
+
+
+def _regressed(findings: Sequence[Finding]) -> list[str]:
+    """What became worse; of rows that are alike once."""
+    cases: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.status is Status.REGRESSED:
+            cases.setdefault(described(replace(finding, case="")), []).append(finding.case)
+    return ["; ".join(", ".join(names) + text for text, names in cases.items())] if cases else []
+
+
+def _not_told(checked: Checked) -> list[str]:
+    """Which rows have no answer, and why."""
+    lines = []
+    for status, words in LOUD.items():
+        rows = [finding for finding in checked.findings if finding.status is status]
+        if not rows:
+            continue
+        names = ", ".join(dict.fromkeys(finding.case for finding in rows))
+        reasons = list(dict.fromkeys(finding.reason for finding in rows if finding.reason))
+        if not reasons and status is Status.UNCLEAR:
+            reasons.append("the interval crosses the limit")
+            if not checked.saved:
+                reasons[0] += "; a longer --budget may tell"
+        how_many = counted(len(rows), "row")
+        lines.append(": ".join([f"WARNING: {words} {how_many}", names, *reasons]))
+    return lines

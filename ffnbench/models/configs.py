@@ -15,7 +15,17 @@ from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
 from ffnbench.common.names import did_you_mean
-from ffnbench.models.family_reader import ASK, PARTS, Config, Reader, Unanswered, by_own_names, families
+from ffnbench.models.family_reader import (
+    ASK,
+    PARTS,
+    Config,
+    Reader,
+    Unanswered,
+    by_own_names,
+    defaults_in_words,
+    families,
+    refuse_other_names,
+)
 from ffnbench.models.model import LayerGroup, ModelSpec
 
 A_CONFIG = "give a config.json, or the folder that holds one"
@@ -35,8 +45,8 @@ def read_file(path: str) -> tuple[Config, str]:
     if not isinstance(data, dict):
         raise FfnbenchError(f"{str(file)!r} holds no object", "a config.json begins with {")
     if "schema" in data and "plan" in data:
-        told = f"`ffnbench report {shlex.quote(str(file))}` shows it"
-        raise FfnbenchError(f"{str(file)!r} is a saved run, and no config of a model", told)
+        hint = f"`ffnbench report {shlex.quote(str(file))}` shows it"
+        raise FfnbenchError(f"{str(file)!r} is a saved run, and no config of a model", hint)
     return data, str(file)
 
 
@@ -66,48 +76,49 @@ def type_of(config: Config) -> str:
 def read_groups(config: Config) -> list[LayerGroup]:
     """The kinds of layers of a config, equal ones together, in the order of the table."""
     model_type, table = type_of(config), families()
+    stacks: list[list[LayerGroup]]
     if model_type in table.composites:
         parts = nested_of(config, model_type)
-        by_own_names(config, model_type, table.defaults[model_type], {}, list(parts.values()))
-        found = [_of_part(key, read_groups(part)) for key, part in parts.items()]
+        refuse_other_names(config, model_type, table.defaults[model_type], {}, list(parts.values()))
+        stacks = [_of_part(key, read_groups(part)) for key, part in parts.items()]
     elif model_type in table.stacks:
-        found = [reader.groups() for reader in readers(config, model_type)]
+        stacks = [reader.groups() for reader in readers(config, model_type)]
     else:
+        hints = (did_you_mean(model_type, table.types), ASK)
         raise Unanswered(
             f"the model type {model_type!r} is not in the table, so its keys are not known",
-            "; ".join(filter(None, (did_you_mean(model_type, table.types), ASK))),
+            "; ".join(filter(None, hints)),
         )
     _refuse_other_parts(config, model_type)
-    times = times_of(config, model_type) or (1,) * len(found)
-    counted = [
-        replace(group, count=n * group.count) for n, groups in zip(times, found, strict=True) for group in groups if n
-    ]
-    if not counted:
+    times = times_of(config, model_type) or (1,) * len(stacks)
+    groups = []
+    for n, stack in zip(times, stacks, strict=True):
+        if n > 0:
+            groups += [replace(group, count=n * group.count) for group in stack]
+    if not groups:
         raise FfnbenchError(f"the {model_type} config has no layers", "is its number of layers 0?")
-    return counted
+    return groups
 
 
 def readers(config: Config, model_type: str) -> list[Reader]:
     """A reader for each stack of a model type that is no composite."""
     if config.get("per_layer_config"):
         raise Unanswered(f"the {model_type} config changes keys for single layers, by per_layer_config", ASK)
-    config, _ = _by_own_names(config, model_type)
+    own, other_names = families().defaults[model_type], families().other_names.get(model_type, {})
+    sizes = {key: config.get(key, default) for key, default in own.items()}
+    refuse_other_names(config, model_type, own, other_names, [sizes])
+    config = by_own_names(config, other_names)
     return [Reader(config=config, model_type=model_type, stack=stack) for stack in families().stacks[model_type]]
-
-
-def _by_own_names(config: Config, model_type: str) -> tuple[Config, str]:
-    """The config by its class's own names, and the defaults that the class takes, in words; errors as there."""
-    own = families().defaults[model_type]
-    known = {key: value for key, value in {**own, **config}.items() if key in own}
-    return by_own_names(config, model_type, own, families().other_names.get(model_type, {}), [known])
 
 
 def defaults_taken(config: Config) -> str:
     """The numbers that a file leaves to its class, or its parts to theirs, in words; "" for none."""
-    model_type = type_of(config)
-    if model_type in families().composites:
-        return "; ".join(filter(None, map(defaults_taken, nested_of(config, model_type).values())))
-    return _by_own_names(config, model_type)[1]
+    model_type, table = type_of(config), families()
+    if model_type in table.composites:
+        of_parts = [defaults_taken(part) for part in nested_of(config, model_type).values()]
+        return "; ".join(filter(None, of_parts))
+    config = by_own_names(config, table.other_names.get(model_type, {}))
+    return defaults_in_words(config, model_type, table.defaults[model_type])
 
 
 def times_of(config: Config, model_type: str) -> tuple[int, ...] | None:
@@ -115,8 +126,11 @@ def times_of(config: Config, model_type: str) -> tuple[int, ...] | None:
     names = refuse_other_classes(config, model_type)
     if len(families().stacks.get(model_type, ())) != 2:
         return None
-    ends = families().stacks_of.items()
-    return next((tuple(times) for name in names for end, times in ends if name.endswith(end)), None)
+    for name in names:
+        for end, times in families().stacks_of.items():
+            if name.endswith(end):
+                return tuple(times)
+    return None
 
 
 def refuse_other_classes(config: Config, model_type: str, known: object = None) -> list[str]:
@@ -139,7 +153,7 @@ def refuse_other_classes(config: Config, model_type: str, known: object = None) 
 
 def nested_of(config: Config, model_type: str) -> dict[str, Config]:
     """The nested configs of a composite, each with the model type that it is read by."""
-    found = {}
+    parts = {}
     for key, default in zip(PARTS, families().composites[model_type], strict=True):
         nested = config.get(f"{key}_dict") or config.get(key)  # older files say it twice, and the first is meant
         if nested is None and key == "text_config" and model_type in families().classes["text_at_top"]:
@@ -149,22 +163,22 @@ def nested_of(config: Config, model_type: str) -> dict[str, Config]:
         if not isinstance(nested, dict):
             raise FfnbenchError(f"the {model_type} config has a {key} that is no object: {nested!r:.60}", A_CONFIG)
         named = nested.get("model_type", model_type)
-        found[key] = nested | {"model_type": default if named == model_type else named}
-    return found
+        parts[key] = nested | {"model_type": default if named == model_type else named}
+    return parts
 
 
 def _of_part(key: str, groups: list[LayerGroup]) -> list[LayerGroup]:
     """The layers of a nested config: the text's keep their own kinds."""
     if key == "text_config":
         return groups
-    return [replace(group, kind="vision" + (" moe" if group.ffn.moe else "")) for group in groups]
+    return [replace(group, kind="vision moe" if group.ffn.moe else "vision") for group in groups]
 
 
 def _refuse_other_parts(config: Config, model_type: str) -> None:
     """A nested model that the table does not name may hold FFNs too."""
-    known = PARTS if model_type in families().composites else ()
+    parts = PARTS if model_type in families().composites else ()
     for key, nested in config.items():
-        if isinstance(nested, dict) and nested.get("model_type") and key.removesuffix("_dict") not in known:
+        if isinstance(nested, dict) and nested.get("model_type") and key.removesuffix("_dict") not in parts:
             raise Unanswered(
                 f"the {model_type} config has a {key} of type {nested['model_type']!r}, which the table does not know "
                 "there",
@@ -175,13 +189,18 @@ def _refuse_other_parts(config: Config, model_type: str) -> None:
 def of_its_own(config: Config) -> list[str]:
     """The classes of models that `auto_map` names, without their repository: `modeling_bert.JinaBertModel`."""
     mapped = config.get("auto_map")
-    given = mapped.items() if isinstance(mapped, dict) else ()
-    return [
-        value.rpartition("--")[2] for key, value in given if str(key).startswith("AutoModel") and isinstance(value, str)
-    ]
+    if not isinstance(mapped, dict):
+        return []
+    names = []
+    for role, name in mapped.items():
+        if str(role).startswith("AutoModel") and isinstance(name, str):
+            names.append(name.rpartition("--")[2])
+    return names
 
 
 def code_note(config: Config, counted_as: str) -> str:
     """One line where `auto_map` names code that is not transformers' own; or nothing."""
     code = ", ".join(dict.fromkeys(of_its_own(config)))
-    return f"auto_map: with trust_remote_code its code would be {code}; counted as {counted_as}" if code else ""
+    if not code:
+        return ""
+    return f"auto_map: with trust_remote_code its code would be {code}; counted as {counted_as}"

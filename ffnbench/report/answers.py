@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ffnbench.common.errors import WrongArgument
-from ffnbench.report.files.outputs import Outputs
 from ffnbench.report.formats import View, Write, bytes_of
 from ffnbench.report.frame import Frame, Row
 from ffnbench.report.terminal import Terminal, plain, renderable, show
-from ffnbench.report.writers import html_fragment
 from ffnbench.result import Report
 
 if TYPE_CHECKING:
@@ -114,6 +112,8 @@ class Shows:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
+        from ffnbench.report.writers import html_fragment
+
         return html_fragment(self.table)
 
     def __rich_console__(self, console: Any, options: Any) -> Any:
@@ -149,6 +149,8 @@ def notebook_shell() -> Any:
 
 def written_to(path: str | os.PathLike[str], writers: Mapping[str, Write], stem: str) -> Path:
     """Write a file, or a folder of them, by the same rules as `-o`; gives its path. Raises FfnbenchError."""
+    from ffnbench.report.files.outputs import Outputs
+
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise WrongArgument(f"{path!r} is no path", "for example 'run.json'; a folder ends with a slash")
     text = os.fspath(path)

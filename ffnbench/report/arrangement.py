@@ -13,6 +13,7 @@ from ffnbench.common.names import hint_for
 from ffnbench.report.columns import COLUMNS
 from ffnbench.report.frame import EXTRA, Column, Frame, Row
 
+MIXED = object()  # in place of the value that all rows of a group have
 FIRST_SHOWN = 12  # names in a hint
 
 
@@ -44,18 +45,20 @@ def key_of(name: str, frame: Frame) -> str:
     """The key of a column by that key, its heading or what others call it; raises FfnbenchError for what is none."""
     keys = list(frame.records()[0])
     shown = [column for part in frame.parts for column in part.headings()]
-    titles = {title: one.column.key for one in reversed(shown) for title in (one.name, one.title)}  # the first has it
-    core = [column for column in COLUMNS.values() if column.key in keys]
-    others: dict[str, str] = {alias: column.key for column in core for alias in (column.title, *column.also) if alias}
-    known: dict[str, str] = {key: key for key in keys} | others | titles
-    known |= {alias: column.key for column in core for alias in column.also}
-    if name in known:
-        return known[name]
-    lower = {written.lower(): key for written, key in known.items()}
-    for wanted in (name.lower(), name.lower().replace("-", "_")):
-        if wanted in lower:
-            return lower[wanted]
-    readable = list(dict.fromkeys([*(one.title for one in shown), *others, *keys]))
+    core = [COLUMNS[key] for key in keys if key in COLUMNS]
+    readable = [column.title for column in shown] + [column.title for column in core]
+    named: dict[str, str] = {key: key for key in keys}
+    named |= {column.title.lower(): column.key for column in core}
+    for column in reversed(shown):  # the first of a title has it
+        named |= {column.name.lower(): column.column.key, column.title.lower(): column.column.key}
+    for each in core:
+        named |= dict.fromkeys(each.also, each.key)
+        readable += each.also
+    lower = name.lower()
+    for wanted in (name, lower, lower.replace("-", "_")):
+        if wanted in named:
+            return named[wanted]
+    readable = list(dict.fromkeys([*readable, *keys]))
     example = f"for example {', '.join(readable[:FIRST_SHOWN])}; -f csv has them all"
     raise FfnbenchError(f"no column is called {name!r}", hint_for(name, readable, example))
 
@@ -87,35 +90,37 @@ def sorted_by(frame: Frame, key: str, *, down: bool) -> Frame:
     """Its rows by a value, group by group; its groups where all rows of each have one value, as on an axis."""
     if not any(key in row for row in frame.rows):
         return frame
-    groups: list[Row] = [{"heading": heading, "rows": frame.rows[at.start : at.stop]} for heading, at in frame.blocks]
-    values = [{row[key] for row in group["rows"]} for group in groups]
-    if len(groups) > 1 and all(len(of_group) == 1 for of_group in values):
-        groups = [group | {"value": value} for group, (value,) in zip(groups, values, strict=True)]
-        groups = in_order(groups, "value", down=down)
-    rows: list[Row] = []
-    headings = []
-    for group in groups:
-        headings.append((len(rows), group["heading"]))
-        rows += in_order(group["rows"], key, down=down)
+    blocks: list[Row] = []
+    for heading, places in frame.blocks:
+        rows = frame.rows[places.start : places.stop]
+        values = {row[key] for row in rows}
+        blocks.append({"heading": heading, "rows": rows, "value": values.pop() if len(values) == 1 else MIXED})
+    if all(block["value"] is not MIXED for block in blocks):
+        blocks = in_order(blocks, "value", down=down)
+    sorted_rows: list[Row] = []
+    groups = []
+    for block in blocks:
+        groups.append((len(sorted_rows), block["heading"]))
+        sorted_rows += in_order(block["rows"], key, down=down)
     saved = None if frame.saved is None else in_order(frame.saved, key, down=down)
-    return replace(frame, rows=rows, groups=tuple(headings) if frame.groups else (), saved=saved)
+    return replace(frame, rows=sorted_rows, groups=tuple(groups) if frame.groups else (), saved=saved)
 
 
 def with_columns(frame: Frame, wanted: dict[str, bool]) -> Frame:
-    """The frame with the columns of these keys: beside its own where each is only added, else alone."""
-    only = not all(wanted.values())
-    kept = list(frame.columns[:1] if only else frame.columns)
-    own = {column.key: column for column in frame.columns}
+    """The frame with the columns of these keys: beside its own where each is only added, else alone; unchanged where it
+    has none of them.
+    """
+    first, *own = frame.columns
+    by_key = {column.key: column for column in own}
+    chosen = {}
     for rank, key in enumerate(wanted, start=1):
-        if key not in own and not any(key in row for row in frame.rows[:1]):
-            continue
-        column = own.get(key) or COLUMNS.get(key) or Column(key=key)
-        place = kept.index(column) if column in kept else len(kept)
-        if column is not frame.columns[0]:
-            column = replace(column, priority=min(rank, EXTRA - 1))
-        kept = [other for other in kept if other.key != key]
-        kept.insert(len(kept) if only else place, column)
+        if key != first.key and (key in by_key or any(key in row for row in frame.rows[:1])):
+            column = by_key.get(key) or COLUMNS.get(key) or Column(key=key)
+            chosen[key] = replace(column, priority=min(rank, EXTRA - 1))
+    if all(wanted.values()):
+        kept = [chosen.pop(column.key, column) for column in own]
+        return replace(frame, columns=(first, *kept, *chosen.values()))
     keys = list(frame.records()[0])
-    if only and any(key in keys for key in wanted):
+    if any(key in keys for key in wanted):
         frame = replace(frame, exported=list(dict.fromkeys([keys[0], *(key for key in wanted if key in keys)])))
-    return frame if only and len(kept) == 1 else replace(frame, columns=tuple(kept))
+    return replace(frame, columns=(first, *chosen.values())) if chosen else frame

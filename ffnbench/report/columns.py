@@ -344,10 +344,6 @@ OF_BLOCKS = (
     *_of_part("ffn", "FFN", 1),
     *_of_part("attention", "attention", 1),
     *_of_part("textbook", "textbook", 3),
-    Column(key="part", left=True),
-    Column(key="shape", title="rows x columns", priority=2),
-    Column(key="weights", priority=1),
-    Column(key="biases", priority=3),
 )
 
 # what is true of activations; some are put in words by the question

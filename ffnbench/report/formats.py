@@ -6,13 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.features import Feature, of_features
-from ffnbench.report.arrangement import Arrangement, arranged, key_of
 from ffnbench.report.frame import Frame
-from ffnbench.report.writers import csv_text, json_text, latex, markdown
 from ffnbench.result import Report
+
+if TYPE_CHECKING:
+    from ffnbench.report.arrangement import Arrangement
 
 FORMATS = ("table", "markdown", "latex", "csv", "json")  # for stdout
 SUFFIX_OF = {"csv": ".csv", "json": ".json", "markdown": ".md", "latex": ".tex"}
@@ -81,6 +83,8 @@ class View:
     @property
     def stdout(self) -> dict[str, Callable[[], str]]:
         """A writer for each format but the table."""
+        from ffnbench.report.writers import csv_text, json_text, latex, markdown
+
         return {
             "csv": lambda: csv_text(self.table.records()),
             "json": self.json or (lambda: json_text(self.table.records())),
@@ -108,6 +112,8 @@ class View:
         """This view with other columns, in another order; raises FfnbenchError for a name that no column has, and for a
         sort by what is not known.
         """
+        from ffnbench.report.arrangement import arranged, key_of
+
         frame = arranged(self.table, how)
         if how.sort and all(report.environment is None for report in self.reports):
             key = key_of(how.sorted_by, frame)

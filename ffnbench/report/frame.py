@@ -117,7 +117,6 @@ class Frame:
     details: Sequence[str] = ()
     groups: Groups = ()
     above: tuple[Frame, ...] = ()
-    verbose_only: bool = False  # its rows are shown by -v alone
     short: tuple[Frame, ...] = ()  # what is shown in its place where that fits, the fullest first; not by -v
     exported: Sequence[str] = ()
     saved: Sequence[Row] | None = None  # what programs read, where that is not its rows

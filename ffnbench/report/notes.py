@@ -10,10 +10,9 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, TIME, counted, digits, percent, quantity
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 from ffnbench.metrics import DEVICE_TIME, ERROR, HIT, LATENCY, LOAD
-from ffnbench.plan import NoteKind
+from ffnbench.plan import NOISES, NoteKind
 from ffnbench.report.words import INTERVALS, labelled, side_lines
 from ffnbench.result import Bound, Ceiling, Report, Run, Verdict
-from ffnbench.stats.noise import NOISES
 
 TOLD_APART = 5  # the first method that tells wall, device and host time apart
 TIMES = {

@@ -8,21 +8,23 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ffnbench.common.errors import EXIT_REGRESSED, FfnbenchError, Unfinished, complain
 from ffnbench.common.names import hint_for
 from ffnbench.common.streams import hush, say
 from ffnbench.following import Following
 from ffnbench.metrics import CEILINGS
-from ffnbench.report.arrangement import Arrangement
-from ffnbench.report.files.journal import Journal, NoSamples, journal_of, refuse_running
-from ffnbench.report.files.outputs import Outputs, append
 from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write, bytes_of, is_roofline
 from ffnbench.report.progress import TerminalProgress
-from ffnbench.report.shown_report import refuse_unknown_columns
 from ffnbench.report.terminal import Terminal, show
 from ffnbench.request import Output
 from ffnbench.result import Report
+
+if TYPE_CHECKING:
+    from ffnbench.report.arrangement import Arrangement
+    from ffnbench.report.files.journal import Journal
+    from ffnbench.report.files.outputs import Outputs
 
 STDOUT_OF_CI = 100  # columns
 SHORT_FORMATS = {"md": "markdown"}
@@ -45,18 +47,29 @@ class Destination:
     ) -> None:
         self._format = SHORT_FORMATS.get(output.format, output.format)
         self._verbose = output.verbose
-        self._how = Arrangement(sort=output.sort, columns=output.columns)
         one_of("format", self._format, formats)
         self._counts_only = counts_only
-        self._outputs = Outputs(output.out, stem, suffixes, inputs, keep=counts_only)
+        self._arrangement: Arrangement | None = None
+        if output.sort or output.columns:
+            from ffnbench.report.arrangement import Arrangement
+
+            self._arrangement = Arrangement(sort=output.sort, columns=output.columns)
+        self._outputs: Outputs | None = None
+        if output.out:
+            from ffnbench.report.files.outputs import Outputs
+
+            self._outputs = Outputs(output.out, stem, suffixes, inputs, keep=counts_only)
         self.defaults = output.defaults
         self.progress = TerminalProgress(quiet=output.quiet)
         self.resumes = output.resume
-        if self.resumes and self._outputs.first is None:
+        first = self._first_file
+        if self.resumes and first is None:
             raise FfnbenchError("--resume goes on with the file of -o, and none is named", "add -o sweep.json")
         self._journal: Journal | None = None
-        if self._outputs.first is not None:
-            self._journal = Journal(self._outputs.first, over=self.resumes)
+        if first is not None:
+            from ffnbench.report.files.journal import Journal
+
+            self._journal = Journal(first, over=self.resumes)
         self._when_written: list[Callable[[], None]] = []
         self._lost = True  # what was measured, as long as it stands in no file
         self.code = 0
@@ -69,9 +82,19 @@ class Destination:
         return Following(progress=self.progress, journal=self._journal.add, resumed=self._earlier)
 
     @property
+    def _paths(self) -> Sequence[Path]:
+        """The files that are written."""
+        return () if self._outputs is None else self._outputs.paths
+
+    @property
+    def _first_file(self) -> Path | None:
+        """The first of them beside which a journal can stand; None where there is none."""
+        return None if self._outputs is None else self._outputs.first
+
+    @property
     def saved(self) -> Path | None:
         """The first file that will hold the whole run."""
-        return next((path for path in self._outputs.paths if path.suffix == ".json"), None)
+        return next((path for path in self._paths if path.suffix == ".json"), None)
 
     def when_written(self, step: Callable[[], None]) -> None:
         """Have this done at the end, where all files could be written."""
@@ -87,32 +110,36 @@ class Destination:
         if not self._lost:
             for step in self._when_written:
                 step()
-        self._outputs.close()
+        if self._outputs is not None:
+            self._outputs.close()
 
     def expect(self, report: Report) -> None:
         """Raise FfnbenchError where a file could hold nothing of such a report, or a column is in none of its tables;
         nothing of it need be measured yet.
         """
-        if any(map(is_roofline, self._outputs.paths)):
+        if any(map(is_roofline, self._paths)):
             from ffnbench.report.notes import no_ceilings
 
             has_ceilings = CEILINGS in report.plan.metrics if report.environment is None else bool(report.roofs)
             if self._counts_only or not has_ceilings:
                 raise no_ceilings()
-        if self._how:
-            refuse_unknown_columns(report, self._how)
+        if self._arrangement is not None:
+            from ffnbench.report.shown_report import refuse_unknown_columns
+
+            refuse_unknown_columns(report, self._arrangement)
 
     def _earlier(self) -> Report | None:
         """What a run that --resume goes on with has left: its journal or its file, the one written last; None where
         there is neither.
         """
-        first = self._outputs.first
+        first = self._first_file
         if not self.resumes or first is None:
             return None
+        from ffnbench.report.files.journal import NoSamples, journal_of, refuse_running
         from ffnbench.report.files.store import load
 
         journal = journal_of(first)
-        saved = [path for path in self._outputs.paths if path.suffix == ".json"]
+        saved = [path for path in self._paths if path.suffix == ".json"]
         paths = [path for path in (journal, *saved) if path.is_file()]
         if not paths:
             return None
@@ -130,12 +157,13 @@ class Destination:
         A code that says what was found stays: what went wrong beside it is then only told.
         """
         self.progress.close()
-        if self._how:
-            shown = shown.arranged(self._how)
+        if self._arrangement is not None:
+            shown = shown.arranged(self._arrangement)
         self.code = shown.code
         problems = [shown.problem] if shown.problem else []
         unwritten = _attempt(lambda: self._write_files(shown))
-        self._lost = bool(unwritten) and self._outputs.rescued is None
+        rescued = None if self._outputs is None else self._outputs.rescued
+        self._lost = bool(unwritten) and rescued is None
         problems += unwritten
         problems += _attempt(lambda: self._print(shown))
         if self.code == EXIT_REGRESSED:
@@ -146,9 +174,13 @@ class Destination:
 
     def write(self, files: Mapping[str, Write], rescue: Callable[[], str] | None = None) -> list[Path]:
         """Write the files that were asked for; gives their paths."""
+        if self._outputs is None:
+            return []
         return self._outputs.write(partial(bytes_of, files), (lambda: rescue().encode()) if rescue else None)
 
     def _write_files(self, shown: View) -> None:
+        if self._outputs is None:
+            return
         paths = self.write(shown.files, shown.rescue)
         if paths:
             say("wrote " + ", ".join(map(str, paths)))
@@ -162,6 +194,8 @@ class Destination:
             show(view.table, Terminal(width=STDOUT_OF_CI, no_color=True))
             sys.stdout.write(f"::{token}::\n" + view.stdout["github"]())
             if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+                from ffnbench.report.files.outputs import append
+
                 append(Path(summary), view.stdout["markdown"]())
         else:
             sys.stdout.write(view.stdout[self._format]())

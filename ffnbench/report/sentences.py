@@ -15,8 +15,7 @@ from ffnbench.plan import CONTROL, Case, Group, NoteKind
 from ffnbench.report.header import heading
 from ffnbench.report.notes import untested_note
 from ffnbench.report.words import WITHIN, backend_text, change_text, interval_text, labelled, listed
-from ffnbench.result import Comparison, Crossing, Crossings, Fastest, Report, Verdict
-from ffnbench.stats.figures import LONGEST_S
+from ffnbench.result import LONGEST_S, Comparison, Crossing, Crossings, Fastest, Report, Verdict
 
 MOST = 4  # lines
 MOST_MEANS = 8  # rows whose mean over several runs is told

@@ -6,24 +6,23 @@ A new kind of the core is one row of VIEWS.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from ffnbench.common.errors import EXIT_INTERRUPTED, Interrupted, Unfinished
 from ffnbench.features import function_of
-from ffnbench.plan import METHOD, Kind, added_kind
+from ffnbench.plan import Kind, added_kind
 from ffnbench.report.answers import Shows, as_displayed, origin_record, written_to
-from ffnbench.report.arrangement import Arrangement, key_of
-from ffnbench.report.files.store import report_text
 from ffnbench.report.formats import NOT_ALL, PICTURES, ROOFLINE, View
 from ffnbench.report.frame import Frame
-from ffnbench.result import Environment, Figures, Report
-from ffnbench.stats.figures import figures_of, with_figures
+from ffnbench.result import Environment, Report
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from ffnbench.report.arrangement import Arrangement
 
 SOMEWHERE = Environment(
     fingerprint="", cpu="", cpus=1, usable_cpus=1, memory_bytes=None, system="", python="", ffnbench=""
@@ -71,10 +70,19 @@ def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
 
 def refuse_unknown_columns(report: Report, how: Arrangement) -> None:
     """Raise FfnbenchError for a column that no answer to this plan has; nothing need be measured yet."""
+    from ffnbench.report.arrangement import key_of
+
     as_measured = replace(report, environment=report.environment or SOMEWHERE)  # with the headings that it will have
     frame = frame_of(as_measured)
     for name in filter(None, (how.sorted_by, *how.chosen)):
         key_of(name, frame)
+
+
+def _saved_text(report: Report) -> str:
+    """The text of a file that `load` reads again."""
+    from ffnbench.report.files.store import report_text
+
+    return report_text(report)
 
 
 def report_view(report: Report) -> View:
@@ -83,10 +91,10 @@ def report_view(report: Report) -> View:
         raise Interrupted("interrupted before anything was measured")
     view = View(
         frame=cache(lambda: frame_of(report)),
-        json=lambda: report_text(report),
+        json=lambda: _saved_text(report),
         pictures={"": partial(picture_of, report), ROOFLINE: partial(picture_of, report, roofline=True)},
         reports=[report],
-        rescue=(lambda: report_text(report)) if report.samples else None,
+        rescue=(lambda: _saved_text(report)) if report.samples else None,
     )
     wanted, problem = report.plan.protocol.runs, None
     if report.interrupted or report.cut_short:
@@ -152,34 +160,3 @@ class ShownReport(Shows, Report):
             return figure
         picture = {end: lambda end=end: picture_of(self, end, roofline=roofline) for end in PICTURES}  # type: ignore[misc]
         return written_to(path, picture, self._stem)
-
-
-def as_shown(found: Report) -> ShownReport:
-    """A report that can show itself, with its figures: a file has none."""
-    if found.samples and found.figures == Figures():
-        found = replace(found, figures=figures_of(found))
-    return ShownReport(**{field.name: getattr(found, field.name) for field in fields(Report)})
-
-
-def recompute(found: ShownReport) -> ShownReport:
-    """The report with every figure computed anew from its samples, by today's method."""
-    return found if found.environment is None else with_figures(found)
-
-
-def difference(stored: Report, fresh: Report) -> str:
-    """What to say where the figures of a file are not those that its samples give now; nothing where they are."""
-    if _figures(stored) == _figures(fresh):
-        return ""
-    if stored.plan.protocol.method != METHOD:
-        old = stored.plan.protocol.method
-        return f"measured with method {old}, now it is {METHOD}: the figures are computed again from the samples"
-    return f"the figures are computed again from the samples: those in the file, by ffnbench {stored.version}, differ"
-
-
-def _figures(found: Report) -> list[tuple[str, str, str, str]]:
-    """What is compared, to nine digits: sums of floats may differ in the last ones between machines."""
-    figures = [(m.case, m.metric, f"{m.estimate.value:.9g}", "") for m in found.measured]
-    for c in found.comparisons:
-        figures.append((c.case, c.metric, f"{c.ratio.value:.9g}" if c.ratio else "", c.verdict.value))
-    figures += [(s.case, s.roof, f"{s.share.value:.9g}", s.bound.value) for s in found.shares]
-    return figures

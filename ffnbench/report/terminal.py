@@ -52,8 +52,7 @@ def renderable(frame: Frame, width: int, *, verbose: bool = False) -> Renderable
     lines: list[RenderableType] = []
     for part in frame.parts:
         lines += _lines(part, width, verbose=verbose)
-        if verbose or not part.verbose_only:
-            lines.append(Text())
+        lines.append(Text())
     return Group(*lines[:-1])
 
 
@@ -63,7 +62,7 @@ def _lines(frame: Frame, width: int, *, verbose: bool) -> list[RenderableType]:
         shorter = map(beginning_of, frame.short)
         frame = next((short for short in shorter if _fits(short, width)), frame)
     lines: list[RenderableType] = [_paragraph(line, width) for line in frame.header]
-    if frame.rows and (verbose or not frame.verbose_only):
+    if frame.rows:
         columns = frame.shown(every=verbose)
         for block in _blocks(columns, width) if verbose else [_fitting(columns, width)]:
             if verbose and lines:

@@ -11,9 +11,7 @@ from typing import Any
 from ffnbench.choices import CompileMode
 from ffnbench.common.units import decimals, digits, signed_percent, supported
 from ffnbench.plan import Sizing, Workload
-from ffnbench.result import Estimate, FailureKind, Side, Verdict
-from ffnbench.stats.interval import CONFIDENCE
-from ffnbench.stats.verdict import SAME_WITHIN
+from ffnbench.result import CONFIDENCE, SAME_WITHIN, Estimate, FailureKind, Side, Verdict
 
 WITHIN = f"{100 * SAME_WITHIN:g}%"
 CERTAIN = f"[{100 * CONFIDENCE:g}%]"  # the unit of a column with intervals

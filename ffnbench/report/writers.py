@@ -59,8 +59,6 @@ def markdown(frame: Frame) -> str:
 
 def _markdown(frame: Frame) -> str:
     lines = [f"{_prose(line)}  " for line in frame.header]
-    if frame.verbose_only:
-        return "\n".join(lines) + "\n"
     columns = frame.shown(every=False)
     if frame.rows:
         lines += ["", _pipe(column.name for column in columns)]
@@ -94,7 +92,7 @@ def html_fragment(frame: Frame) -> str:
     parts = []
     for part in map(brief, frame.parts):
         parts.append(paragraphs(part.header))
-        if part.rows and not part.verbose_only:
+        if part.rows:
             parts.append(html_table(part))
         parts.append(paragraphs(part.summary))
     return "".join(parts)
@@ -146,7 +144,7 @@ LATEX = {
 
 def latex(frame: Frame) -> str:
     """A booktabs table for each frame that a terminal shows, what stands above and below it as comments."""
-    shown = [brief(part) for part in frame.parts if part.rows and not part.verbose_only]
+    shown = [brief(part) for part in frame.parts if part.rows]
     return "\n".join(map(_latex, shown))
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ffnbench.choices import Backend, Cache, CompileMode, MatmulPrecision, Time
 from ffnbench.common.errors import FfnbenchError, Unfinished, Unsupported
@@ -30,7 +30,9 @@ from ffnbench.messages import (
 )
 from ffnbench.plan import OWN, Arm, Case, Probe, Workload
 from ffnbench.result import Agreement, Curve, FailureKind
-from ffnbench.run.session import Session, WorkerLost
+
+if TYPE_CHECKING:
+    from ffnbench.run.session import Session
 
 EAGERLY: dict[str, Any] = {
     "backend": Backend.EAGER, "compile": CompileMode.DEFAULT, "freeze": False, "time": Time.WALL,
@@ -42,7 +44,9 @@ BY_ITSELF = "does it import by itself, in a plain `python`?"
 class Prober(Probe):
     """A context manager; its first question starts the worker, of one arm, and every answer is remembered."""
 
-    def __init__(self, timeout_s: float = 300.0, arm: Arm = OWN, launch: Callable[[Arm], Session] = Session) -> None:
+    def __init__(
+        self, timeout_s: float = 300.0, arm: Arm = OWN, launch: Callable[[Arm], Session] | None = None
+    ) -> None:
         self._timeout_s, self._launch = timeout_s, launch
         self._arm = arm
         self._others: dict[Arm, Prober] = {}
@@ -108,6 +112,8 @@ class Prober(Probe):
         if request in self._answers:
             known: A = self._answers[request]
             return known
+        from ffnbench.run.session import WorkerLost
+
         self.refuse_without_torch()
         try:
             answer = self.start().ask(request, self._timeout_s)
@@ -135,7 +141,10 @@ class Prober(Probe):
     def start(self) -> Session:
         """The worker, started if it is not there yet; it is not waited for."""
         if self._session is None:
-            self._session = self._launch(self._arm)
+            from ffnbench.run.session import Session
+
+            launch = self._launch or Session
+            self._session = launch(self._arm)
         return self._session
 
     def _said(self, message: str) -> str:

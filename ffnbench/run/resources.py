@@ -18,7 +18,7 @@ from ffnbench.ffn.spec import AttentionForm, AttentionSpec, FFNSpec, item_bytes
 from ffnbench.messages import DescribeDevice, DeviceFacts, Failed, Greeting, Sampled
 from ffnbench.plan import AddedSpec, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
 from ffnbench.result import DeviceReadings, Failure, FailureKind
-from ffnbench.run.session import WorkerLost, lost_over_device
+from ffnbench.run.session import COUNT_TIMEOUT_S, WorkerLost, lost_over_device
 from ffnbench.run.worker_pool import Worker
 
 MODEST = 8  # the share of what is free that ceilings may take is one part of so many
@@ -129,6 +129,17 @@ def _gpus_of(plan: Plan, worker: Worker, timeout_s: float) -> dict[str, DeviceFa
             raise FfnbenchError(f"device {device!r} can't be used: {answer.message}", "does `nvidia-smi` work?")
         gpus.setdefault(device, answer)
     return gpus
+
+
+def device_facts(worker: Worker, device: str) -> DeviceFacts | None:
+    """What a worker says of a GPU; None of the CPU, and of one that can't be used."""
+    if device == "cpu":
+        return None
+    try:
+        answer = worker.ask(DescribeDevice(device=device), COUNT_TIMEOUT_S)
+    except WorkerLost as lost:
+        raise lost_over_device(lost) from lost
+    return None if isinstance(answer, Failed) else answer
 
 
 def fit_into(plan: Plan, available: int | None) -> Plan:

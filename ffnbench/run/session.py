@@ -40,6 +40,7 @@ from ffnbench.worker.channel import MARK, end_group
 
 BOOT = Path(__file__).parents[1] / "worker" / "boot.py"
 START_TIMEOUT_S = 300.0
+COUNT_TIMEOUT_S = 300.0
 LEAVE_S = 10.0
 LOUD = ("USDT:",)  # what torch's profiler prints by itself
 

@@ -18,10 +18,9 @@ from ffnbench.choices import MatmulPrecision
 from ffnbench.ffn.spec import item_bytes
 from ffnbench.metrics import ROOF
 from ffnbench.plan import Case, Needed, needed_by
-from ffnbench.result import MEMORY, Bound, CaseCost, Ceiling, Report, Roof, Run, Share
+from ffnbench.result import ALIKE, MEMORY, Bound, CaseCost, Ceiling, Report, Roof, Run, Share
 from ffnbench.stats.rounds import paired, table_of
 
-ALIKE = 0.05  # sizes that differ by no more share one roof
 COARSEST_FIRST = [p.value for p in (MatmulPrecision.MEDIUM, MatmulPrecision.HIGH, MatmulPrecision.HIGHEST)]
 AS_FAST = 0.1  # ceilings of one kind that differ by no more are one line of a roofline
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from ffnbench.plan import LEAST_POINTS, Axis, Group
-from ffnbench.result import Crossing, Crossings, Estimate, Report
-from ffnbench.stats.interval import CONFIDENCE, Mean, VarianceEstimate, mean_with_error
+from ffnbench.result import CONFIDENCE, Crossing, Crossings, Estimate, Report
+from ffnbench.stats.interval import Mean, VarianceEstimate, mean_with_error
 from ffnbench.stats.pairs import Pairs, pairs_of
 from ffnbench.stats.verdict import control_slack
 

@@ -8,14 +8,12 @@ from typing import TypeVar
 
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME
 from ffnbench.plan import CONTROL
-from ffnbench.result import Estimate, Figures, Narrowing, Report, Verdict
-from ffnbench.stats.interval import CONFIDENCE
+from ffnbench.result import CONFIDENCE, LONGEST_S, Estimate, Figures, Narrowing, Report, Verdict
 from ffnbench.stats.noise import COMPUTED
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import SEVERAL, workers_for
 from ffnbench.stats.verdict import is_launch_bound, summarise
 
-LONGEST_S = 1800  # that a hint asks for
 SPARE = 1.3  # of time, so that the hint is likelier to do
 DEFAULT_PRECISION = 0.01
 R = TypeVar("R", bound=Report)

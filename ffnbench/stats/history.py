@@ -14,8 +14,8 @@ from itertools import pairwise
 from statistics import fmean
 
 from ffnbench.metrics import LATENCY
-from ffnbench.result import Estimate, Report
-from ffnbench.stats.interval import CONFIDENCE, Mean, VarianceEstimate, mean_with_error, sum_of_variances
+from ffnbench.result import CONFIDENCE, Estimate, Report
+from ffnbench.stats.interval import Mean, VarianceEstimate, mean_with_error, sum_of_variances
 from ffnbench.stats.rounds import RowLogs, table_of
 
 # sd of a log ratio between runs. On the reference machine, at d_model 768, swiglu / relu moved by 0.47 % (60 checks),

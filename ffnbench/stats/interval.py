@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
 
-CONFIDENCE = 0.95  # of every interval, as stated
+from ffnbench.result import CONFIDENCE
+
 MEDIAN_COST = math.pi / 2  # variance of a median over that of a mean, of normal values
 UNKNOWN = 50.0  # half-width of a log that says nothing: more than any ratio
 # the standard deviation between starters before it is known, as if so many degrees of freedom had shown it

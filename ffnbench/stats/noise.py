@@ -18,9 +18,7 @@ from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, held_down, is_clean, 
 MOVES = 0.05  # of a device's clock
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
 OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
-OF_SAMPLES = {NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE}
-NOISES = OF_SAMPLES | {NoteKind.SEEN}
-COMPUTED = OF_SAMPLES | {NoteKind.SHORT}  # what `notes_of` makes
+COMPUTED = {NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE, NoteKind.SHORT}  # what `notes_of` makes
 
 
 def notes_of(run: Run, measured: Iterable[Measured], comparisons: Iterable[Comparison]) -> list[Note]:

@@ -17,11 +17,10 @@ from statistics import median
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
-from ffnbench.result import POWER_CAP, Estimate, Report, Run, Sample
-from ffnbench.stats.interval import CONFIDENCE, Mean, WorkerValue, mean_of, midmean
+from ffnbench.result import CONFIDENCE, POWER_CAP, WAITED, Estimate, Report, Run, Sample
+from ffnbench.stats.interval import Mean, WorkerValue, mean_of, midmean
 
 CPUS_TAKEN, CLOCKS_HELD = "threads waited for a CPU", "the device's clocks were throttled"
-WAITED = 0.03  # quiet samples wait 0.3 % (median), those beside a spinner 77 %; 1 % gives the same rows
 FEWEST_CLEAN = 4  # a worker with fewer clean rounds says nothing
 ENOUGH_CLEAN = 0.5  # of a row's rounds: with fewer, what is not decided is not for want of rounds
 # of the values of a worker's rounds the middle half is averaged where so few cases share a round; with more of them two

@@ -14,7 +14,8 @@ from functools import cache
 from statistics import fmean, median
 
 from ffnbench.plan import Protocol
-from ffnbench.stats.interval import CONFIDENCE, MEDIAN_COST, UNKNOWN, student, variance
+from ffnbench.result import CONFIDENCE
+from ffnbench.stats.interval import MEDIAN_COST, UNKNOWN, student, variance
 from ffnbench.stats.rounds import RoundTable, RowLogs
 
 MOST_ROUNDS, MOST_WORKERS = 60, 400

@@ -15,14 +15,13 @@ from typing import TypeVar
 from ffnbench.common.units import percent
 from ffnbench.metrics import COMPILE, DEVICE_TIME, HOST_TIME, LATENCY, PACK
 from ffnbench.plan import CONTROL, Note, metrics_of
-from ffnbench.result import Comparison, Estimate, FailureKind, Measured, Report, Run, Verdict
-from ffnbench.stats.interval import CONFIDENCE, Mean
+from ffnbench.result import CONFIDENCE, SAME_WITHIN, Comparison, Estimate, FailureKind, Measured, Report, Run, Verdict
+from ffnbench.stats.interval import Mean
 from ffnbench.stats.noise import notes_of
 from ffnbench.stats.rounds import CLOCKS_HELD, CPUS_TAKEN, RoundTable, RowLogs, table_of
 
 CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
 CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
-SAME_WITHIN = 0.02
 SAME = 1 - SAME_WITHIN, 1 + SAME_WITHIN
 ONE_WORKER = "measured in one process, which gives no interval"
 

@@ -19,8 +19,7 @@ from ffnbench.device.ceilings import AGAIN, MM, MV, ONEDNN, SUM, SUM_INT, group_
 from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.messages import MeasureCeilings, ReachedRoof, ReachedRoofs
-from ffnbench.result import MEMORY, Bound, Roof
-from ffnbench.stats.rounds import WAITED
+from ffnbench.result import MEMORY, WAITED, Bound, Roof
 from ffnbench.worker import meters
 from ffnbench.worker.backends.onednn import no_onednn
 from ffnbench.worker.subject import Subject, set_precision

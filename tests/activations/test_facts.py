@@ -7,10 +7,10 @@ import math
 import pytest
 import torch
 from activation_facts import find_facts
+from activation_formulas import ORACLE, sigmoid
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
-from test_activations import ORACLE, sigmoid
 
 from ffnbench.activations.facts import Facts, facts_of
 from ffnbench.common.errors import FfnbenchError

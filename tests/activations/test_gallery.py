@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ProberHere, ffnbench
+from fake_machine import ProberHere
 from rich.cells import cell_len
+from shell import ffnbench
 
 from ffnbench import cli
 from ffnbench.activations.describing import draw_activations

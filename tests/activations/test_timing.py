@@ -6,8 +6,9 @@ import csv
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, ffnbench, measure, prepare
+from fake_machine import FakeLaunch, measure, prepare
 from rich.cells import cell_len
+from shell import ffnbench
 
 from ffnbench.activations.table import timing_frame
 from ffnbench.report.terminal import plain

@@ -16,7 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch, csv_of, ffnbench, listen, measure, prepare
+from fake_machine import FakeLaunch, measure, prepare
+from frames import csv_of
+from paths import ROOT
+from shell import ffnbench, listen
 
 from ffnbench import __version__
 from ffnbench.api import preparing
@@ -27,17 +30,6 @@ from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 
 HOSTILE = str(ROOT / "tests" / "hostile.py")
-
-
-@pytest.fixture
-def call(on_machine, in_process):
-    """Run the console script in this process, workers faked; gives exit code, stdout, stderr."""
-
-    def run(*arguments: str, launch: FakeLaunch | None = None) -> tuple[int, str, str]:
-        on_machine(launch or FakeLaunch())
-        return in_process(*arguments)
-
-    return run
 
 
 MISTAKES = [

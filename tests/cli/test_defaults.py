@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench.cli.commands import FILES, options_of
 from ffnbench.cli.defaults import NEVER
@@ -27,14 +26,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return write
 
 
-def asked(call, *words: str) -> dict:  # noqa: F811
+def asked(call, *words: str) -> dict:
     code, out, err = call(*words, "--json")
     assert code == 0, err
     plan = json.loads(out)["plan"]
     return {"command": plan["command"], "notes": [note["text"] for note in plan["notes"] if not note["label"]]}
 
 
-def test_a_default_holds_typed_flags_win_and_both_are_recorded(call, project) -> None:  # noqa: F811
+def test_a_default_holds_typed_flags_win_and_both_are_recorded(call, project) -> None:
     project('seq-len = "2Ki"', "batch = 3", 'dtype = "bf16"', "variants = ['relu', 'swiglu']", "bias = true")
     found = asked(call, "cost")
     assert found["command"] == "ffnbench cost --variants relu,swiglu --bias --batch 3 --seq-len 2048 --dtype bf16"
@@ -46,7 +45,7 @@ def test_a_default_holds_typed_flags_win_and_both_are_recorded(call, project) ->
     assert found["notes"] == []
 
 
-def test_a_commands_own_table_wins_over_that_of_all_and_env_shows_both(call, project) -> None:  # noqa: F811
+def test_a_commands_own_table_wins_over_that_of_all_and_env_shows_both(call, project) -> None:
     path = project("seq_len = 64", "budget = '20s'")
     path.write_text(
         path.read_text() + "[tool.ffnbench.cost]\nseq_len = 32\n[tool.ffnbench.compare]\nprecision = '2%'\n"
@@ -61,7 +60,7 @@ def test_a_commands_own_table_wins_over_that_of_all_and_env_shows_both(call, pro
     assert "default" not in call("env", "-f", "csv")[1]
 
 
-def test_the_nearest_table_counts_and_none_beyond_the_repository(call, project, tmp_path, monkeypatch) -> None:  # noqa: F811
+def test_the_nearest_table_counts_and_none_beyond_the_repository(call, project, tmp_path, monkeypatch) -> None:
     project("seq_len = 64")
     project("line-length = 1", table="tool.ruff", folder="below")
     assert "--seq-len 64" in asked(call, "cost")["command"]
@@ -73,7 +72,7 @@ def test_the_nearest_table_counts_and_none_beyond_the_repository(call, project, 
     assert "--seq-len" not in asked(call, "cost")["command"]
 
 
-def test_a_default_gives_way_without_a_word(call, project) -> None:  # noqa: F811
+def test_a_default_gives_way_without_a_word(call, project) -> None:
     for line, typed, flag, holds in (
         ("precision = 0.5", ["--quick"], "--precision", False),
         ("quick = true", ["--budget", "15"], "--quick", False),
@@ -91,7 +90,7 @@ def test_a_default_gives_way_without_a_word(call, project) -> None:  # noqa: F81
         assert bool(found["notes"]) == holds, line
 
 
-def test_what_is_wrong_in_a_file_is_told_with_the_file(call, project) -> None:  # noqa: F811
+def test_what_is_wrong_in_a_file_is_told_with_the_file(call, project) -> None:
     for line, says, hint in (
         ("seqlen = 3", "unknown key 'seqlen' in [tool.ffnbench]", "did you mean 'seq_len'"),
         ("seq_len = 'many'", "--seq-len: 'many' is not a whole number", "pyproject.toml sets seq_len"),
@@ -113,7 +112,7 @@ def test_what_is_wrong_in_a_file_is_told_with_the_file(call, project) -> None:  
         assert hint in err.splitlines()[1]
 
 
-def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:  # noqa: F811
+def test_no_file_sets_what_runs_writes_or_trusts(call, project) -> None:
     """By exclusion: what a file may set is a list here, so that a new flag has to be looked at. Tests of extras have
     lists of their own.
     """

@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.request import url2pathname
 
 import pytest
-from conftest import ROOT
+from paths import ROOT
 
 from ffnbench import cli
 from ffnbench.cli.commands import command_names, options_of

@@ -7,7 +7,9 @@ import json
 import re
 from pathlib import Path
 
-from conftest import ROOT, FakeLaunch, ProberHere, ffnbench
+from fake_machine import FakeLaunch, ProberHere
+from paths import ROOT
+from shell import ffnbench
 
 from ffnbench.device.environment import usable_cpus
 from ffnbench.messages import HoldOutput, KeepOutput, Open

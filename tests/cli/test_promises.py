@@ -29,9 +29,10 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from conftest import ROOT, FakeLaunch, KnownProber, lost
+from fake_machine import FakeLaunch, KnownProber, lost
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from paths import ROOT
 
 from ffnbench import cli
 from ffnbench.cli.commands import command_names
@@ -122,7 +123,8 @@ BROKEN = (
     b"", None, b"\xff\xfe", b"\xef\xbb\xbf{}", b"null", b"[1]", b"[" * 100_000, b'{"a":' * 5000, b'{"plan": NaN}',
     b'{"plan": 1e400}', b'{"plan": ' + b"1" * 5000 + b"}",
 )  # fmt: skip
-REQUESTS = (Open, TakeSample, MeasureMemory, MeasureSparsity, ListBackends)
+OF_A_CASE = (Open, TakeSample, MeasureMemory, MeasureSparsity)
+REQUESTS = [(request, label) for request in OF_A_CASE for label in ("relu", "gelu", "swiglu")] + [(ListBackends, None)]
 
 
 @dataclass
@@ -202,9 +204,7 @@ def typed_lines(draw: st.DrawFn) -> Typed:
                 | st.builds(lost, st.sampled_from(("crash", "timeout")), st.sampled_from(EVIL))
                 | st.builds(Unfinished, st.sampled_from(EVIL), st.just("a hint"))
             )
-            line.trouble[draw(st.sampled_from(REQUESTS)), draw(st.sampled_from(("relu", "gelu", "swiglu", None)))] = (
-                problem
-            )
+            line.trouble[draw(st.sampled_from(REQUESTS))] = problem
     line.words = [word.replace("\0", "") for word in line.words]  # no argument of a process holds one
     return line
 

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, ffnbench
+from paths import ROOT
+from shell import ffnbench
 
 RUN = ROOT / "results" / "amd-epyc-2cpu" / "compare.json"
 

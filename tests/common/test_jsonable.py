@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from paths import ROOT
 
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError

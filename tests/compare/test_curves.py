@@ -10,8 +10,9 @@ from typing import Any
 import crossings as simulated
 import numpy as np
 import pytest
-from conftest import ROOT, FakeLaunch, measure, prepare
 from exam.machine import WORLDS, Machine
+from fake_machine import FakeLaunch, measure, prepare
+from paths import ROOT
 
 from ffnbench.gate.interim import report_of
 from ffnbench.messages import Open

@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, KnownProber, measure, prepare
+from fake_machine import FakeLaunch, KnownProber, measure, prepare
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame

@@ -15,21 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, committed_runs, measure, prepare
-from conftest import cells as cells_of
 from exam.machine import ENVIRONMENT
-from test_busy import QUIET, WAITS, priced, ten_rounds, with_waits
-from test_roofline import dots, named
-from test_roofline import report_of as under_ceilings
-from test_stats import plan_of, run_of
+from fake_machine import FakeLaunch, measure, prepare
+from frames import cells as cells_of
+from made_up_runs import QUIET, WAITS, plan_of, priced, run_of, ten_rounds, with_busy, with_waits
+from paths import committed_runs
 
+from ffnbench.api.saved import as_shown
 from ffnbench.gate.interim import report_of
-from ffnbench.report.pictures.roofline import roofline_figure
 from ffnbench.report.pictures.sweeps import swept
-from ffnbench.report.shown_report import ShownReport, as_shown
+from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest
-from ffnbench.result import Report, Run
+from ffnbench.result import Run
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.verdict import summarise
 
@@ -173,20 +171,6 @@ def busy(*, alone: bool = False) -> ShownReport:
         waits: dict[tuple[str, int, int], float | None] = {("a", w, r): WAITS for w in range(4) for r in range(10)}
         done = with_waits(run_of(plan, {"a": [[18.0] * 10] * 4}), waits)
     return as_shown(with_figures(replace(priced(report_of(done)), environment=ENVIRONMENT)))
-
-
-def with_busy(report: Report, label: str) -> Report:
-    """The report where each sample of this row waited."""
-    samples = tuple(replace(s, waited=WAITS if s.case == label else QUIET) for s in report.samples)
-    return with_figures(replace(report, samples=samples))
-
-
-def test_under_ceilings_a_disturbed_row_has_neither_dot_nor_share_and_the_word() -> None:
-    report = with_busy(under_ceilings("relu,gelu,swiglu", lambda *_: 0.02), "swiglu")
-    assert [share.case for share in report.shares] == ["relu", "gelu"]
-    figure = roofline_figure(report)
-    assert len(dots(figure)) == 2
-    assert named(figure) == ["relu", "gelu", "swiglu (busy)"]
 
 
 def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time() -> None:

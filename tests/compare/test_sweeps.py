@@ -17,8 +17,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch, prepare
 from exam.machine import WORLDS, Machine
+from fake_machine import FakeLaunch, prepare
+from paths import ROOT
 
 from ffnbench.api.preparing import Prepared, new_report
 from ffnbench.api.sweeping import Sweep
@@ -58,7 +59,7 @@ def process(*arguments: str, folder: Path, kill_at: int = 0) -> int:
     code = f"""
 import os, signal, sys
 sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
-from conftest import FakeLaunch
+from fake_machine import FakeLaunch
 from ffnbench import cli
 from ffnbench.run import world
 asked = []

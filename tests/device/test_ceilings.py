@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from conftest import FACTS, FakeLaunch, lost, measure, prepare, run
+from fake_machine import FACTS, FakeLaunch, lost, measure, prepare, run
 
 from ffnbench.api.this_machine import environment
 from ffnbench.common.errors import FfnbenchError

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import ffnbench
+from shell import ffnbench
 from torch import Tensor, nn
 
 from ffnbench.common.errors import Unsupported
@@ -74,44 +74,123 @@ def times_of(subject: subjects.Subject, calls: int) -> meters.Times:
     return meters.sample(subject, subject.pool.renew(8, calls))
 
 
+def events_around(call: Callable[[], object], calls: int) -> float:
+    """Seconds of one of so many calls, by two events and nothing of ffnbench's."""
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    start.record()
+    for _ in range(calls):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) / 1e3 / calls
+
+
 @pytest.mark.parametrize("mode", ["forward", "train"])
-def test_what_the_device_works_agrees_with_the_wall(mode: str) -> None:
+def test_large_products_take_what_two_bare_events_say_and_what_the_wall_says(mode: str) -> None:
+    """So large that launching them is hidden: three ways to the same time."""
     subject = subject_of(LARGE, "bfloat16", mode)
-    found = times_of(subject, 20)
-    assert found.host < found.device
-    assert found.device == pytest.approx(found.wall, rel=0.05)
+    times = times_of(subject, 50)
+
+    def call() -> None:
+        subject.clear()
+        subject.call()
+
+    bare = events_around(call, 50)
+    assert times.host < times.device
+    assert times.device == pytest.approx(bare, rel=0.03)
+    assert times.device == pytest.approx(times.wall, rel=0.05)
 
 
-class Spinning(nn.Module):
-    """Keeps the device busy for so long; what `spoils` does comes first."""
+def test_a_cold_call_takes_what_triton_says() -> None:
+    """do_bench flushes the cache before each call too."""
+    testing = pytest.importorskip("triton.testing")
+    work = Workload(batch=1, seq_len=16, dtype="bfloat16", device="cuda", mode="forward", threads=1, cache="cold")
+    module = build(LARGE, device="cuda", dtype=torch.bfloat16)
+    subject = subjects.subject_of(module, work, LARGE.d_model, seed=0)
+    with torch.inference_mode():
+        by_triton = testing.do_bench(lambda: module(subject.x), warmup=200, rep=500, return_mode="median") / 1e3
+    assert times_of(subject, 50).device == pytest.approx(by_triton, rel=0.05)
 
-    def __init__(self, seconds: float, spoils: Callable[[Tensor], object] = lambda x: None) -> None:
+
+class Sleeping(nn.Module):
+    """One kernel that waits for so many cycles, on a stream of its own where there is one; then what `spoils` does.
+
+    With a stream, `joined`: it waits for the current one, which waits for it.
+    """
+
+    def __init__(
+        self, cycles: int, *, stream: torch.cuda.Stream | None = None, joined: bool = True, reads: bool = False
+    ) -> None:
         super().__init__()
-        self.seconds, self.spoils = seconds, spoils
+        self.cycles, self.stream, self.joined, self.reads = cycles, stream, joined, reads
 
     def forward(self, x: Tensor) -> Tensor:
-        self.spoils(x)
-        accelerator_of("cuda").spin(self.seconds)
-        return x * 2
+        current = torch.cuda.current_stream()
+        stream = self.stream or current
+        if self.joined:
+            stream.wait_stream(current)
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(self.cycles)
+        if self.joined:
+            current.wait_stream(stream)
+        if self.reads:
+            float(x[0, 0, 0])
+        return x
 
 
-def spinning(seconds: float, **how: Any) -> subjects.Subject:
+def sleeping(seconds: float, **how: Any) -> tuple[subjects.Subject, float]:
+    """A subject whose call takes about so long, and how long exactly: the clock by which it counts is calibrated over
+    half a second, during which it also comes to rest.
+    """
+    cycle_s = events_around(lambda: torch.cuda._sleep(100_000_000), 10) / 100_000_000
+    cycles = round(seconds / cycle_s)
     x = torch.randn(1, 8, 64, device="cuda")
-    where = accelerator_of("cuda")
-    where.spin(1e-3)  # calibrated now
-    return subjects.Subject(Spinning(seconds, **how), x, x.clone(), False, accelerator=where)
+    module = Sleeping(cycles, **how)
+    return subjects.Subject(module, x, x.clone(), False, accelerator=accelerator_of("cuda")), cycles * cycle_s
 
 
-@pytest.mark.parametrize("seconds", [50e-6, 1e-3, 0.1])
-def test_a_known_time_of_the_device_is_found(seconds: float) -> None:
-    found = times_of(spinning(seconds), 50 if seconds < 0.01 else 2)
-    assert found.device == pytest.approx(seconds + 5e-6, rel=0.1)
+@pytest.mark.parametrize("seconds", [100e-6, 1e-3, 0.05])
+@pytest.mark.parametrize("joined", [False, True], ids=["", "on a side stream"])
+def test_a_kernel_of_known_duration_is_timed_to_two_percent(seconds: float, joined: bool) -> None:
+    subject, truth = sleeping(seconds, stream=torch.cuda.Stream() if joined else None, joined=joined)
+    times = times_of(subject, 50 if seconds < 0.01 else 2)
+    assert times.device == pytest.approx(truth, rel=0.02, abs=2e-6)  # the way from one kernel to the next is 1 to 2 us
+    assert times.wall == pytest.approx(truth, rel=0.05, abs=20e-6)
 
 
-def test_a_call_that_waits_is_timed_by_the_wall_alone() -> None:
-    subject = spinning(50e-6, spoils=lambda x: float(x[0, 0, 0]))
-    found = times_of(subject, 10)
-    assert found.device is None
+@pytest.mark.parametrize("how", [{"reads": True}, {"stream": True, "joined": False}], ids=["it waits", "beside"])
+def test_what_can_not_be_told_apart_has_no_time_of_the_device(how: dict[str, Any]) -> None:
+    if how.get("stream"):
+        how = how | {"stream": torch.cuda.Stream()}
+    subject, _ = sleeping(1e-3, **how)
+    assert times_of(subject, 10).device is None
+
+
+class Taking(nn.Module):
+    """Takes so many bytes for as long as it is called."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, x: Tensor) -> Tensor:
+        torch.empty(self.size, dtype=torch.uint8, device=x.device)
+        return x
+
+
+@pytest.mark.parametrize("size", [512, 3 << 20, 1 << 30])
+def test_a_known_allocation_is_the_peak_to_the_byte(size: int) -> None:
+    """Of sizes that torch's allocator does not round, so that its own count is the same."""
+    x = torch.randn(1, 8, 64, device="cuda")
+    subject = subjects.Subject(Taking(size), x, x.clone(), False, accelerator=accelerator_of("cuda"))
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    subject.call()
+    by_torch = torch.cuda.max_memory_allocated() - before
+    assert peak_memory.peak_bytes(subject) == size == by_torch
+    odd = subjects.Subject(Taking(size - 1), x, x.clone(), False, accelerator=accelerator_of("cuda"))
+    assert peak_memory.peak_bytes(odd) == size - 1
 
 
 def test_cold_calls_read_their_weights_from_memory() -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from ffnbench.api.saved import load
+from ffnbench.api.saved import load, recompute
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, baseline_times, exact_findings, latency_findings
 from ffnbench.gate.shown import side_by_side_view
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.report.notes import untested_note
-from ffnbench.report.shown_report import ShownReport, recompute
+from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.terminal import plain
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.verdict import is_launch_bound

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from conftest import KnownProber
 from device_world import (
     THERMAL,
     US,
@@ -22,6 +21,7 @@ from device_world import (
     install,
     used,
 )
+from fake_machine import KnownProber
 from torch import Tensor, nn
 
 from ffnbench.api import measuring, preparing

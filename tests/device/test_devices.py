@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import FACTS, FakeLaunch, run
+from fake_machine import FACTS, FakeLaunch, run
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device import accelerator, nvml
@@ -268,7 +268,7 @@ def test_what_fits_is_foretold_from_the_free_memory_of_the_device() -> None:
 
 def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
     launch, clocks = launched(), iter([1980, 1965, 1410] * 99)
-    launch.told = lambda request: {
+    launch.sample_fields = lambda request: {
         "throttled": "power cap" if request.label == "gelu" else "",
         "clock_mhz": next(clocks),
         "others": 2,

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, FakeLaunch, run
-from test_cli import call  # noqa: F401 - a fixture
+from fake_machine import FakeLaunch, run
+from paths import ROOT
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device import environment

@@ -103,6 +103,10 @@ def test_element_wise_flops_by_hand() -> None:
     grouped = attention_cost(replace(SHAPES["grouped-query"], causal=True), seq_len=3, dtype="float32")
     assert grouped.flops_elementwise == 6 * 2 * 4 + 72 + 2 * 24
     assert grouped.flops_elementwise_backward == 6 * 2 * 5 + 72 + 2 * 24 + 2 * D + 2 * 4 * 12
+    latent = attention_cost(SHAPES["latent"], seq_len=SEQ, dtype="float32")
+    assert latent.flops_elementwise == 6 * SEQ * 4 + D
+    # dx of queries and latent; the gradient of the key's 6 rotated elements, which all 6 heads read
+    assert latent.flops_elementwise_backward == 6 * SEQ * 5 + D + D + 5 * 6
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)

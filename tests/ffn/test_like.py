@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import KnownProber
+from fake_machine import KnownProber
 from torch import Tensor, nn
 
 from ffnbench.common import jsonable

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import gate_world
 import pytest
-from conftest import ROOT, FakeLaunch, KnownProber, ffnbench, listen
+from fake_machine import FakeLaunch, KnownProber
+from paths import ROOT
 from repositories import MODULE, TARGET, git
+from shell import ffnbench, listen
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import NOT_THERE

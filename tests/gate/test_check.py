@@ -8,7 +8,7 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, KnownProber
+from fake_machine import FakeLaunch, KnownProber
 from gate_world import edited, machine, measured, saved
 
 from ffnbench.common.errors import FfnbenchError, Unsupported

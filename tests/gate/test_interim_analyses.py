@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import spending
-from conftest import FakeLaunch, measure, prepare, run
+from fake_machine import FakeLaunch, measure, prepare, run
 from scipy.special import stdtrit
 
 from ffnbench.gate.decision import Finding, Policy, Status, baseline_times

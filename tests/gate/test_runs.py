@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch
+from fake_machine import FakeLaunch
 from gate_world import edited, machine
 
 from ffnbench.api import measuring

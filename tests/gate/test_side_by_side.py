@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from conftest import ROOT, FakeLaunch, cells, measure, prepare
+from fake_machine import FakeLaunch, measure, prepare
+from frames import cells
+from paths import ROOT
 
 from ffnbench.api.saved import load
 from ffnbench.common.errors import FfnbenchError

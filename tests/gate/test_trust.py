@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, ProberHere, ffnbench, measure, prepare
+from fake_machine import FakeLaunch, ProberHere, measure, prepare
 from repositories import git
+from shell import ffnbench
 
 import ffnbench as module
 from ffnbench.common.errors import FfnbenchError

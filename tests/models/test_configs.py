@@ -8,21 +8,18 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT
 from hf import written
+from model_configs import BERT, DEEPSEEK, LLAMA
+from paths import ROOT
 
 from ffnbench.cli import run
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.ffn.spec import Gate
 from ffnbench.models.configs import read_config, read_groups
-from ffnbench.models.family_reader import Unanswered, by_own_names
+from ffnbench.models.family_reader import Unanswered, refuse_other_names
 from ffnbench.models.presets import model_of
 
-LLAMA = {
-    "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
-    "hidden_act": "silu", "num_attention_heads": 32, "num_key_value_heads": 8,
-}  # fmt: skip
 GPT2 = {
     "model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_inner": None, "activation_function": "gelu_new",
     "n_head": 12,
@@ -32,16 +29,6 @@ QWEN = LLAMA | {
     "shared_expert_intermediate_size": 5632, "decoder_sparse_step": 2, "mlp_only_layers": [3], "num_hidden_layers": 6,
 }  # fmt: skip
 T5 = {"model_type": "t5", "d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12, "d_kv": 64}
-BERT = {
-    "model_type": "bert", "hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
-    "hidden_act": "gelu", "num_attention_heads": 12,
-}  # fmt: skip
-DEEPSEEK = {
-    "model_type": "deepseek_v3", "hidden_size": 7168, "intermediate_size": 18432, "moe_intermediate_size": 2048,
-    "num_hidden_layers": 61, "first_k_dense_replace": 3, "n_routed_experts": 256, "n_shared_experts": 1,
-    "num_experts_per_tok": 8, "hidden_act": "silu", "num_attention_heads": 128, "num_key_value_heads": 128,
-    "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
-}  # fmt: skip
 CLIP = {"model_type": "clip", "text_config": {"model_type": "clip_text_model"}, "vision_config": {}}
 
 
@@ -124,20 +111,20 @@ def test_published_files_that_leave_keys_out_are_read(name: str) -> None:
 @pytest.mark.parametrize(
     ("config", "message", "hint"),
     [
-        (GPT2 | {"n_layer": None}, "no n_layer", "looked for the keys: n_layer; .*pip install 'ffnbench\\[hf\\]'"),
-        ({"model_type": "bert", "vocab_size": 512}, "no num_hidden_layers", "pip install"),
-        (LLAMA | {"model_type": "jetmoe"}, "'jetmoe' is not in the table", "pip install"),
+        (GPT2 | {"n_layer": None}, "no n_layer", "looked for the keys: n_layer; inspect counts it by transformers"),
+        ({"model_type": "bert", "vocab_size": 512}, "no num_hidden_layers", "by transformers"),
+        (LLAMA | {"model_type": "jetmoe"}, "'jetmoe' is not in the table", "by transformers"),
         (LLAMA | {"model_type": "lama"}, "'lama' is not in the table", "did you mean 'llama'"),
-        (LLAMA | {"per_layer_config": {"1": {"mlp_bias": True}}}, "keys for single layers", "pip install"),
+        (LLAMA | {"per_layer_config": {"1": {"mlp_bias": True}}}, "keys for single layers", "by transformers"),
         (CLIP | {"vision_config": None}, "no vision_config", "vision_config"),
         (CLIP | {"audio_config": {"model_type": "x"}}, "audio_config", ""),
-        (CLIP | {"vision_config": {"model_type": "convnext"}}, "'convnext' is not in the table", "pip"),
+        (CLIP | {"vision_config": {"model_type": "convnext"}}, "'convnext' is not in the table", "by transformers"),
         ({"model_type": "openai-gpt", "n_embd": 8, "n_layer": 1, "afn": "relu2"}, "with afn 'gelu' only", "afn"),
         (BERT | {"architectures": ["JinaBertForMaskedLM"]}, "whose layers are others than bert", "variant"),
         (BERT | {"auto_map": {"AutoModelForMaskedLM": "mosaicml/mosaic-bert-base--bert_layers.BertForMaskedLM"}},
          "class bert_layers.BertForMaskedLM", "variant"),
         ({"model_type": "vit_mae", "architectures": ["ViTMAEForPreTraining"]} | BERT | {"model_type": "vit_mae"},
-         "class ViTMAEForPreTraining, whose layers are others", "pip"),
+         "class ViTMAEForPreTraining, whose layers are others", "by transformers"),
     ],
 )  # fmt: skip
 def test_what_only_transformers_can_tell_is_left_to_it(config: dict, message: str, hint: str) -> None:
@@ -150,7 +137,7 @@ def test_what_only_transformers_can_tell_is_left_to_it(config: dict, message: st
     ("config", "message", "hint"),
     [
         (LLAMA | {"hidden_act": "silo"}, "the activation 'silo'", "did you mean 'silu'?"),
-        (LLAMA | {"hidden_act": "relu_squared"}, "the activation 'relu_squared'", "transformers calls it 'relu2'"),
+        (LLAMA | {"hidden_act": "relu_squared"}, "the activation 'relu_squared'", "relu2"),
         (LLAMA | {"hidden_act": ["relu"]}, r"the activation \['relu'\]", "relu"),
         (LLAMA | {"hidden_size": "4096"}, "hidden_size '4096'", "whole number"),
         (LLAMA | {"intermediate_size": [1, 2]}, r"intermediate_size \[1, 2\]", "whole number"),
@@ -247,7 +234,7 @@ def test_what_reads_a_config_is_loaded_when_one_is_named(arguments: list[str]) -
 
 def test_a_comparison_of_presets_loads_nothing_that_reads_a_config() -> None:
     assert_no_config_reader(
-        "import sys; sys.path.insert(0, 'tests')\nfrom conftest import prepare\n"
+        "import sys; sys.path.insert(0, 'tests')\nfrom fake_machine import prepare\n"
         "from ffnbench.request import CompareRequest\n"
         "prepare(CompareRequest(preset='llama3-8b', variants='preset,relu'))\n"
     )
@@ -294,5 +281,5 @@ run(["block", "--preset", {path!r}])
 
 def test_a_class_that_reads_no_name_of_a_size_has_no_hint_of_none() -> None:
     with pytest.raises(FfnbenchError, match="not its class's name for the width") as caught:
-        by_own_names({"hidden_size": 64}, "some", {}, {}, [])
+        refuse_other_names({"hidden_size": 64}, "some", {}, {}, [])
     assert "reads" not in caught.value.hint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import ffnbench
+from shell import ffnbench
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec

@@ -87,6 +87,21 @@ def test_windows_are_those_of_the_masks_of_transformers() -> None:
     assert len({frozenset(built) for _, built, _ in found}) > 3
 
 
+@pytest.mark.parametrize(
+    ("model_type", "windowed"), [("qwen2", 2), ("qwen2_moe", 2), ("mistral", 6), ("gemma2", 3), ("gemma3_text", 5)]
+)
+def test_which_layers_have_a_window_by_hand(model_type: str, windowed: int) -> None:
+    """Six layers, max_window_layers 4. qwen2: those from it on; qwen2_moe: every second one before it; gemma2: every
+    second one, gemma3: five of six.
+    """
+    keys = {"sliding_window": 7, "use_sliding_window": True, "max_window_layers": 4, "model_type": model_type}
+    seen = Counter()
+    for group in read_groups(SMALL | EXPERTS.get(model_type, {}) | keys):
+        for sight in group.seen:
+            seen[sight.window] += sight.count
+    assert seen == Counter({7: windowed, None: LAYERS - windowed})
+
+
 @pytest.mark.slow
 def test_windows_of_every_type_are_those_of_the_masks_of_transformers() -> None:
     """A window of no tokens, which Qwen2-MoE makes of a switch that is off, is refused: it is no attention."""

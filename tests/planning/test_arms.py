@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, FakeWorker, prepare, run
+from fake_machine import FakeLaunch, FakeWorker, prepare, run
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import about_torch

@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy
 import pytest
-from conftest import FakeLaunch, KnownProber, measure, prepare
+from fake_machine import FakeLaunch, KnownProber, measure, prepare
 
 import ffnbench
 from ffnbench.activations.plan import plan_timing

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from conftest import FakeLaunch, prepare
-from test_cli import call  # noqa: F401 - a fixture
+from fake_machine import FakeLaunch, prepare
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import resolve
 from ffnbench.report.progress import duration, wait_text
 from ffnbench.request import BlockRequest
-from ffnbench.run import prober, world
+from ffnbench.run import session, world
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.2, "1 s"), (14.2, "15 s"), (90, "90 s"), (91, "2 min"),
@@ -19,7 +18,7 @@ def test_a_wait_is_rounded_up(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
-def test_the_line_before_a_run(call, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_the_line_before_a_run(call, monkeypatch: pytest.MonkeyPatch) -> None:
     quiet, busy = ("measuring takes at most 15 s", "on a quiet machine; this one is busy now: others use 1.7 of its")
     assert wait_text(15) == quiet
     lines = call("compare", "--d-model", "64")[2].splitlines()
@@ -36,14 +35,17 @@ def gone(*_: object) -> None:
     raise AssertionError("a process was started")
 
 
-def test_no_gpu_is_told_before_any_process(call, monkeypatch) -> None:  # noqa: F811
+def test_no_gpu_is_told_before_any_process(call, monkeypatch) -> None:
     made = world.World
     monkeypatch.setattr(world, "World", lambda **given: made(**given, no_gpu=lambda: "there is none"))
-    monkeypatch.setattr(prober, "Session", gone)
+    monkeypatch.setattr(session, "Session", gone)
     for arguments, said in (
         (["--device", "cuda"], "device 'cuda' was asked for, but there is none"),
         (["--variants", "relu@device=cuda:1"], "device 'cuda:1' was asked for, but there is none"),
-        (["--device", "cuda", "--variants", "conftest:FakeWorker"], "device 'cuda' was asked for, but there is none"),
+        (
+            ["--device", "cuda", "--variants", "fake_machine:FakeWorker"],
+            "device 'cuda' was asked for, but there is none",
+        ),
     ):
         launch = FakeLaunch()
         code, _, err = call("compare", *arguments, launch=launch)

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, KnownProber
+from fake_machine import KnownProber
+from paths import ROOT
 
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.result import Curve
@@ -21,8 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 FAKED = f"""
 import sys
-sys.path.insert(0, {str(ROOT / "tests")!r})
-from conftest import FakeLaunch
+sys.path[:0] = [{str(ROOT / "tests")!r}, {str(ROOT / "tests" / "python")!r}]
+from fake_machine import FakeLaunch
 from test_notebook import Known
 from ffnbench import api
 from ffnbench.run import world
@@ -42,8 +43,8 @@ FURTHER = [
     "print(ffnbench.cost('relu', d_model=64))",
     "ffnbench.cost('relu', d_model=64).show()",
     "class Mine:\n    pass\nffnbench.cost(['relu', Mine])",
-    "from conftest import in_the_second_worker\n"
-    "world.this_machine = lambda wait=False: world.World(launch=FakeLaunch(in_the_second_worker))\n"
+    "from fake_machine import interrupted_in_the_second_worker\n"
+    "world.this_machine = lambda wait=False: world.World(launch=FakeLaunch(interrupted_in_the_second_worker))\n"
     "ffnbench.compare('relu,gelu', d_model=64, workers=3, rounds=2)",
 ]
 
@@ -104,7 +105,7 @@ def test_a_mistake_is_two_lines_and_an_interruption_stops_the_notebook(cells) ->
     (cell,) = outputs(cells, "class Mine:\n    pass")
     assert "it is in no file" in cell.traceback[0]
     assert "%%writefile mine.py" in cell.traceback[1]
-    bar, stopped = outputs(cells, "in_the_second_worker")
+    bar, stopped = outputs(cells, "interrupted_in_the_second_worker")
     assert (bar.data["text/html"], stopped.ename, len(stopped.traceback)) == ("", "KeyboardInterrupt", 1)
     assert re.match("KeyboardInterrupt: .* holds what was measured by then", stopped.traceback[0])
 

@@ -16,7 +16,8 @@ import numpy
 import pandas as pd
 import pytest
 import torch
-from conftest import ROOT, FakeLaunch, ProberHere, in_the_second_worker
+from fake_machine import FakeLaunch, ProberHere, interrupted_in_the_second_worker
+from paths import ROOT
 from torch import nn
 
 import ffnbench
@@ -424,7 +425,7 @@ def test_tab_shows_what_a_user_would_call(report, on_machine) -> None:
 
 def test_an_interruption_ends_a_loop_with_the_report_attached(on_machine) -> None:
     begun = []
-    on_machine(FakeLaunch(in_the_second_worker))
+    on_machine(FakeLaunch(interrupted_in_the_second_worker))
 
     def loop() -> None:
         for turn in range(3):
@@ -457,8 +458,8 @@ def test_an_interruption_before_there_is_anything_has_no_report(on_machine, monk
 def test_a_script_that_is_interrupted_ends_by_the_signal() -> None:
     """So that the loop of a shell around it ends too; 1 would be a regression."""
     code = (
-        "import sys; sys.path.insert(0, 'tests')\nimport conftest, ffnbench\nfrom ffnbench.run import world\n"
-        "fake = world.World(launch=conftest.FakeLaunch(conftest.in_the_second_worker))\n"
+        "import sys; sys.path.insert(0, 'tests')\nimport fake_machine, ffnbench\nfrom ffnbench.run import world\n"
+        "fake = world.World(launch=fake_machine.FakeLaunch(fake_machine.interrupted_in_the_second_worker))\n"
         "world.this_machine = lambda wait=False: fake\n"
         "ffnbench.compare('relu,gelu', d_model=8, threads=1, workers=3, rounds=2)"
     )

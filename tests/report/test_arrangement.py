@@ -6,7 +6,8 @@ import csv
 import io
 
 import pytest
-from conftest import FakeLaunch, measure, prepare, titles
+from fake_machine import FakeLaunch, measure, prepare
+from frames import titles
 
 from ffnbench import cost
 from ffnbench.common.errors import FfnbenchError

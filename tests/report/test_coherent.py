@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, measure, prepare
+from fake_machine import FakeLaunch, measure, prepare
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.report.files.store import load, report_text

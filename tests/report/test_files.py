@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, measure, prepare
+from fake_machine import FakeLaunch, measure, prepare
 
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.report.files import outputs as written

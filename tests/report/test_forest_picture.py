@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from conftest import FakeLaunch, measure, prepare
+from fake_machine import FakeLaunch, measure, prepare
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 

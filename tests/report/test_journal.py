@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch
+from fake_machine import FakeLaunch
+from paths import ROOT
 
 from ffnbench.report.files.store import load
 
@@ -76,7 +77,7 @@ def killed_at(sample: int, *more: str, folder: Path) -> None:
     code = f"""
 import os, signal, sys
 sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
-from conftest import FakeLaunch
+from fake_machine import FakeLaunch
 from ffnbench import cli
 from ffnbench.run import world
 asked = []

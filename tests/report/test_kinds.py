@@ -9,7 +9,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch
+from fake_machine import FakeLaunch
+from paths import ROOT
 
 from ffnbench.api.saved import report_of
 from ffnbench.cli import run

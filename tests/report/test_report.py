@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, lost, measure, prepare
+from fake_machine import FakeLaunch, lost, measure, prepare
 from rich.cells import cell_len
 
 from ffnbench import cost

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, measure, prepare
+from fake_machine import FakeLaunch, measure, prepare
+from made_up_runs import with_busy
 from matplotlib.figure import Figure
 
 from ffnbench.common.errors import FfnbenchError
@@ -171,3 +172,11 @@ def test_without_ceilings_it_is_one_error_and_nothing_is_measured(command: str, 
     assert (code, out) == (2, "")
     assert err == "error: this run has no ceilings\nhint: measure with --metrics latency,ceilings\n"
     assert not (tmp_path / "roofline.png").exists()
+
+
+def test_under_ceilings_a_disturbed_row_has_neither_dot_nor_share_and_the_word() -> None:
+    report = with_busy(report_of("relu,gelu,swiglu", lambda *_: 0.02), "swiglu")
+    assert [share.case for share in report.shares] == ["relu", "gelu"]
+    figure = roofline_figure(report)
+    assert len(dots(figure)) == 2
+    assert named(figure) == ["relu", "gelu", "swiglu (busy)"]

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, committed_runs, two_sides
 from gate_world import machine
 from jsonschema import Draft202012Validator
+from paths import ROOT, committed_runs
+from repositories import two_sides
 from result_schema import schema_text
 
 from ffnbench.api import measuring

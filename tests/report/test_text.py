@@ -10,7 +10,7 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import pytest
-from conftest import FakeLaunch, measure, prepare
+from fake_machine import FakeLaunch, measure, prepare
 
 from ffnbench.report.files.store import report_text
 from ffnbench.report.frame import Column, Frame

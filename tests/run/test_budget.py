@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from conftest import FakeLaunch, KnownProber, prepare, run
 from exam.machine import ENVIRONMENT
+from fake_machine import FakeLaunch, KnownProber, prepare, run
 
 from ffnbench.api import measuring
 from ffnbench.api.preparing import Prepared
@@ -34,7 +34,7 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.report.progress import TerminalProgress
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind, Progress, Run, Verdict
-from ffnbench.run import prober
+from ffnbench.run import session
 from ffnbench.run.session import WorkerLost
 from ffnbench.run.world import World
 from ffnbench.stats.verdict import summarise
@@ -270,7 +270,7 @@ def test_a_mistake_in_flags_is_told_before_code_is_loaded(on_fakes, flags: str, 
     def gone(*_: object) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(prober, "Session", gone)
+    monkeypatch.setattr(session, "Session", gone)
 
     class Loads(KnownProber):
         def describe(self, target: str) -> None:

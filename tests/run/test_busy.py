@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from conftest import run
 from exam.machine import ENVIRONMENT
-from test_stats import plan_of, run_of
+from fake_machine import run
+from made_up_runs import QUIET, WAITS, plan_of, priced, run_of, ten_rounds, with_waits
 
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, baseline_times, latency_findings
@@ -36,28 +36,9 @@ from ffnbench.result import BackgroundLoad, Comparison, FailureKind, Report, Run
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.verdict import summarise
 
-WAITS, QUIET = 0.5, 0.01
-
-
-def with_waits(done: Run, waits: dict[tuple[str, int, int], float | None]) -> Run:
-    """The run with what the samples of (case, worker, round) waited; nothing else of them changes."""
-    samples = tuple(replace(s, waited=waits.get((s.case, s.worker, s.round), QUIET)) for s in done.samples)
-    return replace(done, samples=samples)
-
 
 def compared(done: Run) -> dict[str, Comparison]:
     return {c.case: c for c in summarise(done)[1]}
-
-
-def ten_rounds(ratio: float = 1.0, disturbed: float = 1.3, clean: int = 10, workers: int = 4) -> Run:
-    """b takes `ratio` of a's second, and `disturbed` in the rounds after the first `clean` ones, where it waits."""
-    plan = plan_of(workers=workers, rounds=10)
-    b = [
-        [(ratio if r < clean else disturbed) * (1 + 0.001 * w + 0.0003 * (r % 3)) for r in range(10)]
-        for w in range(workers)
-    ]
-    waits = {("b", w, r): WAITS for w in range(workers) for r in range(clean, 10)}
-    return with_waits(run_of(plan, {"a": [[1.0] * 10] * workers, "b": b}), waits)
 
 
 def test_rounds_in_which_the_threads_waited_do_not_count() -> None:
@@ -120,15 +101,6 @@ def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
     assert said in text
 
 
-def priced(report: Report) -> Report:
-    """With what its cases cost."""
-    from ffnbench.plan import NoProbe, cost_of
-    from ffnbench.result import CaseCost
-
-    costs = tuple(CaseCost(case=case.label, cost=cost_of(case, NoProbe())) for case in report.plan.cases)
-    return replace(report, costs=costs)
-
-
 def reference_with_half_of_its_rounds(c: float = 1.0, c_waits: bool = True) -> Report:
     """Six rounds of one process in which a is disturbed in three, b and c in all; with c left alone it can be told."""
     plan = plan_of("a=relu,b=gelu,c=silu", workers=3, rounds=6)
@@ -160,6 +132,7 @@ def test_a_busy_control_gives_no_slack_and_accuses_nobody() -> None:
     done = with_waits(run_of(plan, values), {(CONTROL, w, r): WAITS for w in range(3) for r in range(6)})
     found = compared(done)
     assert (found["b"].verdict, found[CONTROL].verdict) == (Verdict.SLOWER, Verdict.BUSY)
+    assert found["b"].ratio.value == pytest.approx(1.05, abs=0.001)  # over the reference by itself
     assert not [note for note in summarise(done)[2] if "trusted" in note.text]
 
 
@@ -244,6 +217,8 @@ def test_where_nothing_helps_every_case_has_its_rounds() -> None:
     done = Beside(until_s=1e9).run(plan_with(budget=15.0))
     taken = Counter((s.case, s.worker, s.round) for s in done.samples)
     assert {count for (_, worker, round_), count in taken.items() if worker or round_} == {1}
+    rounds = Counter(worker for worker, _ in {(s.worker, s.round) for s in done.samples})
+    assert max(rounds.values()) <= 4 * done.plan.protocol.rounds  # a worker does not wait for quiet until the end
 
 
 def test_one_worker_that_had_quiet_is_no_answer_and_not_missing() -> None:

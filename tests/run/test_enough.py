@@ -55,6 +55,8 @@ def test_the_two_scatters_are_told_apart() -> None:
     assert math.sqrt(noisy.between) < 0.01  # a third of what the others show: it is drawn towards 2 %
     assert math.sqrt(layouts.within) == pytest.approx(0.003, rel=0.15)
     assert 0.015 < math.sqrt(layouts.between) < 0.045
+    few = scatter(RoundTable(plan_of(), samples_of([rounds[:5] for rounds in wide])))
+    assert math.sqrt(few.between) < 0.013  # medians of few rounds differ by chance, and say nothing of workers
 
 
 def test_a_case_alone_is_judged_by_its_seconds() -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT
+from paths import ROOT
 
 slow = pytest.mark.slow
 MARK = "FFNBENCH_FAULT"  # in the environment of every process of a fault: so those that outlive it are found

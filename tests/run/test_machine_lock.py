@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from paths import ROOT
 
 from ffnbench.report.files.store import load
 from ffnbench.run.neighbours import machine_lock

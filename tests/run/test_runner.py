@@ -7,7 +7,7 @@ import signal
 from collections import Counter
 
 import pytest
-from conftest import FakeLaunch, lost, run
+from fake_machine import FakeLaunch, lost, run
 
 from ffnbench.common.errors import Unfinished
 from ffnbench.messages import Begin, Failed, TakeSample

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FakeLaunch, KnownProber, lost, run
+from fake_machine import FakeLaunch, KnownProber, lost, run
 
 from ffnbench.common import jsonable
 from ffnbench.common.errors import Unfinished

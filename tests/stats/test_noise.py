@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from test_stats import plan_of, run_of
+from made_up_runs import plan_of, run_of
 
 from ffnbench.plan import CONTROL
 from ffnbench.result import Verdict

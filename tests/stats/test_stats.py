@@ -4,32 +4,15 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
 
 import pytest
+from made_up_runs import plan_of, run_of
 
-from ffnbench.metrics import LATENCY
-from ffnbench.plan import CONTROL, Plan
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
-from ffnbench.result import Comparison, Failure, FailureKind, Run, Sample, Verdict
+from ffnbench.gate.interim import report_of
+from ffnbench.plan import CONTROL
+from ffnbench.result import Comparison, DeviceReadings, Failure, FailureKind, Verdict
+from ffnbench.stats.cells import joined
 from ffnbench.stats.verdict import decide, holm, summarise
-
-
-def plan_of(variants: str = "a=relu,b=gelu", **options: object) -> Plan:
-    return plan_compare(CompareRequest(variants=variants, d_model=64, **options)).with_device("cpu")
-
-
-def run_of(plan: Plan, values: dict[str, list[list[float]]], **changes: object) -> Run:
-    """values[label][worker][round] in seconds."""
-    samples = tuple(
-        Sample(case=label, metric=LATENCY, worker=w, round=r, order=0, value=value, calls=1)
-        for label, workers in values.items() for w, rounds in enumerate(workers) for r, value in enumerate(rounds)
-    )  # fmt: skip
-    run = Run(
-        plan=plan, samples=samples, failures=(), warnings=(), environment=None, interrupted=False, wall_s=1.0
-    )  # fmt: skip
-    return replace(run, **changes)
 
 
 @pytest.mark.parametrize(
@@ -170,3 +153,13 @@ def test_what_a_row_alone_would_show_may_be_chance_among_many() -> None:
     assert crowded.verdict is Verdict.UNCLEAR
     assert "correcting for 20 comparisons" in crowded.reason
     assert crowded.resolution > 4 * alone.resolution
+
+
+def test_runs_that_are_joined_have_no_worker_in_common() -> None:
+    """Neither in what was sampled, nor in what was read of a device beside it."""
+    plan = plan_of(workers=3, rounds=1)
+    read = tuple(DeviceReadings(worker=worker, device="cuda", others=worker) for worker in range(2))
+    run = run_of(plan, {"a": [[1.0], [1.1]], "b": [[1.0], [1.1]]}, devices=read)
+    both = joined([report_of(run), report_of(run)])
+    assert sorted({sample.worker for sample in both.samples}) == [0, 1, 2, 3]
+    assert [(reading.worker, reading.others) for reading in both.devices] == [(0, 0), (1, 1), (2, 0), (3, 1)]

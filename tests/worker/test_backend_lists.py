@@ -10,7 +10,8 @@ import random
 from dataclasses import replace
 
 import pytest
-from conftest import FakeLaunch, FakeWorker, KnownProber, csv_of, measure, prepare
+from fake_machine import FakeLaunch, FakeWorker, KnownProber, measure, prepare
+from frames import csv_of
 from rich.cells import cell_len
 
 from ffnbench.backends import BACKENDS

@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from conftest import ROOT, KnownProber
+from fake_machine import KnownProber
+from paths import ROOT
 
 from ffnbench.choices import CompileMode
 from ffnbench.messages import A, Begin, Check, Done, Failed, MeasureMemory, Open, TakeSample, WorkerRequest
-from ffnbench.metrics import COMPILE
+from ffnbench.metrics import COMPILE, HELD
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
 from ffnbench.run.session import Session
+from ffnbench.worker.backends import compiling
+from ffnbench.worker.backends.building import build
+from ffnbench.worker.subject import subject_of
 
 HOSTILE = str(ROOT / "tests" / "hostile.py")
 
@@ -42,6 +46,16 @@ def assert_right(worker: Session, label: str) -> None:
     """What a call gives after some were timed is what the module gives in float64."""
     ask(worker, TakeSample(label=label, calls=2, salt=5))
     assert 0 < ask(worker, Check(label=label)).values["error"] < 1e-5
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_the_bytes_of_weights_that_a_compiler_has_frozen_are_not_known(freeze: bool, monkeypatch) -> None:
+    """They are constants in layouts of its own. By hand: two matrices of 32 x 64, in float32."""
+    monkeypatch.setattr(compiling, "compiled_of", lambda module, work: module)
+    monkeypatch.setattr(compiling, "compile_now", lambda *_, **__: (1.0, 1))
+    [case] = plan_of(f"relu@backend=compile@freeze={str(freeze).lower()}").cases
+    subject = subject_of(build(case.ffn), case.workload, 32, 0)
+    assert compiling.prepare(subject, case.workload).values[HELD] == (None if freeze else 2 * 32 * 64 * 4)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import gate_world
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import FakeLaunch, KnownProber, measure, prepare
+from fake_machine import FakeLaunch, KnownProber, measure, prepare
 
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.spec import FFNSpec, Gate
@@ -431,9 +431,9 @@ def test_a_side_that_is_wrong_has_no_time(call) -> None:
 
 
 def test_a_journal_with_them_is_read(tmp_path: Path) -> None:
+    from ffnbench.api.saved import recompute
     from ffnbench.common import jsonable
     from ffnbench.report.files.journal import HEAD
-    from ffnbench.report.shown_report import recompute
 
     report = measured(machine())
     lines: list[Any] = [HEAD, {"Report": jsonable.encode(replace(report, samples=(), measured=(), comparisons=()))}]

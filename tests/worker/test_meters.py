@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ffnbench.messages import CacheLevel, Open
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.worker import jobs, meters
+from ffnbench.worker import jobs, meters, peak_memory
 from ffnbench.worker import subject as subjects
 
 D, SEQ = 8, 32
@@ -118,6 +118,23 @@ def test_what_is_timed_of_training_leaves_no_gradients() -> None:
     assert subject.module.calls == 2 * (8 + 8)  # forward and backward: by the wall, and from a queue
     assert subject.module.weight.grad is None
     assert all(x.grad is None for x in subject.pool.renew(3, 8))
+
+
+def test_what_is_kept_for_backward_is_counted_once_and_without_the_modules_own_tensors() -> None:
+    """The input and the buffer are there before and after; what two products keep of 8 numbers is kept once."""
+
+    class Scaled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("scale", torch.full((1, 2, 4), 2.0))
+
+        def forward(self, x: Tensor) -> Tensor:
+            hidden = (x * self.scale).exp()
+            return hidden * hidden
+
+    x = torch.randn(1, 2, 4)
+    subject = subjects.Subject(Scaled(), x.requires_grad_(), x.detach(), True)
+    assert peak_memory.saved_bytes(subject) == 2 * 4 * 4
 
 
 def test_cold_on_the_cpu_evicts_before_each_call(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 
-from ffnbench.result import Estimate
-from ffnbench.stats.interval import CONFIDENCE
+from ffnbench.result import CONFIDENCE, Estimate
 
 # sd of the log of a ratio between runs of unchanged code: PRIOR of stats/history.py, times the quantile of Student's t
 # at its degrees of freedom over a normal's (0.004 * 3.18 / 1.96)

@@ -25,6 +25,7 @@ from typing import Any
 
 from ffnbench.api.measuring import Measure, measured_once, refuse_short
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
+from ffnbench.api.saved import as_shown
 from ffnbench.api.sweeping import Sweep
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
@@ -37,7 +38,7 @@ from ffnbench.following import UNFOLLOWED
 from ffnbench.plan import Note, NoteKind, Plan, added_kind
 from ffnbench.report.files.store import report_text
 from ffnbench.report.output import Destination, one_of
-from ffnbench.report.shown_report import ShownReport, as_shown
+from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Report
 from ffnbench.run.world import World
 from ffnbench.stats.cells import cells_of

@@ -24,10 +24,10 @@ from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, case_differences,
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
 from ffnbench.report.files.store import load as load_report
-from ffnbench.result import Environment, Estimate, Report
+from ffnbench.result import CONFIDENCE, Environment, Estimate, Report
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.history import PRIOR, PRIOR_FREEDOM, Change, change_between, history_of
-from ffnbench.stats.interval import CONFIDENCE, Mean, VarianceEstimate, mean_with_error
+from ffnbench.stats.interval import Mean, VarianceEstimate, mean_with_error
 
 SHORTEST = 2  # runs of a level: one run by itself is no step
 PENALTY = 6.0  # of a further level, in scatters between runs

@@ -17,8 +17,8 @@ from ffnbench.messages import Failed, WorkerRequest
 from ffnbench.models.family_reader import ASK, INSTALL, NOT_INSTALLED, Unanswered
 from ffnbench.models.presets import config_path, model_of
 from ffnbench.report.formats import View
-from ffnbench.run.session import WorkerLost
-from ffnbench.run.world import COUNT_TIMEOUT_S, World
+from ffnbench.run.session import COUNT_TIMEOUT_S, WorkerLost
+from ffnbench.run.world import World
 
 T = TypeVar("T", CountedModel, WholeModel)
 

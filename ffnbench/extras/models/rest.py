@@ -57,7 +57,7 @@ def rest_of(model: ModelSpec) -> list[Rest] | None:
     """That of each stack of layers; None where the table has no row for one, or the config does not tell it."""
     rests = []
     for reader, row, groups in _stacks_of(model):
-        rest = reader.known(row, partial(_rest, reader, groups))
+        rest = reader.read_or_none(row, partial(_rest, reader, groups))
         if rest is None:
             return None
         rests.append(rest)

@@ -21,7 +21,14 @@ from typing import Any
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.counting import CountedLayers, CountedModel, WholeModel
 from ffnbench.models.configs import A_CONFIG, code_note, read_file, refuse_other_classes, type_of
-from ffnbench.models.family_reader import INSTALL, NOT_INSTALLED, by_own_names, families
+from ffnbench.models.family_reader import (
+    INSTALL,
+    NOT_INSTALLED,
+    by_own_names,
+    defaults_in_words,
+    families,
+    refuse_other_names,
+)
 from ffnbench.models.presets import config_path
 
 # attributes that hold an FFN, or a list of them; a pair of projections is one that stands in the layer itself
@@ -148,13 +155,12 @@ def _defaults(config: Any, data: dict[str, Any]) -> str:
     sizes = {"num_attention_heads", "vocab_size", *chain(*families().sizes.values())}
     own = {field.name: getattr(config, field.name) if field.name in sizes else None for field in fields(config)}
     parts = {key: part for key, part in vars(config).items() if hasattr(part, "model_type")}
-    known = [own, *(vars(part) for part in parts.values())]
-    other_names = {name: other for other, name in config.attribute_map.items() if other in own}
-    _, words = by_own_names(data, config.model_type, own, other_names | config.attribute_map, known)
-    all_words = [words]
+    other_names = {name: other for other, name in config.attribute_map.items() if other in own} | config.attribute_map
+    refuse_other_names(data, config.model_type, own, other_names, [own, *(vars(part) for part in parts.values())])
+    words = [defaults_in_words(by_own_names(data, other_names), config.model_type, own)]
     for key, part in parts.items():
-        all_words.append(_defaults(part, data.get(f"{key}_dict") or data.get(key) or data))
-    return "; ".join(filter(None, all_words))
+        words.append(_defaults(part, data.get(f"{key}_dict") or data.get(key) or data))
+    return "; ".join(filter(None, words))
 
 
 def build_empty(config: Any, kind: Any = None, tied: bool = False) -> Any:

@@ -55,13 +55,11 @@ def _section(heading: str, content: str) -> str:
 
 
 def _table(table: Frame) -> str:
-    """What a terminal shows of a table, and folded what -v adds: its other columns, or all of it."""
+    """What a terminal shows of a table, and folded the other columns, which -v adds."""
     caption = "; ".join(table.header)
     if not table.rows:
         return paragraphs(table.header)
     whole = html_table(table, caption, every=True)
-    if table.verbose_only:
-        return _folded(caption or table.headings()[0].name, whole)
     short = brief(table)
     shown = _scrolled(caption or "table", html_table(short, caption))
     if short is table and all(column.priority < EXTRA for column in table.columns):

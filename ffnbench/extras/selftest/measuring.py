@@ -18,10 +18,9 @@ from ffnbench.following import ProgressListener
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest, Request, Seconds
-from ffnbench.result import Progress, Run, Verdict
+from ffnbench.result import CONFIDENCE, Progress, Run, Verdict
 from ffnbench.run.runner import run
 from ffnbench.run.world import World
-from ffnbench.stats.interval import CONFIDENCE
 from ffnbench.stats.verdict import summarise
 
 REFERENCE, SAME = "base", ("same1", "same2")

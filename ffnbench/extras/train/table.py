@@ -23,8 +23,8 @@ from ffnbench.report.frame import EXTRA, OF_NUMBER, OF_RATIO, UNKNOWN, Column, F
 from ffnbench.report.header import MATCHED
 from ffnbench.report.sentences import general_line, machine_line
 from ffnbench.report.words import BUSY, CERTAIN, INTERVALS, VERDICTS, device_text, interval_text, listed, seconds_text
-from ffnbench.result import Estimate, Report, Verdict
-from ffnbench.stats.interval import CONFIDENCE, Mean
+from ffnbench.result import CONFIDENCE, Estimate, Report, Verdict
+from ffnbench.stats.interval import Mean
 
 MARK = "*"
 NATS = "nats/byte"

@@ -38,8 +38,7 @@ from ffnbench.report.pictures.canvas import (
     shortened,
 )
 from ffnbench.report.words import CERTAIN, VERDICTS, WITHIN, interval_text, verdict_word
-from ffnbench.result import Report, Verdict
-from ffnbench.stats.verdict import SAME_WITHIN
+from ffnbench.result import SAME_WITHIN, Report, Verdict
 
 ROW, LINE = 0.19, 0.11  # inches: a row of one line, each further line
 AXIS, TITLES = 0.38, 0.22  # inches: what the axis takes, and the titles of bars

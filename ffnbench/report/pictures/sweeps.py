@@ -44,8 +44,7 @@ from ffnbench.report.pictures.canvas import (
 from ffnbench.report.pictures.ratios import about
 from ffnbench.report.sentences import sweep_line
 from ffnbench.report.words import WITHIN, verdict_word
-from ffnbench.result import Crossing, Report
-from ffnbench.stats.verdict import SAME_WITHIN
+from ffnbench.result import SAME_WITHIN, Crossing, Report
 
 HEIGHT = 2.1  # inches, of a panel with its axis
 MOST_NUMBERS = {1: 6, 2: 5, 3: 4}  # below an axis, by panels in a row

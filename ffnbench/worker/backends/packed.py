@@ -30,7 +30,7 @@ class JoinedFeedForward(ClampedFeedForward):
         """What enters the down projection, (..., d_ff)."""
         halves = self.gate_up(x).split(self.spec.d_ff, dim=-1)
         g, u = halves if self.gate_first else reversed(halves)
-        return self.act(self._limited(g)) * self._limited_up(u)
+        return self.act(self._limited_gate(g)) * self._limited_up(u)
 
     @property
     def gate(self) -> Any:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import gate_world
 import pytest
-from conftest import ROOT, FakeLaunch, KnownProber
+from fake_machine import FakeLaunch, KnownProber
+from paths import ROOT
 from repositories import MODULE, TARGET, git
 
 from ffnbench.cli.commands import FILES, options_of

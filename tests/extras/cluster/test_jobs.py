@@ -15,7 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, FakeLaunch
+from fake_machine import FakeLaunch
+from paths import ROOT
 
 from ffnbench.cli.commands import command_names
 from ffnbench.extras.cluster import jobs, submitting

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
+from paths import ROOT
 from test_jobs import exact
 
 from ffnbench.report.files.store import load

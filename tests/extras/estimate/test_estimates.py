@@ -10,8 +10,9 @@ from statistics import median
 import estimates
 import numpy as np
 import pytest
-from conftest import ROOT, KnownProber
 from estimates import FEWEST, figures_of, spread_of
+from fake_machine import KnownProber
+from paths import ROOT
 
 from ffnbench.cli.commands import FILES, options_of
 from ffnbench.extras.estimate.bounds import NEAR, published

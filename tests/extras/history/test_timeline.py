@@ -13,8 +13,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from conftest import ROOT, ffnbench
 from gate_world import machine, measured
+from paths import ROOT
+from shell import ffnbench
 
 from ffnbench.extras.history.table import history_view
 from ffnbench.extras.history.timeline import Shift, Timeline, change_since_first, steps_of, timeline_of

@@ -6,9 +6,9 @@ import json
 from inspect import signature
 
 import pytest
-from conftest import ffnbench as shell
 from hf import written
-from test_configs import BERT, LLAMA
+from model_configs import BERT, LLAMA
+from shell import ffnbench as shell
 
 import ffnbench
 from ffnbench.cli import run

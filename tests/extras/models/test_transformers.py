@@ -8,7 +8,6 @@ from collections import Counter
 import hf
 import pytest
 from hf_variations import TIES_ALWAYS, variations
-from test_hf import COMPOSITES
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.counting import whole_model
@@ -45,7 +44,7 @@ def differences(name: str, data: hf.Data) -> str:
 
 
 def test_a_type_of_each_row_has_as_many_parameters_as_transformers_builds() -> None:
-    wrong, tally = hf.compared([*ONE_OF_EACH_ROW, *COMPOSITES], differences, hf.default_alone)
+    wrong, tally = hf.compared([*ONE_OF_EACH_ROW, *hf.COMPOSITES], differences, hf.default_alone)
     assert wrong == []
     assert tally["read"] > 30
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import below
+from frames import below
 from hf import default, written
-from test_configs import DEEPSEEK
+from model_configs import DEEPSEEK
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.by_length import InspectRequest, count_by_length

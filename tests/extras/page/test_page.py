@@ -8,7 +8,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
-from conftest import ROOT, ProberHere, below
+from fake_machine import ProberHere
+from frames import below
+from paths import ROOT
 
 import ffnbench
 from ffnbench.common.errors import FfnbenchError
@@ -126,7 +128,7 @@ def table_of(text: str) -> Frame:
     )  # fmt: skip
     row = dict.fromkeys(("a", "ratio", "b"), text)
     lines = {"header": (text,), "summary": (text,), "details": (text,)}
-    extra = Frame(columns=columns, rows=(row,), verbose_only=True, **lines)
+    extra = Frame(columns=columns, rows=(row,), **lines)
     return Frame(columns=columns, rows=(row, row), groups=((0, text), (1, text)), above=(extra,), **lines)
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, committed_runs
+from paths import ROOT, committed_runs
 
 import ffnbench
 

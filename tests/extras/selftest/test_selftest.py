@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from exam.machine import Machine, World
-from test_cli import call  # noqa: F401 - a fixture
 
 from ffnbench.cli.commands import FILES, options_of
 from ffnbench.extras.selftest import measuring
@@ -56,7 +55,7 @@ def test_counting() -> None:
     assert rates.seconds == 11.0
 
 
-def test_the_command(call, asked, tmp_path: Path) -> None:  # noqa: F811
+def test_the_command(call, asked, tmp_path: Path) -> None:
     path = tmp_path / "told.json"
     code, out, err = call("selftest", "--repeats", "3", "--threads", "1", "--d-model", "64", "--seed", "7", "-o", path)
     assert code == 0, err
@@ -74,7 +73,7 @@ def test_by_default_it_takes_three_minutes_at_most() -> None:
     assert asked.repeats * (measuring.plan_selftest(asked).protocol.budget_s or math.inf) <= 180
 
 
-def test_what_was_measured_outlives_an_interruption(call, tmp_path: Path, monkeypatch) -> None:  # noqa: F811
+def test_what_was_measured_outlives_an_interruption(call, tmp_path: Path, monkeypatch) -> None:
     runs, path = itertools.count(), tmp_path / "told.json"
     monkeypatch.setattr(
         measuring, "run", lambda plan, _, real=measuring.run: replace(on_dice(plan, real), interrupted=next(runs) == 2)
@@ -86,7 +85,7 @@ def test_what_was_measured_outlives_an_interruption(call, tmp_path: Path, monkey
     assert {row["run"] for row in json.loads(path.read_text())} == {0, 1}
 
 
-def test_a_broken_promise_ends_with_3(call, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_broken_promise_ends_with_3(call, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each equal row has a state of its own in every run, which no run can see."""
     restless = World(name="states", run=0.05, sample=0.01)
     monkeypatch.setattr(measuring, "run", lambda plan, _, real=measuring.run: on_dice(plan, real, restless))

@@ -14,7 +14,8 @@ import numpy
 import pytest
 import torch
 import torch.nn.functional as F
-from conftest import ROOT, FakeLaunch, KnownProber
+from fake_machine import FakeLaunch, KnownProber
+from paths import ROOT
 from scipy import stats
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -491,7 +492,7 @@ def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_proc
 
 @pytest.mark.slow
 def test_a_real_run_of_jobs_equals_one_of_this_process(text: str, tmp_path: Path) -> None:
-    from conftest import ffnbench
+    from shell import ffnbench
 
     asked = (*SMALL, "--d-model=32", "--layers=1", "--steps=20", "--context=16", "--batch=4", "--seeds=2",
              "--text", text, "--threads=1")  # fmt: skip

@@ -1,0 +1,264 @@
+"""A machine without processes, torch and clocks, on which every command runs in milliseconds.
+
+Two things stand in for the real machine: `FakeLaunch` starts workers that answer from a script, and `KnownProber`
+knows what code of the user's is. `tests/conftest.py: on_machine` puts them where every command finds them; `run` and
+`measure` take them directly.
+
+How to script a `FakeLaunch`:
+
+- `FakeLaunch(seconds)`: a function of (label, worker, round) that gives the seconds of each sample. Worker and round
+  count from 0; the round of the warm-up is -1. `random.Random(seed)` inside makes a machine that scatters.
+- `FakeLaunch(trouble={(Open, "gelu"): "oom"})`: what goes wrong, by the type of the message and the label of its case
+  (None for a message that is about no case). The value is the name of a failure's kind, a `Failed`, an exception that
+  `ask` raises (`lost("crash")`: the process is gone), another answer, or a function of the worker that gives one of
+  these, or None where nothing is wrong this time.
+- Its attributes, before the run: `waited`, `sample_fields`, `facts`, `device`, `roofs`, `roof`.
+- After the run, `log` has every message, and `workers` every worker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from paths import ROOT
+
+from ffnbench import messages
+from ffnbench.api import measuring, preparing
+from ffnbench.choices import Backend
+from ffnbench.common import jsonable
+from ffnbench.device.environment import about_machine, caches
+from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.messages import (
+    Backends,
+    DeviceFacts,
+    Done,
+    Failed,
+    Greeting,
+    OfCase,
+    Opened,
+    ReachedRoof,
+    ReachedRoofs,
+    Sampled,
+    TakeSample,
+    Values,
+    WorkerRequest,
+)
+from ffnbench.plan import OWN, Arm, Case, Plan, Workload
+from ffnbench.result import Agreement, FailureKind, Report, Roof, Run
+from ffnbench.run import runner, world
+from ffnbench.run.prober import Prober
+from ffnbench.run.session import Session, WorkerLost
+
+FACTS = {"torch": "2.0-fake", "torch_threads": 2, "blas": "fake", **about_machine(), "caches": tuple(caches())}
+ADDED = {  # what a worker answers to a feature's requests, in answers.json of the folder of its tests
+    name: answer
+    for path in sorted(ROOT.glob("tests/extras/*/answers.json"))
+    for name, answer in json.loads(path.read_text(encoding="utf-8")).items()
+}
+
+Seconds = Callable[[str, int, int], float]  # (label, worker, round) -> seconds
+Trouble = dict[tuple[type[WorkerRequest], str | None], Any]
+
+
+class FakeWorker:
+    """Answers like a process that can't be forked, from the script of its launch."""
+
+    def __init__(self, launch: FakeLaunch, index: int) -> None:
+        self.launch, self.index = launch, index
+        self.rounds: dict[str, int] = {}
+        self.closed = self.ended = False
+
+    def greeting(self, timeout_s: float = 0.0) -> Greeting:
+        return Greeting(**FACTS | self.launch.facts)
+
+    def fork(self, timeout_s: float) -> None:
+        return None
+
+    def rest(self, rests: bool) -> None:
+        pass
+
+    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
+        label = request.label if isinstance(request, OfCase) else None
+        self.launch.log.append((self.index, type(request), label))
+        if self.ended:
+            raise WorkerLost(FailureKind.CRASH, "the process ended (exit code 1)")
+        problem = self.launch.trouble.get((type(request), label))
+        if callable(problem):
+            problem = problem(self)
+        if isinstance(problem, BaseException):
+            raise problem
+        if isinstance(problem, str):
+            return Failed(kind=FailureKind(problem), message=f"{label} said no")
+        if isinstance(problem, Failed):
+            self.ended = problem.ends
+        return self.answer(request) if problem is None else problem
+
+    def answer(self, request: WorkerRequest[Any]) -> Any:
+        """What a worker answers that is not in trouble."""
+        launch = self.launch
+        match request:
+            case messages.Open():
+                return Opened(calls=request.calls or 3)
+            case messages.TakeSample():
+                number = self.rounds[request.label] = self.rounds.get(request.label, -2) + 1
+                seconds = launch.seconds(request.label, self.index, number)
+                return Sampled(value=seconds, waited=launch.waited, **launch.sample_fields(request))
+            case messages.MeasureMemory():
+                return Values(values={"peak_bytes": 4096, "saved_bytes": None})
+            case messages.MeasureSparsity():
+                return Values(values={"zero_share": 0.5, "dead_share": 0.0})
+            case messages.MeasureRouting():
+                dense = "relu" in request.label or request.label == "swiglu"
+                return Values(values={} if dense else {"expert_load_max": 1.25, "experts_hit": 8})
+            case messages.DescribeDevice():
+                return DeviceFacts(**launch.device(request.device))
+            case messages.ExploreRoofs():
+                return ReachedRoofs(roofs=tuple(launch.roofs(request.roofs)))
+            case messages.SampleRoof():
+                return launch.roof(request.roof, self.index)
+            case messages.MeasureCeilings():
+                return ReachedRoofs(roofs=tuple(ReachedRoof(roof=roof, seconds=0.001) for roof in request.roofs))
+            case messages.ListBackends():
+                return Backends(reasons={backend.value: "" for backend in Backend}, bfloat16={})
+            case messages.MeasureTimer():
+                return Failed(kind=FailureKind.UNSUPPORTED, message="a fake worker has no clock")
+            case messages.Check():
+                return Values(values={})
+        if type(request).__name__ in ADDED:
+            return jsonable.decode(request.answer, ADDED[type(request).__name__])
+        return Done()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeLaunch:
+    """Starts fake workers; remembers all of them and everything that they were asked."""
+
+    def __init__(self, seconds: Seconds = lambda label, worker, number: 0.01, trouble: Trouble | None = None) -> None:
+        self.seconds, self.trouble = seconds, trouble or {}
+        self.waited: float | None = None  # share of every sample that its threads waited for a CPU
+        self.sample_fields: Callable[[TakeSample], dict] = lambda request: {}  # of Sampled, beside seconds and waits
+        self.facts: dict[str, Any] = {}  # fields of its greeting beside FACTS
+        self.device: Callable[[str], dict] = lambda name: {}  # fields of what it says of a device
+        self.roofs: Callable[[tuple[Roof, ...]], list[ReachedRoof]] = lambda candidates: []  # those that are reached
+        self.roof: Callable[[Roof, int], Sampled | Failed] = lambda roof, worker: Sampled(value=0.001, waited=0.0)
+        self.workers: list[FakeWorker] = []
+        self.log: list[tuple[int, type, str | None]] = []  # worker, type of request, label
+
+    @property
+    def trouble(self) -> Trouble:
+        return self._trouble
+
+    @trouble.setter
+    def trouble(self, trouble: Trouble) -> None:
+        """Refuse what no worker is ever asked: it would go unnoticed."""
+        for request, label in trouble:
+            if not issubclass(request, WorkerRequest) or issubclass(request, OfCase) != isinstance(label, str):
+                raise TypeError(f"no worker is asked for ({request.__name__}, {label!r})")
+        self._trouble = trouble
+
+    def __call__(self, arm: object = None) -> FakeWorker:
+        self.workers.append(FakeWorker(self, len(self.workers)))
+        return self.workers[-1]
+
+
+def lost(kind: str, message: str = "gone") -> WorkerLost:
+    """What is raised where a worker does not answer any more."""
+    return WorkerLost(FailureKind(kind), message)
+
+
+def interrupted_in_the_second_worker(label: str, worker: int, number: int) -> float:
+    """Seconds of a launch: Ctrl-C there."""
+    if worker == 1 and number == 0:
+        raise KeyboardInterrupt
+    return 0.01
+
+
+class KnownProber(Prober):
+    """A prober that needs no process: it knows `mypkg.mlp` and what every module costs."""
+
+    def within(self, arm: Arm) -> KnownProber:
+        return KnownProber(1.0, arm) if arm != OWN else self
+
+    def start(self) -> None:
+        pass
+
+    def refuse_without_torch(self) -> None:
+        pass
+
+    def origin(self, target: str) -> Path:
+        file = {"mypkg.mlp": "mypkg/mlp.py", "mlp.py": "mlp.py"}.get(target.rpartition(":")[0])
+        return Path(self._arm.source, file).resolve() if file else Path("/installed/elsewhere.py")
+
+    def describe(self, target: str) -> None:
+        return None
+
+    def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
+        total = 3 * spec.d_model * spec.d_ff
+        return Cost(
+            params=total,
+            params_active=total,
+            params_formula=None,
+            flops_forward=2 * total,
+            flops_backward=4 * total,
+            flops_elementwise=None,
+            flops_elementwise_backward=None,
+            weight_bytes=4 * total,
+            counted=True,
+        )
+
+    def keep(self, case: Case, seed: int, folder: str) -> None:
+        pass
+
+    def hold(self, case: Case, seed: int, folder: str) -> Agreement:
+        return Agreement(error=1e-7, tolerance=1e-4, exact_error=1e-16)
+
+
+class InThisProcess:
+    """Answers what a worker's process would of modules and activations, by the same jobs."""
+
+    def greeting(self, timeout_s: float = 0.0) -> Greeting:
+        return Greeting(**FACTS)
+
+    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
+        import torch  # which not every test needs
+
+        from ffnbench.worker.answers import answer_to
+
+        torch.set_num_threads(1)
+        return answer_to(request)
+
+    def close(self) -> None:
+        pass
+
+
+class ProberHere(Prober):
+    """Looks at modules and activations in this process; what an arm has is known."""
+
+    def within(self, arm: Arm) -> Prober:
+        return KnownProber(1.0, arm) if arm != OWN else self
+
+    def start(self) -> InThisProcess:
+        return InThisProcess()
+
+
+def prepare(request: Any, **how: Any) -> preparing.Prepared:
+    """A request planned and priced, on a machine of which nothing is known."""
+    return preparing.prepare(request, world.World(), **how)
+
+
+def measure(prepared: preparing.Prepared, launch: object = Session, **how: Any) -> Report:
+    """What was prepared, measured by these workers."""
+    return measuring.measure(prepared, world.World(launch=launch), **how)
+
+
+def run(plan: Plan, launch: object = Session, **how: Any) -> Run:
+    """A plan measured by these workers; `now`, `describe` and `watch` are of the world."""
+    outside = {name: how.pop(name) for name in ("now", "describe", "watch") if how.get(name)}
+    how.pop("now", None)
+    return runner.run(plan, world.World(launch=launch, **outside), **how)

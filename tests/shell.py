@@ -1,0 +1,25 @@
+"""The real command in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from paths import ROOT
+
+
+def ffnbench(*arguments: str, columns: int = 80, cwd: Path | None = None, env: dict[str, str] | None = None):
+    """Run the real command, its output captured, so that stdout is a pipe."""
+    environment = {**os.environ, "COLUMNS": str(columns), "PYTHONPATH": str(ROOT), **(env or {})}
+    return subprocess.run(
+        [sys.executable, "-m", "ffnbench", *arguments],
+        capture_output=True, text=True, timeout=300, cwd=cwd or ROOT, env=environment,
+    )  # fmt: skip
+
+
+def listen() -> None:
+    """For a child process: an interruption is heard, even where the tests themselves run in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
