@@ -60,7 +60,7 @@ def train(
 ) -> int:
     """Train a small language model with each variant.
 
-    Held-out loss, beside the time of a step and of a token.
+    Held-out loss, beside the time of a step.
     """
     from ffnbench.api.measuring import measure_here_or_elsewhere
     from ffnbench.api.preparing import prepare

@@ -16,7 +16,7 @@ from itertools import combinations, permutations
 from statistics import fmean, median
 from typing import TypeVar
 
-from ffnbench.extras.train.plan import CHOOSING, CURVE, HELD_OUT, LOSS, OF, TrainCase
+from ffnbench.extras.train.plan import CHOOSING, CURVE, HELD_OUT, LOSS, OF, STEP, TrainCase
 from ffnbench.plan import Plan, group_suffix
 from ffnbench.result import CONFIDENCE, Report, Verdict
 from ffnbench.stats.interval import Mean, VarianceEstimate, WorkerValue, mean_of
@@ -203,24 +203,21 @@ def pairs_of_losses(variants: Mapping[str, Learnt]) -> dict[tuple[str, str], Pai
     return in_both_orders(pairs)
 
 
-def front_of(report: Report, variants: Mapping[str, Learnt], of: str) -> list[str]:
-    """The variants on the Pareto front of loss and time. `of` is the cell of the times; without a time a variant is not
-    on it.
-    """
-    labels = {name: timed_label(name, of) for name, variant in variants.items() if variant.losses}
-    with_time = [name for name, label in labels.items() if report.has_time(label)]
+def front_of(report: Report, variants: Mapping[str, Learnt]) -> list[str]:
+    """The variants on the Pareto front of loss and the time of a step; without a time a variant is not on it."""
+    with_time = [name for name, variant in variants.items() if variant.losses and report.has_time(timed_label(name))]
     pairs = pairs_of(report)
     times = {}
     for name, other in permutations(with_time, 2):
-        pair = pairs.get((labels[name], labels[other]))
+        pair = pairs.get((timed_label(name), timed_label(other)))
         if pair is not None:
             times[name, other] = pair
     return pareto_front(with_time, times, pairs_of_losses(variants))
 
 
-def timed_label(name: str, of: str) -> str:
-    """The label of a variant in a timed cell."""
-    return name + group_suffix({OF: of})
+def timed_label(name: str) -> str:
+    """The label of a variant in the cell that is timed."""
+    return name + group_suffix({OF: STEP})
 
 
 def at_an_end_of_rates(report: Report, variants: Mapping[str, Learnt]) -> tuple[list[str], list[float]]:

@@ -1,4 +1,4 @@
-"""The answer of `train`: what each variant has learnt, beside what a step and a token take."""
+"""The answer of `train`: what each variant has learnt, beside what a step takes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ffnbench.extras.train.losses import (
     runs_of,
     timed_label,
 )
-from ffnbench.extras.train.plan import STEP, TOKEN, TrainCase, Training, trained_by
+from ffnbench.extras.train.plan import TrainCase, Training, trained_by
 from ffnbench.ffn.cost import Cost
 from ffnbench.metrics import LATENCY
 from ffnbench.report.frame import EXTRA, OF_NUMBER, OF_RATIO, UNKNOWN, Column, Frame, Row, estimate_in, in_row
@@ -36,7 +36,7 @@ WORDS = {Verdict.FASTER: "better", Verdict.SAME: "as good", Verdict.SLOWER: "wor
 STYLES = {"better": "green", "worse": "red", "can't tell": "yellow"}
 SHOWN = (
     "variant", "d_ff", "params", "lr", "loss", "loss_interval", "difference", "verdict", "step_s", "step_ratio",
-    "tokens_per_s", "token_s", "token_ratio", "pareto_front_step",
+    "tokens_per_s", "pareto_front_step",
 )  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def training_frame(report: Report) -> Frame:
         rows=rows,
         header=[_header(report)],
         summary=_summary(report, rows, variants),
-        details=_details(report, rows),
+        details=_details(report),
     )
 
 
@@ -69,17 +69,15 @@ def training_records(report: Report) -> list[Row]:
     run are its steps by the reference's step and the paired ratio, with the interval of that.
     """
     variants, runs = learnt(report), runs_of(report.plan)
-    fronts = {of: front_of(report, variants, of) for of in (STEP, TOKEN)}
+    front = front_of(report, variants)
     steps = training_of(report).steps
-    reference_step = report.estimate(timed_label(report.plan.name_of(report.plan.reference), STEP), LATENCY)
+    reference_step = report.estimate(timed_label(report.plan.name_of(report.plan.reference)), LATENCY)
     records = []
     for name, variant in variants.items():
         run = runs[name][0]
         cost = report.cost(run.label)
         tokens = steps * run.workload.tokens
-        record = _record_of_losses(variant, run, cost)
-        for of, front in fronts.items():
-            record |= _record_of_time(report, variant, of, on_front=name in front)
+        record = _record_of_losses(variant, run, cost) | _record_of_time(report, variant, on_front=name in front)
         for end in ENDS:
             ratio = record[f"step_ratio{end}"]
             record[f"training{end}_s"] = ratio * steps * reference_step.value if ratio and reference_step else None
@@ -107,19 +105,19 @@ def _record_of_losses(variant: Learnt, run: TrainCase, cost: Cost) -> Row:
     }
 
 
-def _record_of_time(report: Report, variant: Learnt, of: str, *, on_front: bool) -> Row:
-    """The time of a step or of a token, and its ratio to the reference's."""
-    label = timed_label(variant.name, of)
+def _record_of_time(report: Report, variant: Learnt, *, on_front: bool) -> Row:
+    """The time of a step, and its ratio to the reference's."""
+    label = timed_label(variant.name)
     seconds, comparison = report.estimate(label, LATENCY), report.comparison(label)
     ratio = verdict = None
     if comparison:
         verdict = comparison.verdict
         ratio = None if verdict is Verdict.BUSY else comparison.ratio
     return {
-        **in_row(f"{of}_s", seconds),
-        **in_row(f"{of}_ratio", ratio),
-        f"{of}_verdict": verdict,
-        f"pareto_front_{of}": on_front if variant.loss and seconds else None,
+        **in_row("step_s", seconds),
+        **in_row("step_ratio", ratio),
+        "step_verdict": verdict,
+        "pareto_front_step": on_front if variant.loss and seconds else None,
     }
 
 
@@ -133,11 +131,8 @@ def estimate_of(mean: Mean | None) -> Estimate | None:
 
 def _failures(report: Report, variant: Learnt) -> list[str]:
     """Why a variant has no loss, or no time."""
-    messages = list(variant.failed)
-    for of in (STEP, TOKEN):
-        failure = report.failure(timed_label(variant.name, of))
-        if failure:
-            messages.append(failure.message)
+    failure = report.failure(timed_label(variant.name))
+    messages = (*variant.failed, failure.message) if failure else variant.failed
     return list(dict.fromkeys(messages))
 
 
@@ -166,36 +161,13 @@ def _nats(estimate: Estimate, sign: str) -> str:
     return f"{text} [{estimate.low:{sign}.3f}, {estimate.high:{sign}.3f}]"
 
 
-def _timed(of: str, title: str, first: int, second: int) -> tuple[Column, Column]:
-    """The time of a step or of a token, and its ratio to the reference's, with the priority of each."""
+def _busy(row: Row) -> str | None:
+    return BUSY if row["step_verdict"] == Verdict.BUSY else None
 
-    def busy(row: Row) -> str | None:
-        return BUSY if row[f"{of}_verdict"] == Verdict.BUSY else None
 
-    def one(row: Row) -> str | None:
-        is_reference = row[f"{of}_verdict"] == Verdict.REFERENCE and row[f"{of}_ratio"] is not None
-        return "1" if is_reference else None
-
-    seconds = Column(
-        key=f"{of}_s",
-        title=of,
-        units=TIME,
-        interval=seconds_text,
-        text=busy,
-        priority=first,
-        takes=OF_NUMBER,
-        style=lambda row: "yellow" if busy(row) else "",
-    )
-    ratio = Column(
-        key=f"{of}_ratio",
-        title=title,
-        unit=CERTAIN,
-        interval=interval_text,
-        text=one,
-        priority=second,
-        takes=OF_RATIO,
-    )
-    return seconds, ratio
+def _ratio_of_reference(row: Row) -> str | None:
+    is_reference = row["step_verdict"] == Verdict.REFERENCE and row["step_ratio"] is not None
+    return "1" if is_reference else None
 
 
 def _verdict(row: Row) -> str:
@@ -221,9 +193,26 @@ COLUMNS = {
         Column(key="loss_interval", title="loss", unit=CERTAIN, priority=EXTRA, text=_loss_text),
         Column(key="difference", unit=CERTAIN, interval=difference_text, takes=OF_DIFFERENCE),
         Column(key="verdict", title="learns", left=True, text=_verdict, style=_style),
-        *_timed(STEP, "step time vs ref.", 3, 1),
+        Column(
+            key="step_s",
+            title="step",
+            units=TIME,
+            interval=seconds_text,
+            text=_busy,
+            priority=3,
+            takes=OF_NUMBER,
+            style=lambda row: "yellow" if _busy(row) else "",
+        ),
+        Column(
+            key="step_ratio",
+            title="step time vs ref.",
+            unit=CERTAIN,
+            interval=interval_text,
+            text=_ratio_of_reference,
+            priority=1,
+            takes=OF_RATIO,
+        ),
         Column(key="tokens_per_s", title="tokens/s", units=SI, priority=5, takes=OF_NUMBER),
-        *_timed(TOKEN, "token time vs ref.", 7, 6),
         Column(
             key="pareto_front_step",
             title="Pareto front",
@@ -299,18 +288,10 @@ def _answer(report: Report, rows: list[Row], variants: dict[str, Learnt]) -> str
     return "; ".join(parts)
 
 
-def _details(report: Report, rows: list[Row]) -> list[str]:
+def _details(report: Report) -> list[str]:
     text = training_of(report).text
-    lines = [
+    return [
         f"[ ] of losses are {100 * CONFIDENCE:g}% intervals over seeds, paired; same: within {SAME_NATS} {NATS}",
-        f"{INTERVALS}; step: forward and backward of the blocks; token: their forward with one token",
+        f"{INTERVALS}; step: forward and backward of the blocks",
         f"text: {counted(text.files, 'file')}, {text.held_out_bytes:,} bytes held out, sha256 {text.sha256[:12]}",
     ]
-    seconds = []
-    for row in rows:
-        if row["training_low_s"]:
-            value, low, high = (digits(row[f"training{end}_s"]) for end in ENDS)
-            seconds.append(f"{row['variant']} {value} [{low}, {high}]")
-    if seconds:
-        lines.append(f"seconds of a run, steps x step time, {CERTAIN} of its ratio: {', '.join(seconds)}")
-    return lines
