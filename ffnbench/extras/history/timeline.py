@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, case_differences, common_rows, is_busy, mean_in, value_in
+from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, case_differences, is_busy, mean_in, value_in
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
 from ffnbench.report.files.store import load as load_report
@@ -249,23 +249,9 @@ def history_of_files(paths: Sequence[str], tell: Callable[[str], None], *, metri
     elif metric:
         problem = f"no two of these {len(runs)} runs have a {metric} of the same row"
     else:
-        problem = f"no two of these {len(runs)} runs have the same row on the same kind of machine{_unlike(runs)}"
+        problem = f"no two of these {len(runs)} runs have the same row on the same kind of machine"
     more = f"`ffnbench check {shlex.quote(runs[0][0])} --append` adds a run of the same plan to its file"
     raise FfnbenchError(problem, more)
-
-
-def _unlike(runs: Sequence[tuple[str, Report]]) -> str:
-    """The first thing that is not the same about the first run and the last one, where that is in their plans."""
-    (first, old), (last, new) = runs[0], runs[-1]
-    common = common_rows([old, new])
-    if common:
-        differences = case_differences(old.plan.case(common[0]), new.plan.case(common[0]))
-    else:
-        differences = [("the first row", old.plan.shown[0].label, new.plan.shown[0].label)]
-    if not differences:
-        return ""
-    name, then, now = differences[0]
-    return f": {name} is {then} in {first!r}, {now} in {last!r}"
 
 
 def _runs(path: str, tell: Callable[[str], None]) -> Iterator[tuple[str, Report]]:
