@@ -131,13 +131,16 @@ def timeline_of(runs: Sequence[Report], metric: str = "") -> Timeline:
 
     Without a metric: ratios, seconds of what has none, and of what is exact what has changed, or is not timed.
     """
-    unique = {
-        (run.created, run.environment and run.environment.fingerprint, run.samples[:1]): run for run in runs
-    }.values()
+    by_origin = {}
+    for run in runs:
+        machine = run.environment and run.environment.fingerprint
+        by_origin[run.created, machine, run.samples[:1]] = run
+    unique = sorted(by_origin.values(), key=lambda run: run.created)
+    metrics = (metric,) if metric else COMPARED
     points: dict[RowIdentity, list[Point]] = {}
-    for run in sorted(unique, key=lambda run: run.created):
+    for run in unique:
         for case in run.plan.shown:
-            for name in (metric,) if metric else COMPARED:
+            for name in metrics:
                 point = _point(run, case.label, name)
                 if point:
                     points.setdefault(_identity(run, case.label, name), []).append(point)
@@ -184,10 +187,11 @@ def unlike(case: Case, rows: Sequence[Series]) -> list[str]:
 
 
 def _identity(run: Report, label: str, metric: str) -> RowIdentity:
-    place = None
+    place = reference = None
     if metric in TIMED and run.environment:
         place = run.environment.fingerprint, run.plan.protocol.method
-    reference = _measured(run.plan.case(run.plan.reference_of(label))) if metric == RATIO else None
+    if metric == RATIO:
+        reference = _measured(run.plan.case(run.plan.reference_of(label)))
     return RowIdentity(metric, place, _measured(run.plan.case(label)), reference)
 
 
@@ -237,7 +241,10 @@ def history_of_files(paths: Sequence[str], tell: Callable[[str], None], *, metri
     """
     if find_spec("ruptures") is None:
         raise FfnbenchError("steps are found by ruptures, which is not installed", "pip install 'ffnbench[history]'")
-    runs = [(file, with_figures(run) if run.environment else run) for path in paths for file, run in _runs(path, tell)]
+    runs = []
+    for path in paths:
+        for file, run in _runs(path, tell):
+            runs.append((file, with_figures(run) if run.environment else run))
     if not runs:
         write = f"ffnbench compare relu swiglu -o {shlex.quote(os.path.join(paths[0], 'run.json'))}"
         raise FfnbenchError(f"no run of ffnbench is in {paths[0]!r}", f"`{write}` writes one")

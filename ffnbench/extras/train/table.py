@@ -80,9 +80,12 @@ def training_records(report: Report) -> list[Row]:
         record = _record_of_losses(variant, run, cost) | _record_of_time(report, variant, on_front=name in front)
         for end in ENDS:
             ratio = record[f"step_ratio{end}"]
-            record[f"training{end}_s"] = ratio * steps * reference_step.value if ratio and reference_step else None
-        record["tokens_per_s"] = tokens / record["training_s"] if record["training_s"] else None
-        record["training_flops"] = None
+            record[f"training{end}_s"] = None
+            if ratio and reference_step:
+                record[f"training{end}_s"] = ratio * steps * reference_step.value
+        record["tokens_per_s"] = record["training_flops"] = None
+        if record["training_s"]:
+            record["tokens_per_s"] = tokens / record["training_s"]
         if cost.flops_forward is not None and cost.flops_backward is not None:
             record["training_flops"] = tokens * (cost.flops_forward + cost.flops_backward)
         by_seed = sorted(variant.losses.items())
