@@ -3,7 +3,6 @@
 64 commits, one of which is slower, or none; the real loop measures each probe on a machine made of dice, and the rules
 of `bisect` choose the next, at most ten. Prints a row a world; ends with 1 where fewer than 19 of 20 are right.
 `right` is named with 95 %, `likeliest` with less when ten probes are spent; `held` is in the range that is told.
-`--drawn` takes probes whose standard errors are drawn between 0.5 and 2 %, whatever they are probes of.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from ffnbench.extras.bisect.posterior import Posterior, ProbeResult, posterior_o
 from ffnbench.gate.interim import UntilDecided, plan_of_check, report_of
 from ffnbench.plan import Plan
 from ffnbench.run.runner import run
-from ffnbench.stats.interval import student
 
 COMMITS, PROBES, LIMIT, BUDGET_S = 64, 10, 0.03, 120.0
 BETWEEN = 0.0045  # sd of a log ratio between runs, as on the reference machine
@@ -35,12 +33,10 @@ class History:
     """Commits and how much slower each is than the good one; some of them can't be built."""
 
     name: str
+    world: World
     step: float = 0.05
     second: float = 0.0  # a smaller step anywhere else
     skipped: float = 0.0  # share
-    world: World | None = None  # None draws the error of each probe
-    heavy: bool = False  # of drawn ones: Student's t with three degrees of freedom between runs
-    drift: float = 0.0  # of drawn ones: what a ratio moves by from probe to probe
 
     def made(self, dice: random.Random) -> tuple[int, list[float], set[int]]:
         """The first slow commit, 0 for none, the log of every commit, and those that can't be built."""
@@ -62,16 +58,6 @@ def measured(world: World, plan: Plan, log: float, tolerance: float, seed: int) 
     return (change.low, change.high) if change and change.low and change.high else None
 
 
-def drawn(dice: random.Random, history: History, log: float, number: int) -> tuple[float, float]:
-    """The interval of a probe whose error is drawn, estimated from a few workers."""
-    error, freedom = math.exp(dice.uniform(math.log(0.005), math.log(0.02))), dice.randint(4, 12)
-    tail = math.sqrt(dice.gammavariate(1.5, 2) / 3) if history.heavy else 1.0
-    mean = log + dice.gauss(0, error) + dice.gauss(0, BETWEEN) / tail + history.drift * number
-    seen = error * math.sqrt(dice.gammavariate(freedom / 2, 2) / freedom)
-    half = student(freedom, 0.95) * seen
-    return math.exp(mean - half), math.exp(mean + half)
-
-
 def bisected(history: History, plan: Plan, seed: int) -> tuple[str, int]:
     """What one bisect says, and after how many probes."""
     dice = random.Random(f"{history.name}/{seed}")
@@ -83,8 +69,6 @@ def bisected(history: History, plan: Plan, seed: int) -> tuple[str, int]:
         commit = posterior.next_probe
         if commit in broken:
             skipped.add(commit)
-        elif history.world is None:
-            probes.append(result_of(commit, *drawn(dice, history, logs[commit], len(probes))))
         else:
             place = dice.randrange(10**9)
             seen = measured(history.world, plan, logs[commit], posterior.tolerance(LIMIT), place)
@@ -105,17 +89,8 @@ def _answer(posterior: Posterior, first: int) -> str:
     return "" if found is None else "right" if first in found else "wrong"
 
 
-def histories(only_drawn: bool, kept_back: bool) -> list[History]:
+def histories(kept_back: bool) -> list[History]:
     """What the rules were made with, or what was kept back until they stood."""
-    if only_drawn and not kept_back:
-        return [History("drawn errors"), History("drawn errors, no step", step=0.0)]
-    if only_drawn:
-        return [
-            History("drawn, heavy tails", heavy=True), History("drawn, drift", drift=0.0005),
-            History("drawn, +4 %", step=0.04), History("drawn, +8 %", step=0.08),
-            History("drawn, and +2 %", second=0.02), History("drawn, a fifth broken", skipped=0.2),
-            History("drawn, no step, heavy tails", step=0.0, heavy=True),
-        ]  # fmt: skip
 
     def world(of: World) -> World:
         return replace(of, run=of.run or BETWEEN / 2**0.5)
@@ -124,16 +99,16 @@ def histories(only_drawn: bool, kept_back: bool) -> list[History]:
     usual = named["usual"]
     if not kept_back:
         known = [named[name] for name in ("as measured", "noisy", "usual")]
-        return [
-            History(f"{one.name}{'' if step else ', no step'}", step, world=one) for one in known for step in (0.05, 0)
-        ]
+        return [History(one.name + ("" if step else ", no step"), one, step) for one in known for step in (0.05, 0)]
     other = [named[name] for name in ("drift", "bursts", "neighbour", "two layouts", "states of 1.0%")]
     return [
-        *(History(one.name, world=one) for one in other), History("+4 %", 0.04, world=usual),
-        History("+8 %", 0.08, world=usual), History("and +2 %", second=0.02, world=usual),
-        History("a fifth broken", skipped=0.2, world=usual),
-        *(History(f"{one.name}, no step", 0.0, world=one) for one in other[1:4]),
-    ]  # fmt: skip
+        *(History(one.name, one) for one in other),
+        History("+4 %", usual, 0.04),
+        History("+8 %", usual, 0.08),
+        History("and +2 %", usual, second=0.02),
+        History("a fifth broken", usual, skipped=0.2),
+        *(History(f"{one.name}, no step", one, 0.0) for one in other[1:4]),
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -141,11 +116,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=40, help="bisects of each row")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--drawn", action="store_true", help="probes of drawn errors, no machine")
     parser.add_argument("--kept-back", action="store_true", help="the worlds that the rules were not made with")
     asked = parser.parse_args(arguments)
     plan, rows, poor = check_plan(precision=None, variants="relu,swiglu"), [], 0
-    for history in histories(asked.drawn, asked.kept_back):
+    for history in histories(asked.kept_back):
         told = [bisected(history, plan, 2 * asked.seed + asked.kept_back + 2 * n) for n in range(asked.repeats)]
         counts = Counter(answer for answer, _ in told)
         poor += counts["right"] + counts["likeliest"] < RIGHT * asked.repeats

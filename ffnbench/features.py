@@ -62,7 +62,7 @@ def of_features(what: str) -> dict[str, Feature]:
     return {name: feature for feature in features() for name in getattr(feature, what)}
 
 
-def measured_elsewhere(on: str, slurm: Sequence[str]) -> Callable[..., Any] | None:
+def measured_as_jobs(on: str, slurm: Sequence[str]) -> Callable[..., Any] | None:
     """What measures groups in place of this process where `--on` says so; None where it is not typed. Raises
     FfnbenchError for what can be none.
     """

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from ffnbench.choices import MatmulPrecision
-from ffnbench.common.jsonable import LATER, STATED, UNSAVED, least
+from ffnbench.common.jsonable import LATER, OTHERS, STATED, UNSAVED, least
 from ffnbench.ffn.cost import Cost
 from ffnbench.metrics import CLOSED_FORMS, LATENCY
 from ffnbench.plan import CONTROL, Axis, Case, Needed, Note, Plan, Protocol
@@ -202,39 +202,26 @@ class Share:
     share: Estimate
 
 
+Fact = str | int | float | bool | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Where the numbers were made. `fingerprint` names the kind of machine and software that latency depends on."""
+    """Where the numbers were made. `fingerprint` names the kind of machine and software that latency depends on.
+
+    `gpu` is the device that is used, where it is not the CPU. `facts` are all else that is known of machine, software
+    and device, by name; in a file they stand beside the other fields.
+    """
 
     fingerprint: str
     cpu: str
-    cpus: int
     usable_cpus: int
-    memory_bytes: int | None
-    system: str
-    python: str
-    ffnbench: str
-    torch: str | None = None
-    torch_threads: int | None = None
     cpu_capability: str | None = None
-    blas: str | None = None
-    waits: str | None = field(default=None, metadata=LATER)  # what tells how long threads waited for a CPU
-    allocator: str | None = field(default=None, metadata=LATER)  # keeps or system
-    gpu: str | None = None  # the device that is used, where it is not the CPU
-    gpu_memory_bytes: int | None = None
-    cuda: str | None = None
-    hip: str | None = field(default=None, metadata=LATER)
-    gpu_capability: str | None = field(default=None, metadata=LATER)
-    gpu_uuid: str | None = field(default=None, metadata=LATER)
-    driver: str | None = field(default=None, metadata=LATER)
-    gpu_power_limit_w: float | None = field(default=None, metadata=LATER)
-    gpu_max_clock_mhz: int | None = field(default=None, metadata=LATER)
-    gpu_application_clock_mhz: int | None = field(default=None, metadata=LATER)
-    gpu_ecc: bool | None = field(default=None, metadata=LATER)
-    gpu_mig: bool | None = field(default=None, metadata=LATER)
-    gpu_persistence: bool | None = field(default=None, metadata=LATER)
+    gpu: str | None = None
+    torch: str | None = None
     git_commit: str | None = None
     git_dirty: bool | None = None
+    facts: dict[str, Fact] = field(default_factory=dict, metadata=OTHERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

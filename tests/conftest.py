@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 from fake_machine import FakeLaunch, KnownProber
@@ -103,14 +104,15 @@ def call(on_machine, in_process):
 
 @pytest.fixture
 def on_fakes(on_machine, in_process, made_up_clock):
-    """A command in this process, workers faked; gives exit code, stdout in one line, stderr. Words are cut at spaces.
-
-    Its clock is made up.
+    """A command in this process, workers faked; gives exit code, stdout in one line, stderr. Text is cut into words at
+    spaces, a path is one. Its clock is made up.
     """
 
     def run(*arguments: object, launch: object = None, prober: object = KnownProber) -> tuple[int, str, str]:
         on_machine(launch or FakeLaunch(), prober)
-        words = [word for argument in arguments for word in str(argument).split(" ")]
+        words: list[str] = []
+        for argument in arguments:
+            words += [str(argument)] if isinstance(argument, Path) else str(argument).split(" ")
         code, out, err = in_process(*words)
         return code, " ".join(out.split()), err
 

@@ -22,17 +22,15 @@ from typing import Any
 
 import pytest
 import torch
-from fake_machine import FACTS
+from fake_machine import FakeLaunch, FakeWorker
 from torch import Tensor, nn
 
 from ffnbench.device import accelerator, nvml
 from ffnbench.messages import (
     Begin,
     DescribeDevice,
-    DeviceFacts,
     Done,
     Failed,
-    Greeting,
     MeasureTimer,
     Preload,
     WorkerRequest,
@@ -41,8 +39,6 @@ from ffnbench.messages import (
     line_of,
     request_of,
 )
-from ffnbench.result import FailureKind
-from ffnbench.run.session import WorkerLost
 from ffnbench.worker.answers import answer_to
 from ffnbench.worker.jobs import Jobs
 
@@ -323,32 +319,34 @@ class NoWait:
         return call(), 0.0
 
 
-class SimulatedWorker:
-    """A worker without a process: the real jobs, on a context of its own."""
-
-    ended = False
-
-    def fork(self, timeout_s: float) -> None:
-        return None
-
-    def rest(self, rests: bool) -> None:
-        pass
+class Launch(FakeLaunch):
+    """Starts workers on one machine: the real jobs on contexts of their own, without a process."""
 
     def __init__(self, world: World) -> None:
-        self.context, self.jobs, self.gone, self.closed = Context(world), None, False, False
+        super().__init__()
+        self.world = world
+        self.facts = {"gpus": 1, "gpu_names": ("Simulated",), "cuda": "13.0"}
+        self.device = lambda name: {"gpu": "Simulated", "gpu_memory_bytes": world.memory_bytes}
 
-    def greeting(self, timeout_s: float = 0.0) -> Greeting:
-        return Greeting(**FACTS, gpus=1, gpu_names=("Simulated",), cuda="13.0")
+    def __call__(self, arm: object = None) -> SimulatedWorker:
+        self.workers.append(SimulatedWorker(self, len(self.workers)))
+        return self.workers[-1]
 
-    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
-        if self.gone:
-            raise WorkerLost(FailureKind.CRASH, "it has ended")
-        request = request_of(json.loads(json.dumps(line_of(request, 1))))
+
+class SimulatedWorker(FakeWorker):
+    """Its answers are those of a real one, but for what it is asked of its interpreter."""
+
+    jobs: Jobs | None = None
+
+    def __init__(self, launch: Launch, index: int) -> None:
+        super().__init__(launch, index)
+        self.context = Context(launch.world)
+
+    def answer(self, request: WorkerRequest[Any]) -> Any:
         self.context.world.host_s += 1e-3
-        if isinstance(request, DescribeDevice):
-            return DeviceFacts(gpu="Simulated", gpu_memory_bytes=self.context.world.memory_bytes)
-        if isinstance(request, Preload | MeasureTimer):  # of interpreters, which it has none of
-            return Failed(kind=FailureKind.UNSUPPORTED, message="simulated")
+        if isinstance(request, DescribeDevice | Preload | MeasureTimer):
+            return super().answer(request)
+        request = request_of(json.loads(json.dumps(line_of(request, 1))))
         with used(self.context):
             if isinstance(request, Begin):
                 plan = replace(request.plan, protocol=replace(request.plan.protocol, **AT_ONCE))
@@ -356,27 +354,8 @@ class SimulatedWorker:
                 self.jobs.waits = NoWait()
                 return Done()
             answer = answer_to(request, self.jobs)
-        self.gone = isinstance(answer, Failed) and answer.ends
+        self.ended = isinstance(answer, Failed) and answer.ends
         return answer_of(json.loads(json.dumps(answer_line(answer))), request)
-
-    def close(self) -> None:
-        self.closed = True
-
-
-@dataclass
-class Launch:
-    """Starts simulated workers on one machine."""
-
-    world: World
-    workers: list[SimulatedWorker] = field(default_factory=list)
-
-    def __call__(self, arm: object = None) -> SimulatedWorker:
-        self.workers.append(SimulatedWorker(self.world))
-        return self.workers[-1]
-
-    def now(self) -> float:
-        """The run's own clock is the machine's."""
-        return self.world.host_s
 
 
 # modules of the user's

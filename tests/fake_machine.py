@@ -78,7 +78,10 @@ class FakeWorker:
     def fork(self, timeout_s: float) -> None:
         return None
 
-    def rest(self, rests: bool) -> None:
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
         pass
 
     def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
@@ -248,7 +251,7 @@ class ProberHere(Prober):
 
 
 def prepare(request: Any, **how: Any) -> preparing.Prepared:
-    """A request planned and priced, on a machine of which nothing is known."""
+    """A request planned and with_costs, on a machine of which nothing is known."""
     return preparing.prepare(request, world.World(), **how)
 
 

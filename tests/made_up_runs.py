@@ -45,7 +45,7 @@ def ten_rounds(ratio: float = 1.0, disturbed: float = 1.3, clean: int = 10, work
     return with_waits(run_of(plan, {"a": [[1.0] * 10] * workers, "b": b}), waits)
 
 
-def priced(report: Report) -> Report:
+def with_costs(report: Report) -> Report:
     """With what its cases cost."""
     costs = tuple(CaseCost(case=case.label, cost=cost_of(case, NoProbe())) for case in report.plan.cases)
     return replace(report, costs=costs)

@@ -238,6 +238,4 @@ def _workers_of(run: Report) -> list[Measured]:
     return workers
 
 
-ENVIRONMENT = Environment(
-    fingerprint="simulated", cpu="dice", cpus=1, usable_cpus=1, memory_bytes=None, system="", python="", ffnbench="",
-)  # fmt: skip
+ENVIRONMENT = Environment(fingerprint="simulated", cpu="dice", usable_cpus=1)

@@ -89,7 +89,7 @@ def activations(
 ) -> int:
     """Show facts of activations; --time: what they cost."""
     from ffnbench.activations import describing
-    from ffnbench.api.measuring import measure_here_or_elsewhere
+    from ffnbench.api.measuring import measure_here_or_as_jobs
     from ffnbench.api.preparing import prepare
     from ffnbench.ffn.spec import DTYPES
     from ffnbench.planning.workload import device_of
@@ -102,10 +102,10 @@ def activations(
     with destination_of(output, "activations", request.activations, pictures=time) as destination:
         world = this_machine(wait=output.wait)
         if time:
-            elsewhere = output.measure is not None
-            prepared = prepare(request, world, notes=destination.defaults, elsewhere=elsewhere)
+            as_jobs = output.measure is not None
+            prepared = prepare(request, world, notes=destination.defaults, as_jobs=as_jobs)
             destination.expect(prepared.cost_report())
-            view = report_view(measure_here_or_elsewhere(prepared, world, destination, output.measure))
+            view = report_view(measure_here_or_as_jobs(prepared, world, destination, output.measure))
         else:
             facts = FactsRequest(activations=request.activations, timeout=request.timeout)
             view = describing.facts(facts, world)

@@ -99,21 +99,21 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
     near = LIKE_ONE * reach
     pairs = [(i, j) for i, j in combinations(range(len(values)), 2) if 0 < abs(values[i] - values[j]).max() < near]
     count = 1 + derivative + bool(pairs)
-    looks = pens(curves)
+    pens_of = pens(curves)
     with drawing(**{"lines.linewidth": 1.3}):
         figure, axes = panels(count, count, (COLUMN if count == 1 else PAGE, HEIGHT))
-        _draw(axes[0], "f(x)", x, values, looks, _limits(values, -reach, reach))
+        _draw(axes[0], "f(x)", x, values, pens_of, _limits(values, -reach, reach))
         if derivative:
-            _draw(axes[1], "f'(x)", x, slopes, looks, _limits(slopes, *DERIVATIVE_REACH))
+            _draw(axes[1], "f'(x)", x, slopes, pens_of, _limits(slopes, *DERIVATIVE_REACH))
         if pairs:
             names = list(curves)
             titles = [f"{names[j]} \N{MINUS SIGN} {names[i]}" for i, j in pairs]
             differences = np.array([values[j] - values[i] for i, j in pairs])
             limits = _limits(differences, -math.inf, math.inf)
-            _draw(axes[-1], shortened(", ".join(titles)), x, differences, [looks[j] for _, j in pairs], limits)
+            _draw(axes[-1], shortened(", ".join(titles)), x, differences, [pens_of[j] for _, j in pairs], limits)
         shown = zip(names_apart(list(curves)), curves, strict=True)
         labels = [text + _facts_text(facts.get(name)) for text, name in shown]
-        finish(figure, "dashed: a curve that lies on another one for a large part", named_lines(labels, looks))
+        finish(figure, "dashed: a curve that lies on another one for a large part", named_lines(labels, pens_of))
     return figure
 
 
@@ -153,7 +153,7 @@ def _draw(
     title: str,
     x: np.ndarray,
     values: np.ndarray,
-    looks: Sequence[Mapping[str, Any]],
+    line_pens: Sequence[Mapping[str, Any]],
     limits: tuple[float, float],
 ) -> None:
     """The curves, with markers at places of their own; where one jumps, a gap."""
@@ -163,7 +163,7 @@ def _draw(
     axes.ticklabel_format(scilimits=(-2, 5), useMathText=True)
     near = LIKE_ONE * (limits[1] - limits[0])
     between_markers = max(1, len(x) // MARKERS_OF_CURVE)
-    for number, (y, look) in enumerate(zip(values, looks, strict=True)):
+    for number, (y, pen) in enumerate(zip(values, line_pens, strict=True)):
         covered = sum(np.mean(abs(y - earlier) < near) > COVERED for earlier in values[:number])
         gaps: np.ndarray = _jumps(y) + 1
         axes.plot(
@@ -172,7 +172,7 @@ def _draw(
             linestyle=(0, (8 / 2**covered, 8 - 8 / 2**covered)) if covered else "-",
             zorder=3,
             markevery=(int(between_markers * (number + 0.5) / len(values)), between_markers),
-            **look,
+            **pen,
         )
 
 

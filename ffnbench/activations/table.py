@@ -59,21 +59,18 @@ def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) ->
     """
     records = []
     for label, spec in chosen.items():
-        row, known = spec.row, facts.get(label)
-        records.append(
-            {"activation": label, "formula": row.formula or None, "derivative": row.derivative}
-            | {name: getattr(known, name, None) for name in KEYS}
-            | {"flops": row.flops, "flops_backward": row.flops_backward}
-            | asdict(row.names)
-            | {"aliases": ", ".join(row.aliases), "source": row.source or None}
-            | {"torch_differs": row.torch_differs or None}
-        )
+        row, facts_of_row = spec.row, facts.get(label)
+        record: Row = {"activation": label, "formula": row.formula or None, "derivative": row.derivative}
+        record |= {name: getattr(facts_of_row, name, None) for name in KEYS}
+        record |= {"flops": row.flops, "flops_backward": row.flops_backward, **asdict(row.names)}
+        record |= {"aliases": ", ".join(row.aliases), "source": row.source or None}
+        records.append(record | {"torch_differs": row.torch_differs or None})
     return records
 
 
 def facts_view(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> View:
     """The answer of `activations`."""
-    return View(frame=lambda: facts_frame(chosen, facts))
+    return View(frame=lambda: facts_frame(chosen, facts), title="activations")
 
 
 def facts_frame(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> Frame:

@@ -6,8 +6,8 @@ import math
 import os
 import time
 from collections.abc import Callable
-from contextlib import closing, nullcontext
-from dataclasses import replace
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
@@ -20,8 +20,8 @@ from ffnbench.report.output import Destination
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Progress, raw_of
+from ffnbench.run.budget import Budget
 from ffnbench.run.runner import run
-from ffnbench.run.schedule import Schedule
 from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.run.world import World
 from ffnbench.stats.cells import cells_of
@@ -30,7 +30,7 @@ from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import StopRule
 
 Measure = Callable[[Prepared, World, Following], ShownReport]
-Elsewhere = Callable[[Prepared, World, Destination, Measure], ShownReport]
+MeasureAsJobs = Callable[[Prepared, World, Destination, Measure], ShownReport]
 
 
 def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED) -> ShownReport:
@@ -44,7 +44,7 @@ def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED)
         budget_s = runs * plan.protocol.budget_s + (runs - 1) * pause_s
     tell_wait(plan, world, following.progress, budget_s)
     if runs == 1:
-        return measured_once(prepared, world, following)
+        return measure_run(prepared, world, following)
     if following.resumed() or plan.shard:
         raise FfnbenchError("--runs is of a whole plan, and --resume and --shard are of a part", "leave --runs out")
     return _several(prepared, world, following, runs, pause_s)
@@ -63,19 +63,19 @@ def refuse_short(plan: Plan) -> None:
         raise FfnbenchError(f"{what} take {least_s:,} s at least", f"--budget {least_s}s")
 
 
-def measure_here_or_elsewhere(
+def measure_here_or_as_jobs(
     prepared: Prepared,
     world: World,
     destination: Destination,
-    elsewhere: Elsewhere | None,
+    as_jobs: MeasureAsJobs | None,
     own: Measure | None = None,
 ) -> ShownReport:
-    """Measure what was prepared in this process, or by `elsewhere`, which has each group measured by another one.
+    """Measure what was prepared in this process, or by `as_jobs`, which has each group measured by another one.
 
     `own` is how a feature measures a plan, or one group of it, in place of `measure`.
     """
-    if elsewhere is not None:
-        return elsewhere(prepared, world, destination, own or measured_once)
+    if as_jobs is not None:
+        return as_jobs(prepared, world, destination, own or measure_run)
     return (own or measure)(prepared, world, destination.following)
 
 
@@ -83,41 +83,47 @@ def tell_wait(plan: Plan, world: World, progress: ProgressListener, budget_s: fl
     """One line before anything is measured: how long it takes at most where a budget says so, and that this machine is
     busy now.
     """
-    if progress.tells and "latency" in plan.metrics:
-        others = world.others(max(case.workload.threads for case in plan.cases))
-        text = wait_text(budget_s, groups=len(plan.groups), others=others, cpus=os.cpu_count() or 1)
-        if text:
-            progress.tell(text)
+    if not progress.tells or "latency" not in plan.metrics:
+        return
+    others = world.others(max(case.workload.threads for case in plan.cases))
+    text = wait_text(budget_s, groups=len(plan.groups), others=others, cpus=os.cpu_count() or 1)
+    if text:
+        progress.tell(text)
 
 
 def _several(prepared: Prepared, world: World, following: Following, runs: int, pause_s: float) -> ShownReport:
     """So many runs apart in one report. One that is lost, without clean rounds or any row, is made up for, at most half
     as many times as runs were asked for. One that is interrupted is not kept.
     """
-    report = measured_once(prepared, world.from_now, following.part(1, runs, "run"))
+    report = measure_run(prepared, world.from_now, following.part(1, runs, "run"))
     if report.interrupted or report.stopped or report.failed_wholly:
         return report
-    kept = 0 if table_of(report).labels_without_clean() else 1
-    for _ in range(runs - 1 + (runs + 1) // 2):
-        if kept == runs:
+    complete = 0
+    if not table_of(report).labels_without_clean():
+        complete = 1
+    most = runs + (runs + 1) // 2
+    for _ in range(1, most):
+        if complete == runs:
             return report
-        of_run = following.part(kept + 1, runs, "run")
+        of_run = following.part(complete + 1, runs, "run")
         try:
             with termination_as_interruption():
                 _pause(pause_s, of_run.progress)
-            again = measured_once(prepared, world.from_now, of_run)
+            again = measure_run(prepared, world.from_now, of_run)
         except KeyboardInterrupt:
             return _cut_short(report, runs)
         if again.interrupted or again.stopped:
             return _cut_short(report, runs)
-        if not again.failed_wholly and not table_of(again).labels_without_clean():
-            report = with_figures(report.with_repeat(again)) if kept else again
-            kept += 1
-    if kept == runs:
+        if again.failed_wholly or table_of(again).labels_without_clean():
+            continue
+        if complete:
+            again = with_figures(report.with_repeat(again))
+        report = again
+        complete += 1
+    if complete == runs:
         return report
-    return _noted(
-        report, f"{len(report.runs)} of {runs} runs could be kept: in the others a row had no undisturbed round"
-    )
+    text = f"{len(report.runs)} of {runs} runs could be kept: in the others a row had no undisturbed round"
+    return _noted(report, text)
 
 
 def _cut_short(report: ShownReport, runs: int) -> ShownReport:
@@ -138,7 +144,7 @@ def _pause(seconds: float, progress: ProgressListener) -> None:
         time.sleep(min(1.0, left_s))
 
 
-def measured_once(
+def measure_run(
     prepared: Prepared,
     world: World,
     following: Following = UNFOLLOWED,
@@ -152,38 +158,56 @@ def measured_once(
     """
     plan = prepared.plan
     bound_s = _bound_of(plan, gate=stop is not None)
-    spent_before_s = world.spent_s
-    pool = WorkerPool(plan, world.launch, world.now)  # cells share its processes, where these know nothing of labels
-
-    def visit(cell: Plan, of_cell: Following) -> ShownReport:
-        spent_s = budget.elapsed_s if cell is plan else 0.0  # of the budget of a cell nothing is
-        return measure_cell(
-            cell,
-            prepared,
-            world,
-            of_cell,
-            stop=stop,
-            weights=weights,
-            pool=pool if cell.arms == (OWN,) else None,
-            spent_s=spent_s,
-            bound_s=bound_s - budget.elapsed_s + spent_s,
-        )
-
-    timed = "latency" in plan.metrics  # bytes are the same beside anyone
-    with closing(pool), world.lock(following.progress.tell) if timed else nullcontext("") as beside:
-        budget = Schedule(world.now, plan.protocol, spent_s=spent_before_s, bound_s=bound_s)
+    spent_s = world.spent_s
+    locked: AbstractContextManager[str] = nullcontext("")
+    if "latency" in plan.metrics:  # bytes are the same beside anyone
+        locked = world.lock(following.progress.tell)
+    with closing(WorkerPool(plan, world.launch, world.now)) as pool, locked as beside:
+        budget = Budget(world.now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
+        cells = CellsOfRun(prepared=prepared, world=world, budget=budget, pool=pool, stop=stop, weights=weights)
         before = following.resumed()  # what another run has left that was waited for
         if before or (stop is None and plan.is_sweep):
             from ffnbench.api.sweeping import Sweep
 
-            report = Sweep(prepared, world, following, visit, before, budget).measure()
+            report = Sweep(prepared, world, following, cells.measure, before, budget).measure()
         else:
-            report = visit(plan, following)
+            report = cells.measure(plan, following)
     return ended(report, plan, beside)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellsOfRun:
+    """Measures the cells of a run, which share its budget and its workers; the plan itself may be the only cell."""
+
+    prepared: Prepared
+    world: World
+    budget: Budget
+    pool: WorkerPool
+    stop: StopRule | None
+    weights: str
+
+    def measure(self, cell: Plan, following: Following) -> ShownReport:
+        """Measure one cell, whose own budget begins now unless it is the whole plan."""
+        spent_s = 0.0
+        if cell is self.prepared.plan:
+            spent_s = self.budget.elapsed_s
+        return measure_cell(
+            cell,
+            self.prepared,
+            self.world,
+            following,
+            stop=self.stop,
+            weights=self.weights,
+            pool=self.pool if cell.arms == (OWN,) else None,  # else its processes know the labels of one cell
+            spent_s=spent_s,
+            bound_s=self.budget.bound_s - self.budget.elapsed_s + spent_s,
+        )
+
+
 def measure_cell(plan: Plan, prepared: Prepared, world: World, following: Following, **how: Any) -> ShownReport:
-    """One run of a plan, or of a cell of it. What it finds is kept as it comes; `how` is what `run` takes."""
+    """Measure a cell, or a plan that is one, without figures. The journal is given what it finds as it comes; `how` is
+    what `run` takes.
+    """
     costs = prepared.costs_of(plan)
     following.journal(new_report(plan, costs))
     done = run(plan, world, progress=following.progress, journal=following.journal, costs=costs, **how)
@@ -195,13 +219,16 @@ def ended(report: ShownReport, plan: Plan, beside: str) -> ShownReport:
     timed = "latency" in plan.metrics
     if timed and report.limit == "budget" and not (report.interrupted or table_of(report).complete_workers):
         report = replace(report, stopped=f"the budget of {plan.protocol.budget_s:g} s was over before all was measured")
-    seen = (Note(text=beside, kind=NoteKind.SEEN),) if beside else ()
-    return with_figures(replace(report, warnings=(*seen, *report.warnings)))
+    if beside:
+        report = replace(report, warnings=(Note(text=beside, kind=NoteKind.SEEN), *report.warnings))
+    return with_figures(report)
 
 
 def _bound_of(plan: Plan, *, gate: bool) -> float:
     """The budget that was typed, or is that of a gate, in seconds; else infinite: what nobody typed gives way to the
     least that can answer.
     """
-    bound = gate or (plan.protocol.bound and plan.protocol.precision is not None)
-    return (plan.protocol.budget_s if bound else None) or math.inf
+    protocol = plan.protocol
+    if gate or (protocol.bound and protocol.precision is not None):
+        return protocol.budget_s or math.inf
+    return math.inf

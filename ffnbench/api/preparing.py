@@ -60,7 +60,7 @@ class Prepared:
     def costs_of(self, plan: Plan) -> tuple[CaseCost, ...]:
         """The costs of a plan's cases, its device known: dropout's mask is smaller on CUDA. What was counted stays.
 
-        What was not priced is the control, and costs what its reference does.
+        What has no costs is the control, and costs what its reference does.
         """
         known = {found.case: found for found in self.costs}
         return tuple(
@@ -77,20 +77,20 @@ def prepare(
     *,
     notes: Sequence[str] = (),
     counts: bool = False,
-    elsewhere: bool = False,
+    as_jobs: bool = False,
 ) -> Prepared:
     """Plan a request and price it; raises FfnbenchError for every mistake that can be found before measuring.
 
     `planned` makes the plan of a feature's request. `notes` are what a reader should know of how it was asked for, such
-    as defaults of a file. `counts` says that nothing will be measured, and `elsewhere` that
-    it is not here: no GPU need be here then.
+    as defaults of a file. `counts` says that nothing will be measured, `as_jobs` that jobs measure it, and then no GPU
+    need be here.
     """
     asked = with_threads(request)
     if counts and asked.device == "auto":
         asked = replace(asked, device="cpu")
     if isinstance(request, GroupedRequest):
         pause_of(request.runs, request.pause)
-        if not counts and not elsewhere:
+        if not counts and not as_jobs:
             for device in request.device.split(","):
                 refuse_device(device, world)
     with world.prober(check_timeout(request.timeout)) as prober:
@@ -99,7 +99,7 @@ def prepare(
             from ffnbench.stats.cells import shard
 
             plan = shard(plan, *shard_of(request.shard, len(plan.groups)))
-        return priced(with_notes(plan, notes), prober, lenient=isinstance(request, CompareRequest | AddedRequest))
+        return with_costs(with_notes(plan, notes), prober, lenient=isinstance(request, CompareRequest | AddedRequest))
 
 
 def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
@@ -129,7 +129,7 @@ def with_threads(request: A) -> A:
     return replace(request, threads=usable_cpus()) if request.threads is None else request
 
 
-def priced(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared:
+def with_costs(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared:
     """A plan that is there already, with its costs as they are now; raises FfnbenchError for an arm without torch, and
     where a case can't be counted: if that is to be a row that failed, where none can.
     """

@@ -71,7 +71,7 @@ def block(
     Parameters, FLOPs, KV bytes, latency, and the share of each. Of lists (--seq-len
     128,1024) each combination is measured.
     """
-    from ffnbench.api.measuring import measure_here_or_elsewhere
+    from ffnbench.api.measuring import measure_here_or_as_jobs
     from ffnbench.api.preparing import prepare
     from ffnbench.report.shown_report import report_view
     from ffnbench.run.world import this_machine
@@ -79,11 +79,11 @@ def block(
     request, output = asked(BlockRequest, ctx, variant=placed), output_of(ctx)
     with destination_of(output, "block", *vars(request).values(), pictures=True) as destination:
         world, counts = this_machine(wait=output.wait), request.cost_only
-        elsewhere = None if counts else output.measure
-        prepared = prepare(request, world, notes=destination.defaults, counts=counts, elsewhere=elsewhere is not None)
+        as_jobs = None if counts else output.measure
+        prepared = prepare(request, world, notes=destination.defaults, counts=counts, as_jobs=as_jobs is not None)
         report = prepared.cost_report()
         destination.expect(report)
         if not counts:
-            report = measure_here_or_elsewhere(prepared, world, destination, elsewhere)
+            report = measure_here_or_as_jobs(prepared, world, destination, as_jobs)
         destination.show(report_view(report))
     return destination.code

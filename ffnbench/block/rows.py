@@ -135,23 +135,29 @@ def block_rows(report: Report) -> list[Row]:
 
     Where layers differ in their windows, the mean of them all comes after those of each length.
     """
-    rows, found = {row["label"]: row for row in case_rows(report)}, []
-    by_length = (list(of) for one in parts_of(report.plan) for _, of in groupby(lengths_of(one), key=_tokens))
-    for lengths in by_length:
-        counted = [_counted(report, length) for length in lengths]
-        found += [one | _measured(report, length, rows) for one, length in zip(counted, lengths, strict=True)]
-        if len(lengths) > 1:
-            measured = _measured(report, lengths[0], rows)
-            known = {key: measured[key] if key in (*CONDITION_KEYS, "threads") else None for key in measured}
-            found.append(_mean(counted) | known)
-    return found
+    of_cases = {row["label"]: row for row in case_rows(report)}
+    rows = []
+    for block in parts_of(report.plan):
+        for _, windows in groupby(lengths_of(block), key=_tokens):
+            lengths = list(windows)
+            counted = [_counted(report, length) for length in lengths]
+            measured = [_measured(report, length, of_cases) for length in lengths]
+            rows += [counts | times for counts, times in zip(counted, measured, strict=True)]
+            if len(lengths) > 1:
+                conditions = {
+                    key: value if key in (*CONDITION_KEYS, "threads") else None for key, value in measured[0].items()
+                }
+                rows.append(_mean(counted) | conditions)
+    return rows
 
 
 def _mean(rows: list[Row]) -> Row:
     """What is counted of one length, on average over all layers."""
     layers = sum(row["layers"] for row in rows)
-    keys = ("flops_attention", "flops_scores", "flops_values", "flops_softmax", "kv_bytes")
-    means = {key: round(sum(row["layers"] * row[key] for row in rows) / layers) for key in keys}
+    means = {}
+    for key in ("flops_attention", "flops_scores", "flops_values", "flops_softmax", "kv_bytes"):
+        in_all = sum(row["layers"] * row[key] for row in rows)
+        means[key] = round(in_all / layers)
     share = _share(rows[0]["flops_ffn"], means["flops_attention"])
     return {**rows[0], **means, "sees": MEAN, "layers": layers, "ffn_share_flops": share}
 
@@ -204,20 +210,20 @@ def _counted(report: Report, length: Length) -> Row:
 
 def _measured(report: Report, length: Length, rows: dict[str, Row]) -> Row:
     """What was measured of one length and window: columns of the rows of its parts, and the FFN's share."""
+    parts = {FFN: length.ffn, ATTENTION: length.attention, TEXTBOOK: length.textbook}
+    row: Row = {}
+    for name, case in parts.items():
+        compared = () if name == FFN else RATIO_KEYS
+        row |= _of_part(name, case, (*LATENCY_KEYS, PEAK, *compared), rows)
+    row |= in_row("ffn_share_latency", ffn_share(ratio_to_ffn(report, length.attention.label)))
+    row |= {key: rows[length.ffn.label][key] for key in CONDITION_KEYS}
+    for name, case in parts.items():
+        row |= _of_part(name, case, (*DEVICE_KEYS, *WORDS), rows)
+    return row | {"threads": length.ffn.workload.threads}
 
-    def part(name: str, case: Case | None, keys: Iterable[str]) -> Row:
-        return {f"{name}_{key}": rows[case.label][key] if case else None for key in keys}
 
-    beside = ((ATTENTION, length.attention), (TEXTBOOK, length.textbook))
-    found = part(FFN, length.ffn, (*LATENCY_KEYS, PEAK))
-    for name, case in beside:
-        found |= part(name, case, (*LATENCY_KEYS, PEAK, *RATIO_KEYS))
-    share = ffn_share(ratio_to_ffn(report, length.attention.label))
-    found |= in_row("ffn_share_latency", share)
-    found |= {key: rows[length.ffn.label][key] for key in CONDITION_KEYS}
-    for name, case in ((FFN, length.ffn), *beside):
-        found |= part(name, case, (*DEVICE_KEYS, *WORDS))
-    return found | {"threads": length.ffn.workload.threads}
+def _of_part(name: str, case: Case | None, keys: Iterable[str], rows: dict[str, Row]) -> Row:
+    return {f"{name}_{key}": rows[case.label][key] if case else None for key in keys}
 
 
 def ratio_to_ffn(report: Report, label: str) -> Estimate | None:

@@ -20,7 +20,7 @@ from ffnbench import features
 from ffnbench.cli.defaults import Settings, found_settings, held_of, is_typed, noted
 from ffnbench.cli.words import as_meant
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.features import measured_elsewhere
+from ffnbench.features import measured_as_jobs
 from ffnbench.planning.fields import read, typed_order
 from ffnbench.request import Output, Request
 
@@ -169,8 +169,8 @@ def output_of(ctx: typer.Context) -> Output:
         if values.get("format", "json") not in ("table", "json"):
             raise FfnbenchError(f"--json and --format {values['format']} both say what is shown", "give one of the two")
         values["format"] = "json"
-    elsewhere = measured_elsewhere(ctx.params.get("on") or "", ctx.params.get("slurm") or ())
-    return Output(**values, defaults=noted(held_of(ctx)), measure=elsewhere)
+    measure = measured_as_jobs(ctx.params.get("on") or "", ctx.params.get("slurm") or ())
+    return Output(**values, defaults=noted(held_of(ctx)), measure=measure)
 
 
 def given(ctx: typer.Context) -> dict[str, Any]:

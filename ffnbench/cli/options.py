@@ -775,7 +775,7 @@ TableOut = Annotated[
         "-o",
         rich_help_panel=OUTPUT,
         metavar="PATH",
-        help="A file (.csv, .json, .md, .tex), or a folder/ for all. Repeatable.",
+        help="A file (.html, .csv, .json, .md, .tex), or a folder/ for all. Repeatable.",
     ),
 ]
 CheckOut = Annotated[
@@ -785,7 +785,7 @@ CheckOut = Annotated[
         "-o",
         rich_help_panel=OUTPUT,
         metavar="PATH",
-        help="A file (.xml, .md, .tex, .json, .csv), or a folder/ for all. Repeatable.",
+        help="A file (.html, .xml, .csv, .json, .md, .tex), or a folder/ for all. Repeatable.",
     ),
 ]
 FactsOut = Annotated[
@@ -795,7 +795,7 @@ FactsOut = Annotated[
         "-o",
         rich_help_panel=OUTPUT,
         metavar="PATH",
-        help=f"A file (.csv, .json, .md, .tex; with --time also {PICTURES}), or a folder/ for all. Repeatable.",
+        help="A file (.html, .csv, .json, .md, .tex; with --time also .png, .svg, .pdf), or a folder/. Repeatable.",
     ),
 ]
 PictureOut = Annotated[

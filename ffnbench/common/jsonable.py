@@ -21,8 +21,8 @@ T = TypeVar("T")
 LATER = {"later": True}  # metadata of a field that came later: left out at its default, as files had it before
 STATED = {"stated": True}  # metadata of a field that every file has, whatever its default
 UNSAVED = {"unsaved": True}  # metadata of a field that stands in no file
+OTHERS = {"others": True}  # metadata of a dict whose entries stand in files beside the other fields
 _hints = cache(get_type_hints)
-
 
 EXACT = {str, int, bool, type(None)}
 PLAIN = {*EXACT, float}
@@ -30,8 +30,17 @@ PLAIN = {*EXACT, float}
 
 @cache
 def saved_fields(kind: Any) -> tuple[Field[Any], ...]:
-    """The fields of a dataclass that stand in files."""
-    return tuple(one for one in fields(kind) if "unsaved" not in one.metadata)
+    """The fields of a dataclass that stand in files under their own names."""
+    return tuple(one for one in fields(kind) if not one.metadata.keys() & {"unsaved", "others"})
+
+
+@cache
+def _others_of(kind: Any) -> str:
+    """The name of the field whose entries stand in files beside the other fields; "" for none."""
+    for one in fields(kind):
+        if "others" in one.metadata:
+            return one.name
+    return ""
 
 
 @cache
@@ -57,7 +66,8 @@ def encode(value: Any) -> Any:
             item = getattr(value, name)
             if left_out_at is MISSING or item != left_out_at:
                 data[name] = item if type(item) in PLAIN else encode(item)
-        return data
+        others = _others_of(kind)
+        return data | getattr(value, others) if others else data
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
@@ -103,11 +113,12 @@ def parse(text: str | bytes, *, ours: bool = True) -> Any:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen = [key for key, _ in pairs]
-        raise ValueError(f"{next(key for key in seen if seen.count(key) > 1)!r} is given twice")
-    return found
+    data: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in data:
+            raise ValueError(f"{key!r} is given twice")
+        data[key] = value
+    return data
 
 
 def no_number(name: str) -> Any:
@@ -122,10 +133,10 @@ def _whole(text: str) -> int:
 
 
 def _real(text: str) -> float:
-    found = float(text)
-    if not math.isfinite(found):
+    number = float(text)
+    if not math.isfinite(number):
         raise ValueError(f"{text[:20]} is too large a number")
-    return found
+    return number
 
 
 def decode(kind: type[T], data: Any) -> T:
@@ -137,25 +148,26 @@ def decode(kind: type[T], data: Any) -> T:
 def _decode(kind: Any, data: Any, where: str) -> Any:
     if is_dataclass(kind):
         return _dataclass(kind, data, where)
-    if get_origin(kind) in (Union, types.UnionType):
-        return _union(get_args(kind), data, where)
-    if get_origin(kind) is tuple and isinstance(data, list | tuple):
-        inner = get_args(kind)
-        if inner[1:] == (Ellipsis,):
-            return tuple(_decode(inner[0], item, f"{where}[{i}]") for i, item in enumerate(data))
-        return tuple(_decode(of, item, where) for of, item in zip(inner, data, strict=True))
-    if get_origin(kind) is dict and isinstance(data, dict):
-        of = get_args(kind)[1]
-        return {key: _decode(of, item, f"{where}[{key!r}]") for key, item in data.items()}
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return _union(arguments, data, where)
+    if origin is tuple and isinstance(data, list | tuple):
+        if arguments[1:] == (Ellipsis,):
+            return tuple(_decode(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(data))
+        return tuple(_decode(of, item, where) for of, item in zip(arguments, data, strict=True))
+    if origin is dict and isinstance(data, dict):
+        return {key: _decode(arguments[1], item, f"{where}[{key!r}]") for key, item in data.items()}
     if isinstance(kind, type) and issubclass(kind, Enum):
-        if data in (known := [each.value for each in kind]):
-            return kind(data)
-        raise ValueError(f"{where}: expected one of {', '.join(map(str, known))}, found {data!r}")
-    if kind is float and isinstance(data, int) and not isinstance(data, bool):
+        values = [member.value for member in kind]
+        if data not in values:
+            raise ValueError(f"{where}: expected one of {', '.join(map(str, values))}, found {data!r}")
+        return kind(data)
+    is_number = not isinstance(data, bool)  # which Python takes for 0 or 1
+    if kind is float and isinstance(data, int) and is_number:
         return float(data)
-    if kind is Any or (
-        isinstance(kind, type) and isinstance(data, kind) and not (kind is int and isinstance(data, bool))
-    ):
+    if kind is Any:
+        return data
+    if isinstance(kind, type) and isinstance(data, kind) and (kind is not int or is_number):
         return data
     raise ValueError(f"{where}: expected {getattr(kind, '__name__', kind)}, found {data!r}")
 
@@ -164,16 +176,23 @@ def _dataclass(kind: Any, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise ValueError(f"{where}: expected an object, found {data!r}")
     hints = _hints(kind)
-    wanted = {one.name for one in saved_fields(kind)}
-    if unknown := sorted(set(data) - wanted):
-        raise ValueError(f"{where}: unknown field {unknown[0]!r}")
-    for one in fields(kind):
-        if one.name not in data and _needed(one):
-            raise ValueError(f"{where}: {one.name!r} is missing")
+    saved, others = saved_fields(kind), _others_of(kind)
+    names = {one.name for one in saved}
+    beside = {name: item for name, item in data.items() if name not in names}
+    if beside and not others:
+        raise ValueError(f"{where}: unknown field {min(beside)!r}")
+    values = {}
+    for one in saved:
+        place = f"{where}.{one.name}"
         if one.name in data:
-            _check(one.metadata, data[one.name], f"{where}.{one.name}")
-    by = {one.name: one.metadata["typed"](data) for one in fields(kind) if "typed" in one.metadata}
-    return kind(**{name: _decode(by.get(name, hints[name]), item, f"{where}.{name}") for name, item in data.items()})
+            _check(one.metadata, data[one.name], place)
+            type_of = one.metadata.get("typed")
+            values[one.name] = _decode(type_of(data) if type_of else hints[one.name], data[one.name], place)
+        elif _needed(one):
+            raise ValueError(f"{where}: {one.name!r} is missing")
+    if others:
+        values[others] = _decode(hints[others], beside, where)
+    return kind(**values)
 
 
 def _needed(one: Field[Any]) -> bool:
@@ -198,8 +217,10 @@ def least(bound: float) -> dict[str, Any]:
 
 def _check(declared: Mapping[str, Any], value: Any, where: str) -> None:
     """What a field declares beyond its type."""
-    if (known := declared.get("among")) and value is not None and value not in (names := list(known())):
-        raise ValueError(f"{where}: expected one of {', '.join(names)}, found {value!r}")
+    if "among" in declared and value is not None:
+        names = list(declared["among"]())
+        if value not in names:
+            raise ValueError(f"{where}: expected one of {', '.join(names)}, found {value!r}")
     bound = declared.get("least")
     if bound is not None and isinstance(value, int | float) and not value >= bound:
         raise ValueError(f"{where}: expected at least {bound:g}, found {value!r}")
@@ -208,17 +229,17 @@ def _check(declared: Mapping[str, Any], value: Any, where: str) -> None:
 def _union(choices: tuple[Any, ...], data: Any, where: str) -> Any:
     if data is None and type(None) in choices:
         return None
-    known = [choice for choice in choices if choice is not type(None)]
-    if isinstance(data, dict):
-        known = [choice for choice in known if is_dataclass(choice)] or known
+    possible = [choice for choice in choices if choice is not type(None)]
+    is_object = isinstance(data, dict)
+    if is_object:
+        possible = [choice for choice in possible if is_dataclass(choice)] or possible
     problems = []
-    for choice in known:
+    for choice in possible:
         try:
             return _decode(choice, data, where)
         except ValueError as problem:
             problems.append(str(problem))
-    if len(problems) == 1 or isinstance(data, dict):
+    if len(problems) == 1 or is_object:
         raise ValueError(problems[0])
-    raise ValueError(
-        f"{where}: expected {' or '.join(getattr(choice, '__name__', str(choice)) for choice in known)}, found {data!r}"
-    )
+    names = [getattr(choice, "__name__", str(choice)) for choice in possible]
+    raise ValueError(f"{where}: expected {' or '.join(names)}, found {data!r}")

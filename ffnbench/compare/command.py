@@ -76,7 +76,7 @@ def compare(
     Parameters, FLOPs, latency, memory. Of lists (--seq-len 1,128 or 1..4096) each
     combination is measured.
     """
-    from ffnbench.api.measuring import measure_here_or_elsewhere
+    from ffnbench.api.measuring import measure_here_or_as_jobs
     from ffnbench.api.preparing import prepare
     from ffnbench.report.shown_report import report_view
     from ffnbench.run.world import this_machine
@@ -84,9 +84,9 @@ def compare(
     request, output = asked(CompareRequest, ctx, variants=placed), output_of(ctx)
     with destination_of(output, "compare", *vars(request).values(), pictures=True) as destination:
         world = this_machine(wait=output.wait)
-        prepared = prepare(request, world, notes=destination.defaults, elsewhere=output.measure is not None)
+        prepared = prepare(request, world, notes=destination.defaults, as_jobs=output.measure is not None)
         destination.expect(prepared.cost_report())
-        report = measure_here_or_elsewhere(prepared, world, destination, output.measure)
+        report = measure_here_or_as_jobs(prepared, world, destination, output.measure)
         destination.show(report_view(report))
     return destination.code
 

@@ -59,32 +59,40 @@ MEASURED = {  # those of `compare`: what is counted and held, and behind it the 
 def compare_frame(report: Report) -> Frame:
     """The answer of `compare`; where nothing was measured, that of `cost`."""
     plan = report.plan
+    is_measured = report.environment is not None
+    is_timed = is_measured and LATENCY in plan.metrics
     rows = in_groups(plan, case_rows(report))
     swept = [key for key in swept_columns(plan) if key not in (*CASE_KEYS, *SWEPT)]
-    if swept:
-        rows = [row | {key: value_of(plan.case(row["label"]), key) for key in swept} for row in rows]
-    label = column("label", text=lambda row: plan.name_of(row["label"]))
-    frame = Frame(columns=(label, *_differing(report)), rows=rows, groups=headings(plan), exported=CASE_KEYS)
-    if report.environment is None:
-        return replace(
-            frame,
-            columns=(*frame.columns, *(replace(each, takes=0) for each in _known(report, rows, COUNTED))),
-            header=[conditions_line(plan, measured=False)],
-            summary=[*failure_line(report), *general_line(report)],
-            details=row_notes(report) if len(rows) <= LONG else (),
-        )
-    columns = [*frame.columns, *_known(report, rows, MEASURED)]
-    timed = LATENCY in plan.metrics
-    if timed:
+    for key in swept:
+        rows = [row | {key: value_of(plan.case(row["label"]), key)} for row in rows]
+
+    columns = [column("label", text=lambda row: plan.name_of(row["label"])), *_differing(report)]
+    columns += _known(report, rows, MEASURED if is_measured else COUNTED)
+    if is_timed:
         columns += timed_columns(report, reference_title(report))
+    elif not is_measured:
+        columns = [replace(each, takes=0) for each in columns]
     elif report.failures:
         columns.append(column("failure"))
-    frame = replace(
-        frame,
+
+    if is_timed:
+        summary = answer(report)
+    else:
+        summary = [*failure_line(report), *general_line(report)]
+        summary += machine_line(report) if is_measured else []
+    notes: list[str] = []
+    if is_measured:
+        notes = details(report)
+    elif len(rows) <= LONG:
+        notes = row_notes(report)
+    frame = Frame(
         columns=tuple(columns),
-        header=[conditions_line(plan)],
-        summary=answer(report) if timed else [*failure_line(report), *general_line(report), *machine_line(report)],
-        details=details(report),
+        rows=rows,
+        header=[conditions_line(plan, measured=is_measured)],
+        summary=summary,
+        details=notes,
+        groups=headings(plan),
+        exported=CASE_KEYS,
     )
     return replace(frame, short=pivots(report, frame, reference_title(report))) if report.comparisons else frame
 
@@ -100,26 +108,29 @@ def _differing(report: Report) -> list[Column]:
     plan = report.plan
     columns = [column(key) if key in SWEPT else axis_column(key) for key in swept_columns(plan) if key != "d_ff"]
     for key in ("dtype", "device", "mode", "batch", "seq_len", "threads"):
-        if any(len({getattr(case.workload, key) for case in group.cases}) > 1 for group in plan.groups):
-            columns.append(column(key))
+        for group in plan.groups:
+            values = {getattr(case.workload, key) for case in group.cases}
+            if len(values) > 1:
+                columns.append(column(key))
+                break
     columns += map(column, differing(plan))
-    return list({column.key: column for column in columns}.values())
+    return list({each.key: each for each in columns}.values())
 
 
 def _known(report: Report, rows: list[Row], priorities: dict[str, int]) -> list[Column]:
     """The columns of these names in which a row has a value; none that say again what another one says."""
     works = [case.workload for case in report.plan.shown]
-    unchecked = {c.label for c in report.plan.shown if isinstance(c.ffn, ImportedSpec) and c.ffn.like is None}
-    left_out = set()
+    imported = {case.label: case.ffn for case in report.plan.shown if isinstance(case.ffn, ImportedSpec)}
+    unchecked = {label for label, spec in imported.items() if spec.like is None}
+    is_eager = all(work.eager for work in works)
+    left_out = {HELD if is_eager else "weight_bytes"}
     if all(work.mode == FORWARD for work in works):
         left_out |= {SAVED, "flops_forward"}
     if not any(row["experts"] for row in rows):
         left_out |= {"params_active", "weight_bytes_touched"}
     if all(work.time == Time.DEVICE for work in works):
         left_out.add(DEVICE_TIME)  # which is the latency
-    left_out.add(HELD if all(work.eager for work in works) else "weight_bytes")
-    likened = any(isinstance(case.ffn, ImportedSpec) and case.ffn.like for case in report.plan.shown)
-    if ERROR not in report.plan.metrics and not likened and all(work.eager for work in works):
+    if ERROR not in report.plan.metrics and len(unchecked) == len(imported) and is_eager:
         left_out |= {ERROR, GRADIENT_ERROR}
 
     def error(row: Row) -> str | None:
@@ -237,5 +248,8 @@ def _ratio(name: str, reference: str, unit: str) -> Column:
             number = number.partition(" ")[0]
         return f"{number} {word:<{LONGEST}}"
 
+    def style(point: Row) -> str:
+        return verdict_style(point["of", name])
+
     title = name.removeprefix(reference) if name.startswith(f"{reference}@") else name
-    return Column(key=name, title=title, unit=unit, text=text, style=lambda point: verdict_style(point["of", name]))
+    return column("ratio", key=name, title=title, unit=unit, text=text, style=style, takes=0)

@@ -6,6 +6,7 @@ which they are tried, the cheap ones first: there is not always time for all.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -13,8 +14,9 @@ from ffnbench.choices import Backend, MatmulPrecision
 from ffnbench.device.environment import UNKNOWN_CACHE, level_of
 from ffnbench.ffn.spec import item_bytes
 from ffnbench.messages import CacheLevel
-from ffnbench.plan import Case, needed_by
+from ffnbench.plan import Case
 from ffnbench.result import ALIKE, Bound, CaseCost, Roof
+from ffnbench.stats.ceilings import needed_by_cases
 
 MM, ONEDNN = "torch.mm", "oneDNN"
 SUM, SUM_INT, MV, AGAIN = "torch.sum", "torch.sum of int64", "torch.mv", "repeated torch.sum"
@@ -37,45 +39,74 @@ Shape = tuple[int, int, int]  # tokens, out, in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Where cases run: what their roofs have in common."""
+class Site:
+    """Where cases run: what their roofs have in common. `caches` are those of the machine."""
 
     device: str
     threads: int
+    caches: tuple[CacheLevel, ...]
 
     @property
     def kind(self) -> str:
         """cpu, or cuda for what every accelerator is asked."""
         return "cpu" if self.device == "cpu" else "cuda"
 
+    @property
+    def last_cache_bytes(self) -> int:
+        """What the last cache holds, or is taken to hold."""
+        if self.kind == "cuda":
+            return GPU_CACHE
+        if self.caches:
+            return self.caches[-1].capacity(self.threads)
+        return UNKNOWN_CACHE
 
-def roofs_for(cases: Sequence[Case], costs: Iterable[CaseCost], found: Sequence[CacheLevel], room: int) -> list[Roof]:
+    def level_of(self, size: int) -> str:
+        """The cache of a CPU that holds so many bytes; a GPU's is known to the worker alone."""
+        if self.kind == "cuda":
+            return ""
+        return level_of(size, self.threads, self.caches)
+
+    def enough_bytes(self, size: int, room: int) -> int:
+        """How much of a size is read: what is read from memory alone needs not be read whole."""
+        return min(size, max(BEYOND * self.last_cache_bytes, SMALL), max(room // 2, 1 << 12))
+
+
+def roofs_for(cases: Sequence[Case], costs: Iterable[CaseCost], caches: Sequence[CacheLevel], room: int) -> list[Roof]:
     """The candidates for the cases of a plan whose devices are known; none that takes more than `room` bytes."""
-    known = {one.case: one.cost for one in costs}
-    cases = [case for case in cases if case.label in known]
-    roofs = [_empty(device) for device in dict.fromkeys(case.workload.device for case in cases)]
-    for target in dict.fromkeys(_target(case) for case in cases):
-        mine = [case for case in cases if _target(case) == target]
-        needs = {case.label: needed_by(case, known[case.label]) for case in mine}
-        sizes = {needs[case.label].bytes for case in mine}
-        roofs += _reads(target, [_at_most(size, target, found, room) for size in apart(sizes)], found)
-        for dtype, precision in dict.fromkeys(map(_exactness, mine)):
-            here = [case for case in mine if _exactness(case) == (dtype, precision) and needs[case.label].flops]
-            if here:
-                roofs += _products(target, dtype, shapes_of(here, target.kind), precision)
-        if any(item_bytes(case.workload.dtype) < item_bytes("float32") for case in mine):  # may compute in float32
-            roofs += _products(target, "float32", _squares(target.kind))
-    return [roof for roof in dict.fromkeys(roofs) if memory_of(roof) <= room]
+    needs = {case.label: needed for case, needed in needed_by_cases(cases, costs)}
+    cases_of: dict[Site, list[Case]] = defaultdict(list)
+    for case in cases:
+        if case.label in needs:
+            site = Site(device=case.workload.device, threads=case.workload.threads, caches=tuple(caches))
+            cases_of[site].append(case)
+    roofs = [_empty(device) for device in dict.fromkeys(site.device for site in cases_of)]
+    for site, here in cases_of.items():
+        sizes = different_sizes({needs[case.label].bytes for case in here})
+        roofs += _reads(site, [site.enough_bytes(size, room) for size in sizes])
+        for dtype, precision in dict.fromkeys(map(_exactness, here)):
+            with_products = [
+                case for case in here if _exactness(case) == (dtype, precision) and needs[case.label].flops
+            ]
+            if with_products:
+                roofs += _products(site, dtype, shapes_of(with_products, site.kind), precision)
+        if any(item_bytes(case.workload.dtype) < item_bytes("float32") for case in here):  # may compute in float32
+            roofs += _products(site, "float32", _squares(site.kind))
+    return _that_fit(roofs, room)
 
 
-def roofs_of_machine(threads: int, dtypes: Iterable[str], found: Sequence[CacheLevel], room: int) -> list[Roof]:
+def roofs_of_machine(threads: int, dtypes: Iterable[str], caches: Sequence[CacheLevel], room: int) -> list[Roof]:
     """The candidates for the CPU by itself: products by dtype, bytes of each level of cache and of memory."""
-    target = Target(device="cpu", threads=threads)
-    last = found[-1].capacity(threads) if found else UNKNOWN_CACHE
-    sizes = [cache.capacity(threads) // 2 for cache in found] + [min(2 * BEYOND * last, room // 2)]
-    roofs = [_empty(target.device), *_reads(target, sizes, found)]
+    site = Site(device="cpu", threads=threads, caches=tuple(caches))
+    sizes = [cache.capacity(threads) // 2 for cache in caches]
+    sizes.append(min(2 * BEYOND * site.last_cache_bytes, room // 2))
+    roofs = [_empty(site.device), *_reads(site, sizes)]
     for dtype in dtypes:
-        roofs += _products(target, dtype, _squares(target.kind))
+        roofs += _products(site, dtype, _squares(site.kind))
+    return _that_fit(roofs, room)
+
+
+def _that_fit(roofs: Iterable[Roof], room: int) -> list[Roof]:
+    """The roofs that take at most so many bytes, each once."""
     return [roof for roof in dict.fromkeys(roofs) if memory_of(roof) <= room]
 
 
@@ -93,33 +124,39 @@ def memory_of(roof: Roof) -> int:
     if roof.bound is Bound.PRODUCTS:
         tokens, out, width = roof.shape
         return item_bytes(roof.dtype) * (tokens * (out + width) + 2 * out * width)
-    return 0 if roof.bound is Bound.CALL else 2 * roof.read_bytes
+    if roof.bound is Bound.BYTES:
+        return 2 * roof.read_bytes
+    return 0
 
 
-def apart(sizes: Iterable[int]) -> list[int]:
+def different_sizes(sizes: Iterable[int]) -> list[int]:
     """Sizes of which no two are alike: of those that are, the smallest."""
-    kept: list[int] = []
+    different: list[int] = []
     for size in sorted(sizes):
-        if not kept or size > (1 + ALIKE) * kept[-1]:
-            kept.append(size)
-    return kept
+        if not different or size > (1 + ALIKE) * different[-1]:
+            different.append(size)
+    return different
 
 
 def shapes_of(cases: Sequence[Case], kind: str) -> list[Shape]:
     """Of products: square ones, and the cases' own, whole and in parts of fewer tokens."""
-    widths = list(dict.fromkeys((_widest(case), case.ffn.d_model) for case in cases if case.ffn.d_ff))
-    widths = sorted(widths, key=lambda width: -width[0])[:MOST_WIDTHS]
+    widths = dict.fromkeys((_widest(case), case.ffn.d_model) for case in cases if case.ffn.d_ff)
+    widest = sorted(widths, key=lambda width: -width[0])[:MOST_WIDTHS]
     longest = max(case.workload.tokens for case in cases)
     tokens = {count for count in (*SPLITS[kind], longest) if LEAST_TOKENS <= count <= longest}
-    own = [shape for d_ff, d in widths for count in sorted(tokens) for shape in ((count, d_ff, d), (count, d, d_ff))]
-    found = sorted({*own, *_squares(kind)}, key=_flops)
-    return [shape for shape in found if _flops(shape) <= MOST_FLOPS[kind]]
+    shapes = set(_squares(kind))
+    for d_ff, d_model in widest:
+        for count in tokens:
+            shapes |= {(count, d_ff, d_model), (count, d_model, d_ff)}
+    return [shape for shape in sorted(shapes, key=_by_flops) if _flops(shape) <= MOST_FLOPS[kind]]
 
 
 def _widest(case: Case) -> int:
     """The rows of its largest product: gate and up together where they are one."""
-    joined = case.workload.backend in (Backend.PACKED, Backend.PACKED_UP_GATE)
-    return (2 if joined else 1) * (case.ffn.d_ff or 0)
+    d_ff = case.ffn.d_ff or 0
+    if case.workload.backend in (Backend.PACKED, Backend.PACKED_UP_GATE):
+        return 2 * d_ff
+    return d_ff
 
 
 def _squares(kind: str) -> list[Shape]:
@@ -131,15 +168,8 @@ def _flops(shape: Shape) -> int:
     return 2 * tokens * out * width
 
 
-def _target(case: Case) -> Target:
-    return Target(device=case.workload.device, threads=case.workload.threads)
-
-
-def _at_most(size: int, target: Target, found: Sequence[CacheLevel], room: int) -> int:
-    """A size that is read from memory alone needs not be read whole."""
-    last = found[-1].capacity(target.threads) if found else UNKNOWN_CACHE
-    last = last if target.kind == "cpu" else GPU_CACHE
-    return min(size, max(BEYOND * last, SMALL), max(room // 2, 1 << 12))
+def _by_flops(shape: Shape) -> tuple[int, Shape]:
+    return _flops(shape), shape
 
 
 def _empty(device: str) -> Roof:
@@ -151,39 +181,54 @@ def _empty(device: str) -> Roof:
 def _exactness(case: Case) -> tuple[str, MatmulPrecision]:
     """The dtype of its products, and their precision, which those of float32 alone have."""
     work = case.workload
-    return work.dtype, work.matmul_precision if work.dtype == "float32" else HIGHEST
+    if work.dtype == "float32":
+        return work.dtype, work.matmul_precision
+    return work.dtype, HIGHEST
 
 
-def _products(target: Target, dtype: str, shapes: Iterable[Shape], precision: MatmulPrecision = HIGHEST) -> list[Roof]:
+def _products(site: Site, dtype: str, shapes: Iterable[Shape], precision: MatmulPrecision = HIGHEST) -> list[Roof]:
     exact = "" if precision == HIGHEST else f" {precision}"
-    return [
-        Roof(
-            name=f"({path} {'x'.join(map(str, shape))} {dtype}{exact} {target.device} {target.threads})",
-            bound=Bound.PRODUCTS, path=path, amount=_flops(shape), shape=shape, matmul_precision=precision,
-            device=target.device, threads=target.threads, dtype=dtype,
-        )
-        for shape in shapes
-        for path in PRODUCT_PATHS[target.kind]
-    ]  # fmt: skip
+    roofs = []
+    for shape in shapes:
+        sizes = "x".join(map(str, shape))
+        for path in PRODUCT_PATHS[site.kind]:
+            roof = Roof(
+                name=f"({path} {sizes} {dtype}{exact} {site.device} {site.threads})",
+                bound=Bound.PRODUCTS,
+                path=path,
+                amount=_flops(shape),
+                shape=shape,
+                matmul_precision=precision,
+                device=site.device,
+                threads=site.threads,
+                dtype=dtype,
+            )
+            roofs.append(roof)
+    return roofs
 
 
-def _reads(target: Target, sizes: Iterable[int], found: Sequence[CacheLevel]) -> list[Roof]:
+def _reads(site: Site, sizes: Iterable[int]) -> list[Roof]:
     """Of each size, rounded down to a matrix of few columns more than rows."""
     roofs = []
     for size in sizes:
         rows, columns = matrix_of(size)
-        amount = 4 * rows * columns
-        level = level_of(amount, target.threads, found) if target.kind == "cpu" else ""
-        # the first is tried whatever the time: of a small buffer that which a call itself does not hide
-        again = {AGAIN: max(2, READ_IN_ALL // amount)} if amount < SMALL else {}
-        roofs += [
-            Roof(
-                name=f"({path} {amount} bytes {target.device} {target.threads})", bound=Bound.BYTES, path=path,
-                amount=times * amount, shape=(times,) if times > 1 else (), level=level, device=target.device,
-                threads=target.threads, dtype="float32",
+        read_bytes = 4 * rows * columns
+        times_read = dict.fromkeys(BYTES_PATHS[site.kind], 1)
+        if read_bytes < SMALL:  # tried first, whatever the time: by it a call itself hides least
+            times_read = {AGAIN: max(2, READ_IN_ALL // read_bytes)} | times_read
+        for path, times in times_read.items():
+            roof = Roof(
+                name=f"({path} {read_bytes} bytes {site.device} {site.threads})",
+                bound=Bound.BYTES,
+                path=path,
+                amount=times * read_bytes,
+                shape=(times,) if times > 1 else (),
+                level=site.level_of(read_bytes),
+                device=site.device,
+                threads=site.threads,
+                dtype="float32",
             )
-            for path, times in (again | dict.fromkeys(BYTES_PATHS[target.kind], 1)).items()
-        ]  # fmt: skip
+            roofs.append(roof)
     return roofs
 
 

@@ -11,7 +11,7 @@ import os
 import platform
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,22 +42,29 @@ UNKNOWN_CACHE = 1 << 25  # bytes, where the kernel does not tell
 
 def usable_cpus() -> int:
     """CPUs that this process may really use: the affinity mask and the quota of cgroup v2, whichever is less."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cpus = len(_affinity()) or os.cpu_count() or 1
     quota, _, period = (_read("/sys/fs/cgroup/cpu.max") or "max").partition(" ")
-    return affinity if quota == "max" else max(1, min(affinity, int(quota) // int(period)))
+    if quota == "max":
+        return cpus
+    return max(1, min(cpus, int(quota) // int(period)))
+
+
+def _affinity() -> list[int]:
+    """The CPUs that this process may run on; none on macOS, which does not tell."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+    return sorted(os.sched_getaffinity(0))
 
 
 def usable_memory() -> int | None:
     """Bytes that a worker may take: of the kernel's estimate and the cgroup's limit, whichever is less, the share that
     leaves the machine alive; None where that is not known.
     """
-    found = re.search(r"^MemAvailable:\s*(\d+)", _read("/proc/meminfo") or "", re.M)
-    if found is None:
+    available = re.search(r"^MemAvailable:\s*(\d+)", _read("/proc/meminfo") or "", re.M)
+    if available is None:
         return None
-    free, limit, used = (
-        1024 * int(found[1]),
-        *map(_read, ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current")),
-    )
+    free = 1024 * int(available[1])
+    limit, used = _read("/sys/fs/cgroup/memory.max"), _read("/sys/fs/cgroup/memory.current")
     if limit and used and limit != "max":
         free = min(free, max(0, int(limit) - int(used)))
     return int(USABLE * free)
@@ -89,37 +96,43 @@ def caches(root: Path = CPUS, cpus: Iterable[int] | None = None) -> tuple[CacheL
 
     https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-devices-system-cpu
     """
-    sizes: dict[int, int] = {}
-    groups: dict[int, set[str]] = {}
-    if cpus is None:
-        cpus = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else ()  # macOS has no such files
-    for cpu in cpus:
-        for index in sorted((root / f"cpu{cpu}" / "cache").glob("index*")):
+    smallest: dict[int, int] = {}  # bytes by level
+    shared_by: dict[int, set[str]] = {}  # the groups of CPUs that share one
+    for cpu in _affinity() if cpus is None else cpus:
+        for folder in sorted((root / f"cpu{cpu}" / "cache").glob("index*")):
             try:
-                level, kind, size, shared = (
-                    (index / name).read_text(encoding="ascii").strip()
-                    for name in ("level", "type", "size", "shared_cpu_list")
-                )
-                found, number = _bytes(size), int(level)
+                level, size = int(_text_of(folder / "level")), _bytes(_text_of(folder / "size"))
+                kind, shared = _text_of(folder / "type"), _text_of(folder / "shared_cpu_list")
             except (OSError, ValueError):
                 continue
-            if kind in ("Data", "Unified") and found > 0:
-                sizes[number] = min(found, sizes.get(number, found))
-                groups.setdefault(number, set()).add(shared)
-    return tuple(CacheLevel(level=level, bytes=sizes[level], instances=len(groups[level])) for level in sorted(sizes))
+            if kind in ("Data", "Unified") and size > 0:
+                smallest[level] = min(size, smallest.get(level, size))
+                shared_by.setdefault(level, set()).add(shared)
+    return tuple(
+        CacheLevel(level=level, bytes=smallest[level], instances=len(shared_by[level])) for level in sorted(smallest)
+    )
+
+
+def _text_of(file: Path) -> str:
+    return file.read_text(encoding="ascii").strip()
 
 
 def _bytes(text: str) -> int:
     """`512K` or `32M` of the kernel."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    return int(text[:-1]) * units[text[-1]] if text[-1:] in units else int(text)
+    if text[-1:] in units:
+        return int(text[:-1]) * units[text[-1]]
+    return int(text)
 
 
-def level_of(size: int, threads: int, found: Iterable[CacheLevel]) -> str:
+def level_of(size: int, threads: int, caches: Sequence[CacheLevel]) -> str:
     """The smallest cache that holds so many bytes, memory where none does; empty where no cache is known."""
-    known = tuple(found)
-    name = next((f"L{cache.level}" for cache in known if size <= cache.capacity(threads)), MEMORY)
-    return name if known else ""
+    if not caches:
+        return ""
+    for cache in caches:
+        if size <= cache.capacity(threads):
+            return f"L{cache.level}"
+    return MEMORY
 
 
 def auto_device(greeting: Greeting) -> str:
@@ -162,10 +175,13 @@ def about_gpus() -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    said = (" ".join(str(one.message).split()) for one in caught)
-    why = next((text for text in said if "driver" in text or "initializ" in text), "")
     names = [torch.cuda.get_device_name(index) for index in range(count)]
-    return {"gpus": count, "gpu_names": names, "no_gpu": "" if count else why}
+    facts: dict[str, Any] = {"gpus": count, "gpu_names": names}
+    if names:
+        return facts
+    texts = [" ".join(str(warning.message).split()) for warning in caught]
+    reasons = [text for text in texts if "driver" in text or "initializ" in text]
+    return facts | {"no_gpu": reasons[0] if reasons else ""}
 
 
 def about_device(device: str) -> DeviceFacts:
@@ -205,15 +221,43 @@ def known_device(name: str) -> str:
     """The name of a workload's device; of `auto` what that is in this worker."""
     import torch
 
-    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+    if name != "auto":
+        return name
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def place_of(device: str) -> torch.device:
     """Where tensors of a workload's device live."""
     import torch
 
-    found = accelerator_of(device)
-    return torch.device(device) if found is None else found.device
+    accelerator = accelerator_of(device)
+    if accelerator is None:
+        return torch.device(device)
+    return accelerator.device
+
+
+# what is told of a run's machine beside what code reads: fields of a worker's Greeting, and of its DeviceFacts
+FACTS_OF_WORKER = (
+    "cpus",
+    "memory_bytes",
+    "system",
+    "python",
+    "torch_threads",
+    "blas",
+    "waits",
+    "allocator",
+    "cuda",
+    "hip",
+)
+IDENTITY_OF_DEVICE = (
+    "gpu_capability",
+    "gpu_memory_bytes",
+    "driver",
+    "gpu_power_limit_w",
+    "gpu_max_clock_mhz",
+    "gpu_ecc",
+)
+FACTS_OF_DEVICE = (*IDENTITY_OF_DEVICE, "gpu_uuid")
 
 
 def describe(greeting: Greeting, device: DeviceFacts | None = None) -> Environment:
@@ -222,33 +266,19 @@ def describe(greeting: Greeting, device: DeviceFacts | None = None) -> Environme
 
     gpu = device or DeviceFacts()
     commit, dirty = head(Path())
+    facts = {name: getattr(greeting, name) for name in FACTS_OF_WORKER}
+    facts |= {name: getattr(gpu, name) for name in FACTS_OF_DEVICE}
+    facts["ffnbench"] = __version__
     return Environment(
         fingerprint=_fingerprint(greeting, gpu),
         cpu=greeting.cpu,
-        cpus=greeting.cpus,
         usable_cpus=greeting.usable_cpus,
-        memory_bytes=greeting.memory_bytes,
-        system=greeting.system,
-        python=greeting.python or platform.python_version(),
-        ffnbench=__version__,
-        torch=greeting.torch,
-        torch_threads=greeting.torch_threads,
         cpu_capability=greeting.cpu_capability,
-        blas=greeting.blas,
-        waits=greeting.waits,
-        allocator=greeting.allocator,
-        cuda=greeting.cuda,
-        hip=greeting.hip,
         gpu=gpu.gpu,
-        gpu_memory_bytes=gpu.gpu_memory_bytes,
-        gpu_capability=gpu.gpu_capability,
-        gpu_uuid=gpu.gpu_uuid,
-        driver=gpu.driver,
-        gpu_power_limit_w=gpu.gpu_power_limit_w,
-        gpu_max_clock_mhz=gpu.gpu_max_clock_mhz,
-        gpu_ecc=gpu.gpu_ecc,
+        torch=greeting.torch,
         git_commit=commit,
         git_dirty=dirty,
+        facts={name: value for name, value in facts.items() if value is not None},
     )
 
 
@@ -264,38 +294,34 @@ def _fingerprint(greeting: Greeting, gpu: DeviceFacts) -> str:
         gpu.gpu,
         greeting.cuda,
     )
-    of_device = {
-        "hip": greeting.hip,
-        "gpu_capability": gpu.gpu_capability,
-        "gpu_memory_bytes": gpu.gpu_memory_bytes,
-        "driver": gpu.driver,
-        "gpu_power_limit_w": gpu.gpu_power_limit_w,
-        "gpu_max_clock_mhz": gpu.gpu_max_clock_mhz,
-        "gpu_ecc": gpu.gpu_ecc,
-    }
-    identity += tuple((name, value) for name, value in of_device.items() if value is not None)
+    if greeting.hip is not None:
+        identity += (("hip", greeting.hip),)
+    for name in IDENTITY_OF_DEVICE:
+        value = getattr(gpu, name)
+        if value is not None:
+            identity += ((name, value),)
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:12]
 
 
 def advice() -> list[str]:
     """What makes this machine noisy now, each with what to do about it."""
-    found = []
+    texts = []
     load, cpus = os.getloadavg()[0], os.cpu_count() or 1
     if load > 0.3 * cpus:
-        found.append(f"load average is {load:.1f} on {cpus} CPUs: something else runs here; wait or stop it")
+        texts.append(f"load average is {load:.1f} on {cpus} CPUs: something else runs here; wait or stop it")
     governor = _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     if governor and governor != "performance":
-        found.append(f"the CPU governor is {governor!r}: clocks will change; `cpupower frequency-set -g performance`")
+        texts.append(f"the CPU governor is {governor!r}: clocks will change; `cpupower frequency-set -g performance`")
     boost = _read("/sys/devices/system/cpu/cpufreq/boost") == "1"
     if boost or _read("/sys/devices/system/cpu/intel_pstate/no_turbo") == "0":
         text = "turbo is on: clocks depend on temperature and on the other cores"
-        found.append(f"{text}; switch it off for steadier seconds")
+        texts.append(f"{text}; switch it off for steadier seconds")
     if "hypervisor" in (_read("/proc/cpuinfo") or ""):
-        found.append("virtual machine: others may share its cores; compare ratios, not seconds")
+        texts.append("virtual machine: others may share its cores; compare ratios, not seconds")
     siblings = _read("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
     if siblings and siblings != "0":
-        found.append(f"CPUs {siblings} share one core: `--threads` at the number of cores is steadier")
-    return found
+        texts.append(f"CPUs {siblings} share one core: `--threads` at the number of cores is steadier")
+    return texts
 
 
 def _cpu_name() -> str:

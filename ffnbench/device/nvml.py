@@ -14,15 +14,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ffnbench.common.units import counted
 from ffnbench.messages import DeviceFacts, Sampled
 from ffnbench.result import POWER_CAP
 
 # the bits of NVML's clock event reasons that hold clocks down: not idle, not clocks that somebody has set
+HW_SLOWDOWN = 0x08
 REASONS = (
-    (0x40, "hw thermal slowdown"), (0x20, "sw thermal slowdown"), (0x80, "power brake"), (0x08, "hw slowdown"),
+    (0x40, "hw thermal slowdown"),
+    (0x20, "sw thermal slowdown"),
+    (0x80, "power brake"),
+    (HW_SLOWDOWN, "hw slowdown"),
     (0x04, POWER_CAP),
-)  # fmt: skip
-ITS_CAUSES = 0xC0  # beside each of these hw slowdown is set too
+)
+CAUSES_OF_SLOWDOWN = 0xC0  # beside each of these hw slowdown is set too
 SM = 1  # NVML_CLOCK_SM
 NOT_INSTALLED = "nvidia-ml-py is not installed: pip install 'ffnbench[cuda]'"
 
@@ -58,17 +63,19 @@ class Card:
 
     def about(self) -> dict[str, Any]:
         """What it is and how it is set, by the names of Environment's fields."""
-        ecc, limit_mw = self.ask("nvmlDeviceGetEccMode"), self.ask("nvmlDeviceGetPowerManagementLimit")
-        driver = None
-        with suppress(Exception):
-            driver = _text(self.module.nvmlSystemGetDriverVersion())
-        return {
-            "driver": driver,
+        facts = {
             "gpu_uuid": _text(self.ask("nvmlDeviceGetUUID")),
-            "gpu_power_limit_w": None if limit_mw is None else limit_mw / 1000,
             "gpu_max_clock_mhz": self.ask("nvmlDeviceGetMaxClockInfo", SM),
-            "gpu_ecc": bool(ecc[0]) if ecc else None,
         }
+        with suppress(Exception):
+            facts["driver"] = _text(self.module.nvmlSystemGetDriverVersion())
+        limit_mw = self.ask("nvmlDeviceGetPowerManagementLimit")
+        if limit_mw is not None:
+            facts["gpu_power_limit_w"] = limit_mw / 1000
+        ecc = self.ask("nvmlDeviceGetEccMode")
+        if ecc:
+            facts["gpu_ecc"] = bool(ecc[0])
+        return facts
 
     def clock_mhz(self) -> int | None:
         """The clock of its cores at this moment."""
@@ -80,7 +87,9 @@ class Card:
         bits = self.ask("nvmlDeviceGetCurrentClocksEventReasons")
         if bits is None:
             bits = self.ask("nvmlDeviceGetCurrentClocksThrottleReasons")  # its older name
-        return None if bits is None else reasons(int(bits))
+        if bits is None:
+            return None
+        return reasons(int(bits))
 
     def others(self) -> int | None:
         """How many processes compute on it beside this one and the other workers of this run, which have its parent.
@@ -88,15 +97,18 @@ class Card:
         None where that is not known: inside a container NVML counts by the numbers of the host, and this process is not
         among them.
         """
-        numbers = {int(process.pid) for process in self.ask("nvmlDeviceGetComputeRunningProcesses") or ()}
-        if os.getpid() not in numbers:
+        processes = {int(process.pid) for process in self.ask("nvmlDeviceGetComputeRunningProcesses") or ()}
+        if os.getpid() not in processes:
             return None
-        return sum(parent_of(pid) != os.getppid() for pid in numbers - {os.getpid()})
+        others = [pid for pid in processes if pid != os.getpid() and parent_of(pid) != os.getppid()]
+        return len(others)
 
 
 def reasons(bits: int) -> str:
     """The names of what holds the clocks down, by commas; "" for nothing."""
-    return ", ".join(name for bit, name in REASONS if bits & bit and not (bit == 0x08 and bits & ITS_CAUSES))
+    if bits & CAUSES_OF_SLOWDOWN:
+        bits &= ~HW_SLOWDOWN
+    return ", ".join(name for bit, name in REASONS if bits & bit)
 
 
 def card_of(device: str) -> Card | None:
@@ -106,10 +118,11 @@ def card_of(device: str) -> Card | None:
     if device == "cpu" or torch.version.cuda is None or not torch.cuda.is_available():
         return None
     # by its UUID: variables may give torch other indices than NVML's
-    found = torch.cuda.get_device_properties(torch.device(device).index or 0)
+    properties = torch.cuda.get_device_properties(torch.device(device).index or 0)
     module, _ = library()
     with suppress(Exception):
-        return Card(module, module.nvmlDeviceGetHandleByUUID(f"GPU-{str(found.uuid).removeprefix('GPU-')}"))
+        uuid = str(properties.uuid).removeprefix("GPU-")
+        return Card(module, module.nvmlDeviceGetHandleByUUID(f"GPU-{uuid}"))
     return None
 
 
@@ -146,21 +159,27 @@ def advice(device: DeviceFacts) -> list[str]:
     texts = []
     if device.nvml_missing:
         texts.append(f"clocks, throttling and other processes of the GPU can't be seen: {device.nvml_missing}")
-    if top := device.gpu_max_clock_mhz:
+    top = device.gpu_max_clock_mhz
+    if top:
         steady = round(0.75 * top / 15) * 15  # clocks come in steps of 15 MHz
         text = f"the GPU's clock moves with load and heat, up to {top:,} MHz: `sudo nvidia-smi -i {device.gpu_uuid}"
         texts.append(f"{text} -lgc {steady}` holds it at one that it can keep (-rgc undoes it)")
-    if others := device.gpu_others:
-        texts.append(f"{others} other process{'es' if others > 1 else ''} compute on the GPU now; wait or stop them")
+    if device.gpu_others:
+        processes = counted(device.gpu_others, "other process")
+        texts.append(f"{processes} compute on the GPU now; wait or stop them")
     return texts
 
 
 def facts(device: str) -> dict[str, Any]:
     """Fields of the DeviceFacts of a device: what it is, how it is set, who else is on it; or why that is not known."""
-    if (found := card_of(device)) is not None:
-        return found.about() | {"gpu_others": found.others()}
-    return {"nvml_missing": library()[1] or "NVML does not know this device"}
+    card = card_of(device)
+    if card is not None:
+        return card.about() | {"gpu_others": card.others()}
+    _, problem = library()
+    return {"nvml_missing": problem or "NVML does not know this device"}
 
 
 def _text(value: str | bytes | None) -> str | None:
-    return value.decode() if isinstance(value, bytes) else value
+    if isinstance(value, bytes):
+        return value.decode()
+    return value

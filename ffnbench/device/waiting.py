@@ -37,7 +37,7 @@ Gave = TypeVar("Gave")
 
 def threads_of(tasks: Path = TASKS) -> Threads:
     """Every thread of this process that has had a CPU; empty where the kernel does not tell."""
-    found = {}
+    threads = {}
     try:
         names = os.listdir(tasks)
     except OSError:
@@ -46,10 +46,10 @@ def threads_of(tasks: Path = TASKS) -> Threads:
         try:
             ran, waited, turns, *_ = map(int, (tasks / name / "schedstat").read_bytes().split())
             if turns:  # on a CPU: none where the kernel does not count, one at least of what reads this
-                found[name] = Thread(ran, waited)
+                threads[name] = Thread(ran, waited)
         except (OSError, ValueError):  # a thread that has ended; a file that is hidden, or holds something else
             continue
-    return found
+    return threads
 
 
 def source(threads: Threads) -> str:
@@ -90,7 +90,9 @@ class WaitMeter:
         seconds = time.perf_counter() - start
         if self.source == SCHEDSTAT:
             return value, waited_share(before, self._read(), seconds, self._cpus)
-        return value, switched_share(_switches() - switches, seconds) if threads <= self._cpus else None
+        if threads > self._cpus:
+            return value, None
+        return value, switched_share(_switches() - switches, seconds)
 
     def _read(self) -> Threads:
         return threads_of(self._tasks) if self.source == SCHEDSTAT else {}

@@ -300,35 +300,17 @@ def _reference_scores(moe: MoESpec, logits: Tensor) -> Tensor:
 def _reference_choice(module: MixtureOfExperts, logits: Tensor, taken: Tensor) -> Tensor:
     """1 where a token goes to an expert, else 0; both as float64 of (tokens, experts).
 
-    The experts that the module took count where they are as good as the best to the precision of its router.
+    The experts that the module took count where they are as good as the best to the precision of its router, and where
+    the router does not choose freely: by an imposed routing, or by groups.
     """
     moe = module.moe
     module_choice = torch.zeros_like(logits).scatter(1, taken, 1.0)
-    if module.imposed is not None:
+    if module.imposed is not None or moe.groups > 1:
         return module_choice
-    precision = torch.finfo(module.router.weight.dtype).eps * logits.abs().amax(-1, keepdim=True)
-    if moe.groups > 1:
-        open_experts = _open_experts(moe, logits, module_choice > 0, 16 * precision)
-        logits = logits.masked_fill(~open_experts, float("-inf"))
     best_choice = torch.zeros_like(logits).scatter(1, logits.topk(moe.top_k).indices, 1.0)
-    logits = logits.clamp_min(-1e30)  # infinity times 0 is not a number
     lost = (logits * (best_choice - module_choice)).sum(-1, keepdim=True)
+    precision = torch.finfo(module.router.weight.dtype).eps * logits.abs().amax(-1, keepdim=True)
     return torch.where(lost <= 8 * moe.top_k * precision, module_choice, best_choice)
-
-
-def _open_experts(moe: MoESpec, logits: Tensor, taken: Tensor, precision: Tensor) -> Tensor:
-    """Which experts may be chosen, (tokens, experts): those of the token's best groups. Where two groups are as good as
-    each other to that precision, of these the ones count that hold an expert that was `taken`.
-    """
-    size = moe.experts // moe.groups
-    sums = _reference_scores(moe, logits).unflatten(-1, (moe.groups, size)).topk(2).values.sum(-1)
-    top = sums.topk(moe.top_groups)
-    best = torch.zeros_like(sums, dtype=torch.bool).scatter(1, top.indices, True)
-    tied = (sums - top.values[:, -1:]).abs() <= precision
-    taken_groups = taken.unflatten(-1, (moe.groups, size)).any(-1)
-    swapped = (taken_groups & tied & ~best).any(-1, keepdim=True)
-    groups = torch.where(swapped, (best & ~tied) | taken_groups, best)
-    return groups.repeat_interleave(size, dim=-1)
 
 
 def expert_load(module: MixtureOfExperts, x: Tensor) -> tuple[float, int]:

@@ -86,9 +86,9 @@ def on_weights(layout: Layout, module: nn.Module) -> OwnForm:
         for role in form.matrices:
             weight = weights[f"{role}.weight"]
             weights.setdefault(f"{role}.bias", weight.new_zeros(len(weight)))
-    ours = build_dense(form, device="meta")
-    ours.load_state_dict(weights, assign=True)
-    return ours.requires_grad_(False)
+    own_module = build_dense(form, device="meta")
+    own_module.load_state_dict(weights, assign=True)
+    return own_module.requires_grad_(False)
 
 
 def layout_of(module: nn.Module, form: FFNSpec, x: Tensor) -> Layout:
@@ -169,7 +169,8 @@ def _layouts(module: nn.Module, form: FFNSpec) -> Iterator[Layout]:
     for pieces in sorted(ways, key=lambda pieces: sum(piece.turned for piece in pieces)):
         for roles in permutations(form.matrices):
             weights = dict(zip(roles, pieces, strict=True))
-            if any(piece.of(parameters[piece.name]).shape != form.matrices[role] for role, piece in weights.items()):
+            shapes = {role: piece.of(parameters[piece.name]).shape for role, piece in weights.items()}
+            if shapes != form.matrices:
                 continue
             biases = _biases(form, weights, vectors, parameters)
             if biases is not None:
@@ -179,11 +180,13 @@ def _layouts(module: nn.Module, form: FFNSpec) -> Iterator[Layout]:
 
 def _width_of(form: FFNSpec, elements: int) -> int | None:
     """The d_ff at which the matrices of a form have so many elements; None where no width does it."""
-    at_one, at_two = (matrix_params(replace(form, d_ff=width)) for width in (1, 2))
-    further, rest = divmod(elements - at_one, at_two - at_one)
-    if rest or further < 0:
+    at_one = matrix_params(replace(form, d_ff=1))
+    at_two = matrix_params(replace(form, d_ff=2))
+    of_a_column = at_two - at_one
+    columns, remainder = divmod(elements - at_one, of_a_column)
+    if remainder or columns < 0:
         return None
-    return 1 + further
+    return 1 + columns
 
 
 def _readings(name: str, module: nn.Module, parameter: Tensor) -> Iterator[list[Piece]]:

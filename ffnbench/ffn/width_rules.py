@@ -112,15 +112,8 @@ _ROWS = (
     ),
     Rule(name="grok", formula="int(ratio * d_model) * 2 // 3, up to 8", source="grok-1",
          apply=lambda d, ratio, multiple, _: round_up(int(ratio * d) * 2 // 3, 8), ratio=8.0, reads=("ratio",)),
-    Rule(
-        name="notes", formula="2 * int(ratio * d_model) // 3, up to multiple_of", source="docs/forms.md",
-        apply=lambda d, ratio, multiple, _: round_up(2 * int(ratio * d) // 3, multiple), multiple_of=8,
-    ),
     Rule(name="t5_v1_1", formula="a table: 512, 768, 1024, 2048, 4096", source="T5 v1.1 checkpoints", apply=_t5,
          reads=()),
-    Rule(
-        name="timm", formula="ratio * d_model, up to multiple_of", source="timm SwiGLU(align_to)", apply=_ratio,
-    ),
 )
 # fmt: on
 

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Set
 
 from ffnbench.common.errors import FfnbenchError, Unfinished
+from ffnbench.common.jsonable import encode
 from ffnbench.common.units import counted, read_share
 from ffnbench.gate.decision import EXACT, IDENTITY, Checked, Policy, Status, exact_value, machine_kind, parse_tolerances
 from ffnbench.metrics import LATENCY
@@ -84,11 +85,11 @@ def is_timed(report: Report) -> bool:
     return "latency" in report.plan.metrics and report.environment is not None
 
 
-def unpredicted(before: Report, priced: Report) -> bool:
+def unpredicted(before: Report, now: Report) -> bool:
     """Whether the baseline has exact metrics that no closed form predicts, so that they must be measured again."""
     measured = [metric for metric in EXACT if metric.job]
     return any(
-        exact_value(before, case.label, metric) is not None and exact_value(priced, case.label, metric) is None
+        exact_value(before, case.label, metric) is not None and exact_value(now, case.label, metric) is None
         for case in before.plan.shown
         for metric in measured
     )
@@ -99,8 +100,10 @@ def refuse_another_machine(path: str, before: Environment | None, here: Environm
     if before is None or before.fingerprint == here.fingerprint:
         return
     shared = ("cpu", "usable_cpus", "cpu_capability", "torch", "blas", "gpu", "cuda", "hip", "driver")
-    both = [(name, getattr(before, name), getattr(here, name)) for name in shared]
-    differs = [f"{name} {then} then, {now} now" for name, then, now in both if then != now]
+    then, now = encode(before), encode(here)
+    differs = [
+        f"{name} {then.get(name)} then, {now.get(name)} now" for name in shared if then.get(name) != now.get(name)
+    ]
     raise FfnbenchError(
         f"--absolute needs the machine that measured {path!r}: {'; '.join(differs) or 'another fingerprint'}",
         "check ratios (leave --absolute out), or make a baseline here",

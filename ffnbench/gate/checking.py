@@ -7,14 +7,14 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ffnbench.api.measuring import measured_once, tell_wait
+from ffnbench.api.measuring import measure_run, tell_wait
 from ffnbench.api.preparing import (
     Prepared,
     asked_as,
-    priced,
     refuse_at_once,
     refuse_device,
     start_all,
+    with_costs,
     with_notes,
     with_threads,
 )
@@ -111,7 +111,7 @@ def _measured_again(
     refuse_at_once(before.plan, world)
     with world.prober(before.plan.protocol.timeout_s) as prober:
         protocol = replace(before.plan.protocol, method=METHOD)
-        prepared = priced(replace(before.plan, protocol=protocol), prober, lenient=True)
+        prepared = with_costs(replace(before.plan, protocol=protocol), prober, lenient=True)
     if request.exact_only or not is_timed(before):
         return _exact(before, prepared, world, following), ()
     another_method = of_another_method(request.baseline, before)
@@ -133,7 +133,7 @@ def _until_decided(
 ) -> tuple[ShownReport, Sequence[Finding]]:
     """Measure the latency of a plan's rows until each is decided, for at most so many seconds."""
     until_decided = replace(prepared, plan=plan_of_check(prepared.plan, stop.policy, budget_s))
-    now = measured_once(until_decided, world, following, stop, weights)
+    now = measure_run(until_decided, world, following, stop, weights)
     return now, stop.conclusion(now)
 
 
@@ -160,7 +160,7 @@ def _exact(before: ShownReport, prepared: Prepared, world: World, following: Fol
         return now
     protocol = replace(prepared.plan.protocol, budget_s=None)  # that was of latency
     of_memory = replace(prepared, plan=replace(prepared.plan, metrics=("memory",), protocol=protocol))
-    return measured_once(of_memory, world, following)
+    return measure_run(of_memory, world, following)
 
 
 def environment_here(device: str, world: World) -> Environment:
@@ -187,7 +187,7 @@ def _prepare_sides(
         there = prober_within(prober, arms[1], variant)  # first: what head has and base has not is new
         probes = (_base_within(prober, arms[0], variant, request), there)
         plan = asked_as(plan_sides(with_threads(request), arms, probes), request)
-        prepared = priced(with_notes(plan, notes), prober)
+        prepared = with_costs(with_notes(plan, notes), prober)
         base, head = plan.cases
         probes[0].keep(base, request.seed, folder)
         agreement = probes[1].hold(head, request.seed, folder)
@@ -225,7 +225,7 @@ def _measured_sides(
         return prepared.cost_report(), ()
     tell_wait(prepared.plan, world, following.progress, None if request.exact_only else request.budget)
     if request.exact_only:
-        return measured_once(prepared, world, following, weights=weights), ()
+        return measure_run(prepared, world, following, weights=weights), ()
     return _until_decided(prepared, UntilDecided(policy), request.budget, world, following, weights)
 
 

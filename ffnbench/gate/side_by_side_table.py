@@ -6,23 +6,16 @@ A table for each metric that is timed or has changed; nothing is decided for any
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ffnbench.common.units import counted
 from ffnbench.gate.side_by_side import COMPARED, FLOPS, PARAMS, RATIO, RunChange, RunsCompared
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.columns import column
 from ffnbench.report.frame import UNKNOWN, Column, Frame, Row, in_row
-from ffnbench.report.words import (
-    BUSY,
-    CERTAIN,
-    change_text,
-    interval_text,
-    labelled,
-    listed,
-    side_lines,
-)
+from ffnbench.report.words import BUSY, CERTAIN, change_text, interval_text, labelled, listed, side_lines
 from ffnbench.result import Estimate, Report, Side
 
 NAMES = {LATENCY: "latency", RATIO: "ratio", PARAMS: "params", FLOPS: "FLOPs", PEAK: "peak"}
@@ -39,11 +32,12 @@ def side_by_side_frame(names: Sequence[str], runs: Sequence[Report], compared: R
 
 def names_of(paths: Sequence[str]) -> list[str]:
     """File names without folder and suffix; with them where these would be the same."""
-    stems = [os.path.splitext(os.path.basename(path))[0] for path in paths]
-    found = list(paths) if len(set(stems)) < len(stems) else stems
-    if len(set(found)) < len(found):
-        found = [f"{number}: {name}" for number, name in enumerate(found, start=1)]
-    return [name if len(name) <= LONGEST_NAME else "…" + name[1 - LONGEST_NAME :] for name in found]
+    names = [os.path.splitext(os.path.basename(path))[0] for path in paths]
+    if len(set(names)) < len(names):
+        names = list(paths)
+    if len(set(names)) < len(names):
+        names = [f"{number}: {name}" for number, name in enumerate(names, start=1)]
+    return [name if len(name) <= LONGEST_NAME else "…" + name[1 - LONGEST_NAME :] for name in names]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,104 +50,112 @@ class SideBySide:
 
     def records(self) -> list[Row]:
         """One flat record a row, metric and later run, everything in base units."""
-        return [
-            {"label": change.label, "metric": change.metric, "old_run": self.names[0], "new_run": name}
-            | in_row("old", change.old)
-            | in_row("new", change.new)
-            | in_row("change", change.change)
-            | {"clear": change.clear, "differs": "; ".join(_differs(differing[change.label])) or None}
-            for name, changes, differing in zip(
-                self.names[1:], self.compared.changes, self.compared.differing, strict=True
-            )
-            for change in changes
-        ]
+        records = []
+        later = zip(self.names[1:], self.compared.changes, self.compared.differing, strict=True)
+        for name, changes, differing in later:
+            for change in changes:
+                record: Row = {"label": change.label, "metric": change.metric}
+                record |= {"old_run": self.names[0], "new_run": name}
+                record |= in_row("old", change.old) | in_row("new", change.new) | in_row("change", change.change)
+                record |= {"clear": change.clear, "differs": _differences(differing[change.label]) or None}
+                records.append(record)
+        return records
 
     def frame(self) -> Frame:
         """A frame for each metric that is timed, or exact and another one now."""
-        shown = [metric for metric in COMPARED if any(self._is_shown(c) for c in self._of(metric))]
+        shown = [metric for metric in COMPARED if any(map(_is_shown, self._changes_of(metric)))]
         frames = [self._frame(metric) for metric in shown or [PARAMS]]
-        frames[0] = replace(frames[0], header=list(self._header()))
-        return replace(frames[-1], summary=list(self._unlike()), above=tuple(frames[:-1]), saved=self.records())
+        frames[0] = replace(frames[0], header=[self._header()])
+        return replace(frames[-1], summary=self._summary(), above=tuple(frames[:-1]), saved=self.records())
 
-    def _of(self, metric: str) -> list[RunChange]:
+    def _changes_of(self, metric: str) -> list[RunChange]:
         return [change for changes in self.compared.of(metric) for change in changes]
 
-    @staticmethod
-    def _is_shown(change: RunChange) -> bool:
-        return bool(change.old or change.new) if change.metric in TIMED else change.clear
-
     def _frame(self, metric: str) -> Frame:
-        """A row a label, a column a run, and a change beside each later one."""
-        by_run, means = self.compared.of(metric), self.compared.means[metric]
-        rows = [_row(changes) for changes in zip(*by_run, strict=True) if any(c.old or c.new for c in changes)]
-        return Frame(
-            columns=tuple(self._columns(metric)),
-            rows=[*rows, _row(means)] if means else rows,
-            scaled_as=rows,
-        )
+        """A row a label, a column a run, and a change beside each later one; the mean of all rows last."""
+        by_label = zip(*self.compared.of(metric), strict=True)
+        rows = [_row(changes) for changes in by_label if any(change.old or change.new for change in changes)]
+        means = self.compared.means[metric]
+        shown = [*rows, _row(means)] if means else rows
+        return Frame(columns=tuple(self._columns(metric)), rows=shown, scaled_as=rows)
 
-    def _columns(self, metric: str) -> Iterator[Column]:
+    def _columns(self, metric: str) -> list[Column]:
         """A column a run as that of the metric is, and a change beside each later one."""
         keys = tuple(f"run{number}" for number in range(len(self.runs)))
         of_run = column(COLUMN_OF[metric], 2, scaled_with=keys, text=None, style=None, takes=0)
+        title = NAMES[metric]
         if metric == RATIO:
             of_run = replace(of_run, unit="", interval=_ratio_text)
+            title = self._title_of_ratios()
         elif metric == PARAMS:
             of_run = replace(of_run, write="{:,.0f}".format)
         of_change = column("change", 1, unit=CERTAIN if metric in TIMED else "", takes=0)
-        yield column("label", title=self._title(metric))
+        columns = [column("label", title=title)]
         for number, name in enumerate(self.names):
-            yield replace(of_run, key=keys[number], title=name)
+            columns.append(replace(of_run, key=keys[number], title=name))
             if number:
-                text, style = _change_text(number), _change_style(number)
-                yield replace(of_change, key=f"change{number}", text=text, style=style)
+                text, style = partial(_change_text, number), partial(_change_style, number)
+                columns.append(replace(of_change, key=f"change{number}", text=text, style=style))
+        return columns
 
-    def _title(self, metric: str) -> str:
+    def _title_of_ratios(self) -> str:
         """`time vs relu` where that is what all ratios are to."""
         references = {
             run.plan.name_of(run.plan.reference_of(label)) for run in self.runs for label in self.compared.common
         }
-        if metric != RATIO:
-            return NAMES[metric]
         return f"time vs {references.pop() if len(references) == 1 else 'reference'}"
 
-    def _differences(self, label: str) -> list[str]:
-        return [text for of_run in self.compared.differing for text in _differs(of_run[label])]
-
-    def _header(self) -> Iterator[str]:
-        made = [
-            f"{name} of {run.created[:10]}" + f" ({counted(len(run.runs), 'run')})" * (len(run.runs) > 1)
-            for name, run in zip(self.names, self.runs, strict=True)
-        ]
-        yield f"side by side: {', '.join(made)}" + "; ~: can't tell" * any(run.samples for run in self.runs)
-
-    def _unlike(self) -> Iterator[str]:
-        """Which rows are not the same rows or are missing, what else differs, and what the intervals do not know."""
-        yield from labelled((label, text) for label in self.compared.common for text in self._differences(label))
-        lacking: dict[str, list[str]] = {}
-        for label in dict.fromkeys(case.label for run in self.runs for case in run.plan.shown):
-            has = [any(case.label == label for case in run.plan.shown) for run in self.runs]
-            if not all(has):
-                names = listed(n for n, there in zip(self.names, has, strict=True) if there)
-                lacking.setdefault(names, []).append(label)
-        yield from (f"only in {has}: {', '.join(labels)}" for has, labels in lacking.items())
+    def _header(self) -> str:
+        texts = []
         for name, run in zip(self.names, self.runs, strict=True):
-            if failed := [f"{c.label}: {f.kind}" for c in run.plan.shown if (f := run.failure(c.label))]:
-                yield f"failed in {name}: {', '.join(failed)}"
-        if differs := side_lines(self._sides()):
-            yield f"not the same: {'; '.join(differs)}"
-        if any(run.samples and len(run.runs) == 1 for run in self.runs):
-            yield "intervals leave out what changes from run to run (--runs 5 measures that)"
+            text = f"{name} of {run.created[:10]}"
+            if run.repeats:
+                text += f" ({counted(len(run.runs), 'run')})"
+            texts.append(text)
+        header = f"side by side: {', '.join(texts)}"
+        return f"{header}; ~: can't tell" if any(run.samples for run in self.runs) else header
 
-    def _sides(self) -> list[Side]:
+    def _summary(self) -> list[str]:
+        """Which rows are not the same rows or are missing, what else differs, and what the intervals do not know."""
+        differences = [
+            (label, _differences(of_run[label])) for label in self.compared.common for of_run in self.compared.differing
+        ]
+        lines = labelled((label, text) for label, text in differences if text)
+        in_some: dict[str, list[str]] = {}
+        for label in dict.fromkeys(case.label for run in self.runs for case in run.plan.shown):
+            names = [name for name, run in zip(self.names, self.runs, strict=True) if _has(run, label)]
+            if len(names) < len(self.runs):
+                in_some.setdefault(listed(names), []).append(label)
+        lines += [f"only in {names}: {', '.join(labels)}" for names, labels in in_some.items()]
+        for name, run in zip(self.names, self.runs, strict=True):
+            failures = {case.label: run.failure(case.label) for case in run.plan.shown}
+            failed = [f"{label}: {failure.kind}" for label, failure in failures.items() if failure]
+            if failed:
+                lines.append(f"failed in {name}: {', '.join(failed)}")
+        sides = self._sides()
+        if sides:
+            lines.append(f"not the same: {'; '.join(sides)}")
+        if any(run.samples and not run.repeats for run in self.runs):
+            lines.append("intervals leave out what changes from run to run (--runs 5 measures that)")
+        return lines
+
+    def _sides(self) -> list[str]:
         """What is not the same about machine, software, method and plan of those that measured."""
         facts = {name: _facts(run) for name, run in zip(self.names, self.runs, strict=True) if run.environment}
-        keys = dict.fromkeys(key for of in facts.values() for key in of)
-        differing = [key for key in keys if len({of[key] for of in facts.values()}) > 1]
-        return [
-            Side(name=name, cases=(), differing=tuple((key, of[key]) for key in differing))
-            for name, of in facts.items()
-        ]
+        keys = dict.fromkeys(key for of_run in facts.values() for key in of_run)
+        differing = [key for key in keys if len({of_run[key] for of_run in facts.values()}) > 1]
+        sides = []
+        for name, of_run in facts.items():
+            sides.append(Side(name=name, cases=(), differing=tuple((key, of_run[key]) for key in differing)))
+        return side_lines(sides)
+
+
+def _is_shown(change: RunChange) -> bool:
+    return bool(change.old or change.new) if change.metric in TIMED else change.clear
+
+
+def _has(run: Report, label: str) -> bool:
+    return any(case.label == label for case in run.plan.shown)
 
 
 def _row(changes: Sequence[RunChange]) -> Row:
@@ -169,58 +171,55 @@ def _ratio_text(ratio: Estimate) -> str:
     return interval_text(ratio).partition(" ")[0]
 
 
-def _change_text(number: int) -> Callable[[Row], str]:
+def _change_text(number: int, row: Row) -> str:
     """`+12% [+10%, +14%]`; `-0.3% [-1.1%, +0.5%] ~` where no change can be told; `0%` for what is exactly the same."""
-
-    def text(row: Row) -> str:
-        change: RunChange = row[number]
-        if change.busy:
-            return BUSY
-        if change.change is None:
-            return UNKNOWN
-        return f"{change_text(change.change)} ~" if _is_unclear(change) else change_text(change.change)
-
-    return text
+    change: RunChange = row[number]
+    if change.busy:
+        return BUSY
+    if change.change is None:
+        return UNKNOWN
+    text = change_text(change.change)
+    return f"{text} ~" if _is_timed(change) and not change.clear else text
 
 
-def _change_style(number: int) -> Callable[[Row], str]:
-    def style(row: Row) -> str:
-        change: RunChange = row[number]
-        if change.busy or _is_unclear(change):
-            return "yellow"
-        if change.change is None or change.change.low is None or change.metric not in TIMED:
-            return ""
-        return "red" if change.change.value > 1 else "green"
+def _change_style(number: int, row: Row) -> str:
+    change: RunChange = row[number]
+    if change.busy:
+        return "yellow"
+    if change.change is None or not _is_timed(change):
+        return ""
+    if not change.clear:
+        return "yellow"
+    return "red" if change.change.value > 1 else "green"
 
-    return style
 
-
-def _is_unclear(change: RunChange) -> bool:
-    """Whether a change is timed, and can't be told."""
-    ends = change.change is not None and change.change.low is not None
-    return ends and change.metric in TIMED and not change.clear
+def _is_timed(change: RunChange) -> bool:
+    """Whether a change has an interval."""
+    return change.metric in TIMED and change.change is not None and change.change.low is not None
 
 
 def _facts(run: Report) -> dict[str, str]:
-    here, asked = run.environment, run.plan.protocol
-    effort = f"{asked.workers} x {asked.rounds} rounds"
-    if asked.precision is not None and asked.budget_s is not None:
-        effort = f"±{100 * asked.precision:g}% in {asked.budget_s:g} s"
-    found = {
-        "machine": here and (here.gpu or here.cpu),
-        "torch": here and here.torch,
-        "git": here and here.git_commit and here.git_commit[:10] + "+" * bool(here.git_dirty),
-        "method": asked.method,
+    here, protocol = run.environment, run.plan.protocol
+    effort = f"{protocol.workers} x {protocol.rounds} rounds"
+    if protocol.precision is not None and protocol.budget_s is not None:
+        effort = f"±{100 * protocol.precision:g}% in {protocol.budget_s:g} s"
+    assert here is not None
+    commit = here.git_commit and here.git_commit[:10]
+    return {
+        "machine": here.gpu or here.cpu,
+        "torch": str(here.torch),
+        "git": f"{commit}+" if commit and here.git_dirty else str(commit),
+        "method": str(protocol.method),
         "effort": effort,
         "reference": run.plan.reference,
     }
-    return {name: str(value) for name, value in found.items()}
 
 
-def _differs(differences: Sequence[tuple[str, str, str]]) -> list[str]:
-    """What is not the same about a row: `d_ff 2048 then, 3072 now`."""
+def _differences(differences: Sequence[tuple[str, str, str]]) -> str:
+    """What is not the same about a row: `not the same row: d_ff 2048 then, 3072 now`."""
     if not differences:
-        return []
-    texts = [f"{name} {was} then, {now} now" for name, was, now in differences]
-    more = [f"and {len(texts) - MOST_APART} more"] if len(texts) > MOST_APART else []
-    return ["not the same row: " + ", ".join([*texts[:MOST_APART], *more])]
+        return ""
+    texts = [f"{name} {was} then, {now} now" for name, was, now in differences[:MOST_APART]]
+    if len(differences) > MOST_APART:
+        texts.append(f"and {len(differences) - MOST_APART} more")
+    return f"not the same row: {', '.join(texts)}"

@@ -167,16 +167,9 @@ def _title(checked: Checked) -> str:
 
 
 def _summary(checked: Checked, equal: int) -> list[str]:
-    """What regressed, what could not be told and why, what this run could have caught."""
+    """What regressed, what could not be told and why, what this run could have caught, what else there is to say."""
     findings, now = checked.findings, checked.now
     timed = [finding for finding in findings if finding.metric == LATENCY]
-    lines = [*_regressed(findings), *_not_told(checked)]
-    passed = [f"{f.case} {f.metric}: {f.reason}" for f in findings if f.status in PASSED and f.reason]
-    if passed:
-        lines.append("; ".join(passed))
-    if len(timed) > 1 and all(finding.status is Status.IMPROVED for finding in timed):
-        references = listed(group.reference for group in now.plan.groups)
-        lines.append(f"every row improved: has {references}, the reference, become slower?")
     reach = []
     if equal:
         reach.append(f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal")
@@ -186,30 +179,35 @@ def _summary(checked: Checked, equal: int) -> list[str]:
         reach.append(f"a slowdown of {percent(checked.smallest)} would have shown in every row")
     elif checked.excluded is not None:
         reach.append(f"OK excludes slowdowns above {percent(checked.excluded)}")
-    if reach:
-        lines.append("; ".join(reach))
-    reasons = {finding.reason for finding in findings}
-    lines += [line for line in general_line(now) if line not in reasons]
-    if not any(note.kind is NoteKind.BUSY for note in now.notes("")):
-        lines += machine_line(now)
+
+    remarks = []
     if checked.against and any(finding.status is Status.REGRESSED for finding in findings):
         update = f"ffnbench check {shlex.quote(checked.against)} --update {trust_flags(code_of(checked.before.plan))}"
-        lines.append(f"a change that is meant becomes the baseline: {update.rstrip()}")
-    return lines
+        remarks.append(f"a change that is meant becomes the baseline: {update.rstrip()}")
+    if len(timed) > 1 and all(finding.status is Status.IMPROVED for finding in timed):
+        references = listed(group.reference for group in now.plan.groups)
+        remarks.append(f"every row improved: has {references}, the reference, become slower?")
+    remarks += [f"{f.case} {f.metric}: {f.reason}" for f in findings if f.status in PASSED and f.reason]
+    reasons = {finding.reason for finding in findings}
+    remarks += [line for line in general_line(now) if line not in reasons]
+    if not any(note.kind is NoteKind.BUSY for note in now.notes("")):
+        remarks += machine_line(now)
+    lines = [_regressed(findings), _not_told(checked), *map("; ".join, (reach, remarks))]
+    return [line for line in lines if line]
 
 
-def _regressed(findings: Sequence[Finding]) -> list[str]:
+def _regressed(findings: Sequence[Finding]) -> str:
     """What became worse; of rows that are alike once."""
     cases: dict[str, list[str]] = {}
     for finding in findings:
         if finding.status is Status.REGRESSED:
             cases.setdefault(described(replace(finding, case="")), []).append(finding.case)
-    return ["; ".join(", ".join(names) + text for text, names in cases.items())] if cases else []
+    return "; ".join(", ".join(names) + text for text, names in cases.items())
 
 
-def _not_told(checked: Checked) -> list[str]:
+def _not_told(checked: Checked) -> str:
     """Which rows have no answer, and why."""
-    lines = []
+    texts = []
     for status, words in LOUD.items():
         rows = [finding for finding in checked.findings if finding.status is status]
         if not rows:
@@ -217,9 +215,8 @@ def _not_told(checked: Checked) -> list[str]:
         names = ", ".join(dict.fromkeys(finding.case for finding in rows))
         reasons = list(dict.fromkeys(finding.reason for finding in rows if finding.reason))
         if not reasons and status is Status.UNCLEAR:
-            reasons.append("the interval crosses the limit")
-            if not checked.saved:
-                reasons[0] += "; a longer --budget may tell"
+            longer = "" if checked.saved else "; a longer --budget may tell"
+            reasons.append(f"the interval crosses the limit{longer}")
         how_many = counted(len(rows), "row")
-        lines.append(": ".join([f"WARNING: {words} {how_many}", names, *reasons]))
-    return lines
+        texts.append(": ".join([f"{words} {how_many}", names, *reasons]))
+    return f"WARNING: {'; '.join(texts)}" if texts else ""

@@ -22,9 +22,15 @@ def _ffn(form: str, d_model: int, d_ff: int, bias: bool = False, moe: MoESpec | 
         return FFNSpec(d_model=d_model, d_ff=d_ff, activation=form, bias=bias, moe=moe)
     row = GATED.get(form)
     return FFNSpec(
-        d_model=d_model, d_ff=d_ff, activation=row.activation, gate=Gate.INNER, bias=bias, moe=moe, limit=row.limit,
+        d_model=d_model,
+        d_ff=d_ff,
+        activation=row.activation,
+        gate=Gate.INNER,
+        bias=bias,
+        moe=moe,
+        limit=row.limit,
         up_offset=row.offset,
-    )  # fmt: skip
+    )
 
 
 def _model(
@@ -49,12 +55,13 @@ def _model(
     attention = AttentionSpec(
         d_model=ffn.d_model, heads=count, kv_heads=kv_heads, head_dim=head_dim, qkv_bias=qkv_bias, out_bias=out_bias
     )
-    sights = tuple(Sight(window=window, count=number) for window, number in (windows or {}).items())
-    groups = tuple(
-        LayerGroup(kind=kind, count=number, ffn=ffn, attention=attention, sights=sights)
-        for kind, number in layers.items()
-    )
-    return ModelSpec(key=key, name=name, groups=groups, source=source, note=note)
+    sights = []
+    for window, number in (windows or {}).items():
+        sights.append(Sight(window=window, count=number))
+    groups = []
+    for kind, number in layers.items():
+        groups.append(LayerGroup(kind=kind, count=number, ffn=ffn, attention=attention, sights=tuple(sights)))
+    return ModelSpec(key=key, name=name, groups=tuple(groups), source=source, note=note)
 
 
 def _deepseek_v3() -> ModelSpec:
@@ -206,9 +213,11 @@ def plain_name(name: str) -> str:
     """`meta-llama/Llama-3.1-8B-Instruct`, `llama 3.1 8b` and `llama3.1-8b` are one name; a dot and what stands between
     two digits tell models apart, tuning does not.
     """
-    publisher, _, rest = name.strip().lower().rpartition("/")
-    joined = re.sub("[-_ ]+", "-", _TUNED.sub("", rest))
-    return _NOT_BETWEEN_DIGITS.sub("", joined) if publisher in ("", *PUBLISHERS) else name
+    publisher, _, model = name.strip().lower().rpartition("/")
+    if publisher and publisher not in PUBLISHERS:
+        return name
+    joined = re.sub("[-_ ]+", "-", _TUNED.sub("", model))
+    return _NOT_BETWEEN_DIGITS.sub("", joined)
 
 
 PRESETS: Registry[ModelSpec] = Registry("preset", "`ffnbench list presets` shows all", plain_name)
@@ -221,10 +230,10 @@ def model_of(name: str) -> ModelSpec:
 
     A preset's own name wins over a file, and a file over other spellings of that name.
     """
-    if name in PRESETS and (
-        normalise(name).replace("_", "-") in PRESETS.names() or not (_exists(name) or cached_config(name))
-    ):
-        return PRESETS.get(name)
+    if name in PRESETS:
+        is_own_name = normalise(name).replace("_", "-") in PRESETS.names()
+        if is_own_name or not (_exists(name) or cached_config(name)):
+            return PRESETS.get(name)
     from ffnbench.models.configs import read_config  # with the table of families
 
     return read_config(config_path(name))
@@ -238,7 +247,8 @@ def config_path(name: str) -> str:
     """
     if _exists(name):
         return name
-    if (cached := cached_config(name)) is not None:
+    cached = cached_config(name)
+    if cached is not None:
         return str(cached)
     if "/" in name and is_name(name):
         raise FfnbenchError(
@@ -246,7 +256,7 @@ def config_path(name: str) -> str:
             f"`hf download {name} config.json` puts it there; `ffnbench list presets` shows what needs no file",
         )
     if "/" not in name and Path(name).suffix != ".json":
-        family = [one for one in PRESETS.names() if one.startswith(name.partition("-")[0] + "-")]
+        family = [key for key in PRESETS.names() if key.startswith(name.partition("-")[0] + "-")]
         near = did_you_mean(name, family) or did_you_mean(name, PRESETS.names())
         raise FfnbenchError(
             f"{name!r} is neither a preset nor a file, nor in the hub's cache on this disk",
@@ -266,7 +276,9 @@ def variant_keys(spec: FFNSpec) -> dict[str, Scalar]:
         keys["limit"] = spec.limit
     if spec.up_offset:
         keys["offset"] = spec.up_offset
-    return keys | (_of_experts(spec.moe) if spec.moe else {})
+    if spec.moe is not None:
+        keys |= _of_experts(spec.moe)
+    return keys
 
 
 def _of_experts(moe: MoESpec) -> dict[str, Scalar]:
@@ -286,11 +298,14 @@ def _of_experts(moe: MoESpec) -> dict[str, Scalar]:
 
 def as_text(spec: FFNSpec, keys: dict[str, Scalar]) -> str:
     """A variant that can be typed again."""
-    name = f"{spec.activation}_glu" if spec.gate is Gate.INNER else spec.activation
-    words = {True: "true", False: "false", None: "none"}
-    return "@".join(
-        [name, *(f"{k}={words[v] if isinstance(v, bool) or v is None else v}" for k, v in keys.items())]
-    )  # fmt: skip
+    text = spec.activation
+    if spec.gate is Gate.INNER:
+        text += "_glu"
+    for key, value in keys.items():
+        if value is None or isinstance(value, bool):
+            value = str(value).lower()
+        text += f"@{key}={value}"
+    return text
 
 
 PART = r"[A-Za-z0-9_](?:[\w.-]{0,94}[\w-])?"
@@ -299,7 +314,9 @@ NAME = re.compile(rf"(?:{PART}/)?{PART}", re.ASCII)
 
 def is_name(text: str) -> bool:
     """Whether it may be a model of the hub: ORG/NAME or NAME, which can't lead out of the cache."""
-    return bool(NAME.fullmatch(text)) and ".." not in text and "--" not in text and not text.endswith(".json")
+    if text.endswith(".json") or ".." in text or "--" in text:
+        return False
+    return NAME.fullmatch(text) is not None
 
 
 def cache_folder() -> Path:
@@ -315,9 +332,13 @@ def cached_config(name: str) -> Path | None:
     if not is_name(name):
         return None
     model = cache_folder() / f"models--{name.replace('/', '--')}"
-    if os.path.isfile(main := model / "refs" / "main"):
-        config = model / "snapshots" / content_of(main).decode("ascii", "replace").strip() / "config.json"
+    main = model / "refs" / "main"
+    if os.path.isfile(main):
+        commit = content_of(main).decode("ascii", "replace").strip()
+        config = model / "snapshots" / commit / "config.json"
         if os.path.isfile(config):
             return config
-    found = list(model.glob("snapshots/*/config.json"))
-    return found[0] if len(found) == 1 else None
+    configs = list(model.glob("snapshots/*/config.json"))
+    if len(configs) != 1:
+        return None
+    return configs[0]

@@ -49,7 +49,15 @@ def _always(config: Config, layer: int) -> bool:
 
 def _but_every(n: int, key: str = "") -> Callable[[Config, int], bool]:
     """All but each n-th layer, n by its key where it has one."""
-    return lambda config, layer: (layer + 1) % _number(config, key, n) != 0
+
+    def has(config: Config, layer: int) -> bool:
+        return (layer + 1) % _number(config, key, n) != 0
+
+    return has
+
+
+def _never(config: Config, layer: int) -> bool:
+    return False
 
 
 def _late(config: Config, layer: int) -> bool:
@@ -62,8 +70,10 @@ def _early_odd(config: Config, layer: int) -> bool:
 
 def _turned(config: Config, layer: int) -> bool:
     """Whether a layer has rotary positions: all but each n-th, or as listed."""
-    listed = config.get("no_rope_layers")
-    return bool(listed[layer]) if listed else _but_every(4, "no_rope_layer_interval")(config, layer)
+    by_layer = config.get("no_rope_layers")
+    if by_layer:
+        return bool(by_layer[layer])
+    return (layer + 1) % _number(config, "no_rope_layer_interval", 4) != 0
 
 
 def _switched_on(config: Config, layer: int) -> bool:
@@ -89,8 +99,8 @@ RULES = {
     "llama4_text": WindowRule(has=_turned, word=CHUNKED),
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _INTERVAL),
 }
-FULL_ALONE = WindowRule(has=lambda config, layer: False, typed=False)  # its attention is known to have no window
-BY_WORDS = WindowRule(has=lambda config, layer: False)
+FULL_ALONE = WindowRule(has=_never, typed=False)  # its attention is known to have no window
+BY_WORDS = WindowRule(has=_never)
 
 
 def views(config: Config, model_type: str, layers: int, *, known: bool) -> list[View]:
@@ -103,23 +113,41 @@ def views(config: Config, model_type: str, layers: int, *, known: bool) -> list[
         window = None
     words = config.get("layer_types") if rule.typed else None
     if words is None:
-        none = window is None and rule.word == SLIDING and (rule.switched or not rule.typed)
-        words = [rule.word if not none and rule.has(config, layer) else FULL for layer in range(layers)]
+        words = _words_by_rule(rule, config, window, layers)
     if not isinstance(words, list) or len(words) != layers or not all(isinstance(word, str) for word in words):
         raise FfnbenchError("layer_types does not fit its layers", "one word a layer")
-    return [_view(OLD_WORDS.get(word, word), window) for word in words]
+    return [_view(word, window) for word in words]
+
+
+def _words_by_rule(rule: WindowRule, config: Config, window: Any, layers: int) -> list[str]:
+    """What each layer has, where layer_types does not say it."""
+    may_lack_window = rule.switched or not rule.typed
+    if window is None and rule.word == SLIDING and may_lack_window:
+        return [FULL] * layers
+    return [rule.word if rule.has(config, layer) else FULL for layer in range(layers)]
 
 
 def _view(word: str, window: Any) -> View:
+    word = OLD_WORDS.get(word, word)
     if word == SLIDING:
         return _number({"sliding_window": window}, "sliding_window", 0), ""
-    return None, "" if word == FULL else word
+    if word == FULL:
+        return FULL_VIEW
+    return None, word
 
 
-def sights(found: Iterable[View]) -> tuple[Sight, ...]:
+def sights(layer_views: Iterable[View]) -> tuple[Sight, ...]:
     """Equal layers together, those that see all first; nothing where these are all."""
-    counted = Counter(found)
-    if not counted.keys() - {FULL_VIEW}:
+    counts = Counter(layer_views)
+    if set(counts) <= {FULL_VIEW}:
         return ()
-    rows = sorted(counted.items(), key=lambda item: (item[0][1], item[0][0] or 0))
-    return tuple(Sight(count=count, window=window, other=other) for (window, other), count in rows)
+
+    def place(view: View) -> tuple[str, int]:
+        window, other = view
+        return other, window or 0
+
+    rows = []
+    for view in sorted(counts, key=place):
+        window, other = view
+        rows.append(Sight(count=counts[view], window=window, other=other))
+    return tuple(rows)

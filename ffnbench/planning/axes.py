@@ -89,34 +89,49 @@ def cells_of(
     alone: dict[str, Any] = {}
     axes: dict[str, tuple[Value, ...]] = {}
     for name in flags:
-        given = getattr(request, name, None)
-        if given is None:
+        value = getattr(request, name, None)
+        if value is None:
             continue
-        values = several(name, given, partial(read_value, name))
+        values = several(name, value, partial(read_value, name))
         if len(values) == 1:
             alone[name] = values[0]
         else:
             axes[name] = values
-    texts = {name: {read_value(name, text): text for text in values} for name, values in (keys or {}).items()}
-    for name in texts.keys() & axes.keys():
-        raise FfnbenchError(
-            f"{spelling(name)} has a list, and so has @{name}: they are one axis", f"leave the list of @{name} out"
-        )
-    axes |= {name: tuple(values) for name, values in texts.items()}
+    texts: dict[str, dict[Value, str]] = {}
+    for name, typed in (keys or {}).items():
+        if name in axes:
+            raise FfnbenchError(
+                f"{spelling(name)} has a list, and so has @{name}: they are one axis",
+                f"leave the list of @{name} out",
+            )
+        texts[name] = {read_value(name, text): text for text in typed}
+    for name, values_of_key in texts.items():
+        axes[name] = tuple(values_of_key)
     # in the order in which they were typed, where that is known, else in that of OF_FLAGS, and keys behind
-    typed = request.typed
-    behind = typed.index("variants") if "variants" in typed else len(typed)
-    order = sorted(axes, key=lambda name: typed.index(name) if name in typed else behind)
+    order = sorted(axes, key=lambda name: _place(request.typed, name))
     count = prod(len(values) for values in axes.values())
     if count > MOST_CELLS:
         raise too_many(count, " x ".join(f"{len(axes[name]):,} of {name}" for name in order))
     cells = []
     for values in product(*(axes[name] for name in order)):
         point = tuple(zip(order, values, strict=True))
-        of_flags: dict[str, Any] = {name: value for name, value in point if name not in texts}
-        of_keys = {name: texts[name][value] for name, value in point if name in texts}
-        cells.append(Cell(point, replace(request, **alone, **of_flags), of_keys))
+        of_flags = dict(alone)
+        of_keys = {}
+        for name, value in point:
+            if name in texts:
+                of_keys[name] = texts[name][value]
+            else:
+                of_flags[name] = value
+        cells.append(Cell(point, replace(request, **of_flags), of_keys))
     return cells
+
+
+def _place(typed: tuple[str, ...], name: str) -> int:
+    """Where an axis was typed; a key of a variant, with the variants."""
+    for where in (name, "variants"):
+        if where in typed:
+            return typed.index(where)
+    return len(typed)
 
 
 def swept_flags(cells: list[Cell[R]]) -> set[str]:
@@ -143,17 +158,18 @@ class Listed:
         """The variants at one value of each key, as they would be typed; `named`: by the labels they have without."""
         texts = []
         for text, own in self.variants:
-            whole = "@".join([text, *(f"{key}={keys[key]}" for key in own)])
+            pairs = [f"{key}={keys[key]}" for key in own]
+            with_keys = "@".join([text, *pairs])
             if named and own and "=" not in text:
-                whole = f"{text}={whole}"
-            texts.append(whole)
+                with_keys = f"{text}={with_keys}"
+            texts.append(with_keys)
         return texts
 
     def at(self, keys: Mapping[str, str]) -> list[Variant]:
         """The variants at one value of each key, by the labels that they have without these keys."""
         variants = []
-        for whole, (text, own) in zip(self.texts(keys), self.variants, strict=True):
-            variant = parse_variant(whole, self.models)
+        for with_keys, (text, own) in zip(self.texts(keys), self.variants, strict=True):
+            variant = parse_variant(with_keys, self.models)
             if own:
                 plain = parse_variant(text, self.models)
                 variant = replace(variant, label=plain.label, also=plain.also)
@@ -196,13 +212,21 @@ def _parts(text: str, models: Mapping[str, ModelSpec]) -> list[str]:
     """The texts of the variants, each with all values of its last key."""
     variants: list[str] = []
     for part in cut("", text, DEFAULT_VARIANTS):
-        before, _, pair = variants[-1].rpartition("@") if variants else ("", "", "")
         head = part.partition("@")[0].strip()
-        if before and head not in models and _is_value_of(_key_of(pair)[0], head):
+        key = _last_key(variants)
+        if key and head not in models and _is_value_of(key, head):
             variants[-1] += f",{part}"
         else:
             variants.append(part)
     return variants
+
+
+def _last_key(variants: list[str]) -> str:
+    """The name of the last key of the last variant; empty where that has none."""
+    if not variants:
+        return ""
+    before, _, pair = variants[-1].rpartition("@")
+    return _key_of(pair)[0] if before else ""
 
 
 def _is_value_of(key: str, text: str) -> bool:

@@ -144,22 +144,26 @@ def _group(request: CompareRequest, point: Point, rows: list[_Row], references: 
 
     Raises FfnbenchError for a row that stands by itself and can't be run, and where none is left or no reference.
     """
-    sizer = Sizer(request, next(row.variant for row in rows if row.label == references[0]), probe)
+    by_label = {row.label: row.variant for row in rows}
+    sizer = Sizer(request, by_label[references[0]], probe)
     sized: dict[str, Case] = {}  # by the labels of variants, which are as wide however they are run
     cases: list[Case] = []
     why_not: dict[str, str] = {}
     for row in rows:
-        variant, work = row.variant, workload_of(request, row.variant)
+        variant = row.variant
+        work = workload_of(request, variant)
         if row.backend is not None:
             work = replace(work, backend=row.backend)
         if variant.label not in sized:
             sized[variant.label] = sizer.case(variant, work)
         case = replace(sized[variant.label], label=row.label, workload=work)
         cases.append(case)
-        if not row.one_of_several:
+        if row.one_of_several:
+            why = lacks(case.ffn, work)
+            if why:
+                why_not[row.label] = why
+        else:
             refuse_lacking(row.label, case.ffn, work)
-        elif why := lacks(case.ffn, work):
-            why_not[row.label] = why
     if len(why_not) == len(rows):
         refuse_lacking(rows[0].label, cases[0].ffn, cases[0].workload)
     runnable = [label for label in references if label not in why_not]
@@ -170,17 +174,18 @@ def _group(request: CompareRequest, point: Point, rows: list[_Row], references: 
 
     end = group_suffix(dict(point))
     against = runnable[0] + end
+    matched = len(sized) > 1 and sizer.match is not Match.NONE
+    placed = []
     notes = []
-    for place, (row, case) in enumerate(zip(rows, cases, strict=True)):
+    for row, case in zip(rows, cases, strict=True):
         label = row.label + end
         residual = case.residual
-        beside_itself = row.variant.label == sizer.reference.label and label != against
-        if beside_itself and len(sized) > 1 and sizer.match is not Match.NONE:
+        if matched and row.variant.label == sizer.reference.label and label != against:
             residual = 0.0  # the same network by another backend
-        cases[place] = replace(case, label=label, point=point, against=against if end else None, residual=residual)
+        placed.append(replace(case, label=label, point=point, against=against if end else None, residual=residual))
         notes += [replace(note, label=label) for note in row.variant.notes]
     return _Group(
-        cases=tuple(cases),
+        cases=tuple(placed),
         notes=tuple(notes),
         refused=tuple(Note(label=label + end, text=why) for label, why in why_not.items()),
         reference=against,
@@ -193,51 +198,52 @@ def identify(variant: Variant, probe: Probe) -> Variant:
     if not variant.target:
         return variant
     own = probe.within(variant.arm).describe(variant.target)
-    return as_activation_variant(variant, own) if own else variant
+    if own is None:
+        return variant
+    return as_activation_variant(variant, own)
 
 
 def refuse_own_values(swept: Set[str], variants: Iterable[Variant]) -> None:
     """A variant has no value of its own of what groups differ in: it is the same in all."""
     for variant in variants:
-        own = sorted((variant.workload_keys.keys() | dict(variant.arguments).keys()) & swept)
-        if own:
-            raise FfnbenchError(
-                f"{variant.text!r} has a {own[0]} of its own, and {spelling(own[0])} makes a group of each of several",
-                f"leave @{own[0]} out, or the list",
-            )
+        for key in [*variant.workload_keys, *dict(variant.arguments)]:
+            if key in swept:
+                raise FfnbenchError(
+                    f"{variant.text!r} has a {key} of its own, and {spelling(key)} makes a group of each of several",
+                    f"leave @{key} out, or the list",
+                )
 
 
 def _references(label: str | None, rows: list[_Row]) -> list[str]:
     """The label of the reference; where none was named those of the first variant, of which the first that runs is."""
     if label is None:
         return [row.label for row in rows if row.variant is rows[0].variant]
-    known: dict[str, str] = {}
-    for row in rows:
-        of_backend = row.label.removeprefix(row.variant.label)
-        known |= {other + of_backend: row.label for other in row.variant.also}
     labels = [row.label for row in rows]
-    known |= {own: own for own in labels}
-    if label not in known:
-        raise FfnbenchError(
-            f"no variant has the label {label!r}", hint_for(label, labels, "labels: " + ", ".join(labels))
-        )
-    return [known[label]]
+    if label in labels:
+        return [label]
+    for row in reversed(rows):
+        of_backend = row.label.removeprefix(row.variant.label)
+        if label in [other + of_backend for other in row.variant.also]:
+            return [row.label]
+    hint = hint_for(label, labels, "labels: " + ", ".join(labels))
+    raise FfnbenchError(f"no variant has the label {label!r}", hint)
 
 
 def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...]:
     """The groups of metrics that are asked for, and routing wherever there are experts."""
-    names = tuple(dict.fromkeys(cut("--metrics ", request.metrics, CompareRequest.metrics)))
+    names = list(dict.fromkeys(cut("--metrics ", request.metrics, CompareRequest.metrics)))
     for name in names:
         if name not in METRIC_GROUPS:
-            raise FfnbenchError(
-                f"unknown metric {name!r}", hint_for(name, METRIC_GROUPS, "metrics: " + ", ".join(METRIC_GROUPS))
-            )
+            hint = hint_for(name, METRIC_GROUPS, "metrics: " + ", ".join(METRIC_GROUPS))
+            raise FfnbenchError(f"unknown metric {name!r}", hint)
     if CEILINGS in names and "latency" not in names:
         raise FfnbenchError("ceilings are about latency, and latency is not measured", "add it: --metrics latency")
     experts = any(case.workload.routing for case in cases)
     if not experts and "routing" in names:
         raise FfnbenchError("routing is about experts, and no variant has any", "for example swiglu@moe=8x2")
-    return (*names, "routing") if experts and "routing" not in names else names
+    if experts and "routing" not in names:
+        names.append("routing")
+    return tuple(names)
 
 
 def as_compare(request: Request, **more: Any) -> CompareRequest:

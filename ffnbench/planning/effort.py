@@ -91,7 +91,9 @@ def check_timeout(seconds: float) -> float:
 def pause_of(runs: int, pause: float | None) -> float:
     """Seconds between two runs; raises FfnbenchError for what is no number of runs, or of seconds."""
     _within("runs", runs, 1, MOST_RUNS, f"a file holds 1 to {MOST_RUNS} runs")
-    return _within("pause", PAUSE_S if pause is None else pause, 0, DAY_S, f"give 0 to {DAY_S} seconds, which is a day")
+    if pause is None:
+        return PAUSE_S
+    return _within("pause", pause, 0, DAY_S, f"give 0 to {DAY_S} seconds, which is a day")
 
 
 def repeated(protocol: Protocol, request: Request) -> Protocol:

@@ -47,8 +47,9 @@ def read(request: type[Any], name: str, typed: bool | Sequence[str]) -> Any:
     """The value of a field of a request, from the texts that were typed for it, or from whether it is on. Raises
     FfnbenchError for what it can't hold.
     """
-    types, flag = types_of(request, name), spelling(name)
+    types = types_of(request, name)
     kind = types[0]
+    flag = spelling(name)
     if isinstance(typed, bool):
         if kind is not bool:
             raise FfnbenchError(f"{flag} can't be {str(typed).lower()!r}", "give it a value")
@@ -61,7 +62,9 @@ def read(request: type[Any], name: str, typed: bool | Sequence[str]) -> Any:
     # words of a shell have commas at their ends, as in `relu, gelu ,silu`; in `relu,,gelu` a name is empty
     text = re.sub(",*\n[\n,]*", ",", "\n".join(typed))
     if takes_several(types):
-        return _numbers(name, text, NUMBERS[kind]) if kind in NUMBERS else text
+        if kind in NUMBERS:
+            return _numbers(name, text, NUMBERS[kind])
+        return text
     if "," in text and (kind is not str or name in EXAMPLES):
         hint = TAKE_LISTS if name in EXAMPLES else "give one"
         raise FfnbenchError(f"{flag} takes one value here, not {text!r}", hint)
@@ -104,7 +107,9 @@ def typed_order(values: Mapping[str, Any]) -> tuple[str, ...]:
         several_values = isinstance(value, tuple) or "," in str(value) or ".." in str(value)
         if (name in EXAMPLES and several_values) or (name == "variants" and "@" in value):
             lists.append(name)
-    return tuple(lists) if len(lists) > 1 else ()
+    if len(lists) == 1:
+        return ()
+    return tuple(lists)
 
 
 def _numbers(name: str, text: str, read: Callable[[str], float]) -> float | str | tuple[float, ...]:
@@ -116,14 +121,17 @@ def _numbers(name: str, text: str, read: Callable[[str], float]) -> float | str 
                 raise FfnbenchError(f"{part!r} is not a whole number", "4,096 is a list of two, write 4096")
             return read(part)
         except FfnbenchError as problem:
-            of = f", in {text!r}" if part != text else ""
-            hint = f"{problem.hint}; for example {spelling(name)} {EXAMPLES[name]}"
-            raise FfnbenchError(f"{spelling(name)}: {problem.message}{of}", hint) from None
+            message = f"{spelling(name)}: {problem.message}"
+            if part != text:
+                message += f", in {text!r}"
+            raise FfnbenchError(message, f"{problem.hint}; for example {spelling(name)} {EXAMPLES[name]}") from None
 
     numbers = several(name, text, read_one)
     if is_range(text):
         return text
-    return numbers[0] if len(numbers) == 1 else numbers
+    if len(numbers) == 1:
+        return numbers[0]
+    return numbers
 
 
 T = TypeVar("T")
@@ -150,8 +158,13 @@ def written_out(lead: str, text: str, example: str) -> list[str]:
     """The values of a list, ranges among them, as they would be typed one by one. Raises FfnbenchError for an empty
     value, for a range that can't be, and before anything is written out for one of too many values.
     """
-    parts = cut(lead, text, example)
-    return [text for part in parts for text in (_texts(lead, part, example) if is_range(part) else (part,))]
+    values = []
+    for part in cut(lead, text, example):
+        if is_range(part):
+            values += _values_of_range(lead, part, example)
+        else:
+            values.append(part)
+    return values
 
 
 def too_many(count: int, of: str) -> FfnbenchError:
@@ -160,36 +173,49 @@ def too_many(count: int, of: str) -> FfnbenchError:
     return FfnbenchError(f"{of} makes {count:,} cells, and a sweep has at most {MOST_CELLS:,}", hint)
 
 
-def _texts(lead: str, text: str, example: str) -> list[str]:
+def _values_of_range(lead: str, text: str, example: str) -> list[str]:
     """From first to last, both with it: doubling without a step, and then last stands at the end in any case."""
 
     def wrong(why: str) -> FfnbenchError:
         return FfnbenchError(f"{lead}{text} {why}", f"for example {lead}{example}")
 
-    found = _RANGE.fullmatch(text)
-    if not found:
+    match = _RANGE.fullmatch(text)
+    if match is None:
         raise wrong("is no range of numbers")
-    first, last, step = (Fraction(found[i]) * _SIZES[found[i + 1] or ""] if found[i] else None for i in (1, 3, 5))
-    if first is None or last is None:
-        raise wrong("has no first value" if first is None else "never ends: it has no last value")
+    first = _size(match[1], match[2])
+    last = _size(match[3], match[4])
+    step = _size(match[5], match[6])
+    if first is None:
+        raise wrong("has no first value")
+    if last is None:
+        raise wrong("never ends: it has no last value")
     if first > last:
         raise wrong("goes down")
     if step is None:
-        if not first and last:
+        if first == 0 < last:
             raise wrong("never ends: 0 doubled is 0")
         values = [first]
         while 2 * values[-1] < last:
             values.append(2 * values[-1])
-        values += [last] * (first < last)
+        if first < last:
+            values.append(last)
     else:
-        if not step:
+        if step == 0:
             raise wrong("never ends: its step is 0")
         if first < last < first + step:
             raise wrong("has a step that is longer than the range")
-        if (count := (last - first) // step + 1) > MOST_CELLS:
+        count = (last - first) // step + 1
+        if count > MOST_CELLS:
             raise too_many(count, f"{lead}{text}")
         values = [first + i * step for i in range(count)]
-    return [str(one.numerator) if one.denominator == 1 else repr(float(one)) for one in values]
+    return [str(value) if value.denominator == 1 else repr(float(value)) for value in values]
+
+
+def _size(number: str | None, unit: str | None) -> Fraction | None:
+    """An end of a range, or its step; None where it is left out."""
+    if number is None:
+        return None
+    return Fraction(number) * _SIZES[unit or ""]
 
 
 def several(name: str, value: Any, read: Callable[[Any], T]) -> tuple[T, ...]:

@@ -145,8 +145,8 @@ def check_keys(text: str, keys: Iterable[str]) -> None:
     """Raise FfnbenchError for a key that a form does not have."""
     for key in keys:
         if key not in SPEC_KEYS + WORKLOAD_KEYS:
-            known = sorted(SPEC_KEYS + WORKLOAD_KEYS + ARM_KEYS)
-            hint = ELSEWHERE.get(key) or hint_for(key, known, "`ffnbench list keys` shows all keys")
+            names = sorted(SPEC_KEYS + WORKLOAD_KEYS + ARM_KEYS)
+            hint = ELSEWHERE.get(key) or hint_for(key, names, "`ffnbench list keys` shows all keys")
             raise FfnbenchError(f"unknown key {key!r} in {text!r}", hint)
 
 

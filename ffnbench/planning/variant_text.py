@@ -97,7 +97,9 @@ def is_variant(text: str) -> bool:
 
 
 def _without_label(text: str, label: str) -> str:
-    return text.removeprefix(f"{label}=") if label else text
+    if not label:
+        return text
+    return text.removeprefix(f"{label}=")
 
 
 def _with_keys(variant: Variant, keys: Keys) -> Variant:
@@ -120,17 +122,18 @@ def _form(text: str, label: str, name: str, keys: Keys) -> Variant:
     """One of ffnbench's own forms."""
     limits: Keys = {}
     if name in GATED:
-        row = GATED.get(name)
-        activation, gate, note = row.activation, Gate.INNER, row.note
-        if row.limit is not None:
-            limits = {"limit": row.limit, "offset": row.offset}
+        gated = GATED.get(name)
+        activation, gate, note = gated.activation, Gate.INNER, gated.note
+        if gated.limit is not None:
+            limits = {"limit": gated.limit, "offset": gated.offset}
     else:
-        gate = Gate.NONE if name in ACTIVATIONS else Gate.INNER
-        alias = name if name in ACTIVATIONS else normalise(name).removesuffix("_glu")
-        of_name = ACTIVATIONS.get(alias)
-        activation, note = of_name.name, of_name.note
+        gate, alias = Gate.NONE, name
+        if name not in ACTIVATIONS:
+            gate, alias = Gate.INNER, normalise(name).removesuffix("_glu")
+        row = ACTIVATIONS.get(alias)
+        activation, note = row.name, row.note
         if not note and normalise(alias) != activation:
-            note = f"{alias} is {activation}: {of_name.formula}"
+            note = f"{alias} is {activation}: {row.formula}"
     if keys.get("beta", 1) != 1 or "limit" in keys or "offset" in keys:
         note = ""  # what is said of a name holds for its own beta and its own limits
     activation, keys = _with_beta(activation, limits | keys, text)
@@ -160,28 +163,29 @@ def _published(text: str, label: str, model: ModelSpec, keys: Keys) -> Variant:
         notes.append(Note(text=f"the language model of {model.name}, not its vision tower"))
     if model.defaults:
         notes.append(Note(text=model.defaults))
-    variant = _with_keys(
-        Variant(
-            label=label,
-            text=named if model.key in PRESETS else as_text(spec, all_keys),
-            activation=activation,
-            gate=spec.gate,
-            notes=tuple(notes),
-            d_model=spec.d_model,
-            also=(model.key,) if label else tuple(dict.fromkeys((model.key, named, text))),
-        ),
-        all_keys,
+    variant = Variant(
+        label=label,
+        text=named if model.key in PRESETS else as_text(spec, all_keys),
+        activation=activation,
+        gate=spec.gate,
+        notes=tuple(notes),
+        d_model=spec.d_model,
+        also=(model.key,),
     )
+    variant = _with_keys(variant, all_keys)
     if label:
         return variant
     form = replace(spec, activation=activation, gate=variant.gate).name
-    return replace(variant, label=f"{named} ({form})")
+    names = dict.fromkeys((model.key, named, text))
+    return replace(variant, label=f"{named} ({form})", also=tuple(names))
 
 
 def _with_beta(activation: str, keys: Keys, text: str) -> tuple[str, Keys]:
     """@beta= turns silu into swish, and swish with beta 1 back into silu, which has a kernel of its own."""
     if "beta" not in keys:
-        return "silu" if activation == "swish" else activation, keys
+        if activation == "swish":
+            activation = "silu"
+        return activation, keys
     row = ACTIVATIONS.get(activation)
     if row.beta is None and not row.with_beta:
         raise FfnbenchError(f"{activation} has no beta, in {text!r}", "swish has: swish@beta=0.5")
@@ -265,16 +269,17 @@ def _unknown(name: str) -> FfnbenchError:
         return FfnbenchError(f"unknown variant {name!r}", f"a model's config.json, or ORG/NAME: --preset {name}")
     if name in [*Backend]:
         return FfnbenchError(f"{name!r} is a backend and no variant", "a key names one; --backend takes a list")
-    known = ACTIVATIONS.spellings() + GATED.spellings() + [f"{a}_glu" for a in ACTIVATIONS.names()] + PRESETS.names()
+    names = ACTIVATIONS.spellings() + GATED.spellings() + PRESETS.names()
+    names += [f"{activation}_glu" for activation in ACTIVATIONS.names()]
     where = "`ffnbench list variants` shows all; your own code is package.module:Attr or path/to/file.py:Attr"
     if name.isdigit():
         where = f"a number is the value of a flag, such as --d-model {name}"
-    elif set(near(name, known)) & set(PRESETS.names()):
+    elif set(near(name, names)) & set(PRESETS.names()):
         where = "`ffnbench list presets` shows all models"
     for key in KEYS:
         if key.name == name:
             where = f"it is a key of a variant, as in {key.example}"
-    return FfnbenchError(f"unknown variant {name!r}", hint_for(name, known, where))
+    return FfnbenchError(f"unknown variant {name!r}", hint_for(name, names, where))
 
 
 # What the values of keys mean
@@ -303,7 +308,9 @@ def offset_of(keys: Keys) -> float:
 
 def limit_of(keys: Keys) -> float | None:
     """The limit of a clamped gate; `none` takes away what a name brings along."""
-    return None if keys.get("limit") is None else number(keys, "limit", 0, "gpt-oss has swiglu_oai@limit=7")
+    if keys.get("limit") is None:
+        return None
+    return number(keys, "limit", 0, "gpt-oss has swiglu_oai@limit=7")
 
 
 def moe_of(keys: Keys, text: str) -> MoESpec | None:

@@ -25,7 +25,9 @@ class Sizer:
     """Turns variants into cases: final widths, found by rule, by hand or by matching the reference."""
 
     def __init__(self, request: CompareRequest, reference: Variant, probe: Probe) -> None:
-        self.request, self.reference, self.probe = request, reference, probe
+        self.request = request
+        self.reference = reference
+        self.probe = probe
         self.match = request.match
         multiple = DEFAULT_MULTIPLE if request.multiple_of is None else request.multiple_of
         self.multiple_of = read_positive("multiple_of", multiple)
@@ -177,12 +179,14 @@ class Sizer:
 
     def _matched_cost(self, spec: NetworkSpec, workload: Workload, arm: Arm) -> int:
         """What is matched of a network: the parameters that a token meets, or the FLOPs of a forward."""
+        on_params = self.match == Match.PARAMS
         if isinstance(spec, ImportedSpec):
-            name, counted = spec.target, self.probe.within(arm).count(spec, workload)
-            value = counted.params_active if self.match == Match.PARAMS else counted.flops_forward
+            name = spec.target
+            counted = self.probe.within(arm).count(spec, workload)
+            value = counted.params_active if on_params else counted.flops_forward
         else:
             name = spec.name
-            value = params_active(spec) if self.match == Match.PARAMS else flops_forward(spec)
+            value = params_active(spec) if on_params else flops_forward(spec)
         if not value:
             raise FfnbenchError(f"{name} has no {self.match} that can be counted to match", "use --match none")
         return value

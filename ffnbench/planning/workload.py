@@ -22,8 +22,19 @@ from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant, 
 from ffnbench.request import CompareRequest
 
 DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda
-FLAGS = ("batch", "seq_len", "dtype", "device", "mode", "backend", "routing", "time", "cache", "matmul_precision",
-         "reduced_reductions")  # fmt: skip
+FLAGS = (
+    "batch",
+    "seq_len",
+    "dtype",
+    "device",
+    "mode",
+    "backend",
+    "routing",
+    "time",
+    "cache",
+    "matmul_precision",
+    "reduced_reductions",
+)
 _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
 
 
@@ -36,7 +47,8 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
     if not 0 <= slowdown <= 10:
         raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
     dtype = DTYPES.canonical(str(given["dtype"]))
-    device, cache = device_of(str(given["device"])), choose(Cache, "cache", given["cache"])
+    device = device_of(str(given["device"]))
+    cache = choose(Cache, "cache", given["cache"])
     precision = choose(MatmulPrecision, "matmul_precision", given["matmul_precision"])
     reduced = flag(given, "reduced_reductions", True)
     return Workload(
@@ -70,7 +82,11 @@ def _time(asked: Scalar, device: str, cache: Cache) -> Time:
         )
     if device == "cpu":
         return Time.WALL
-    return time or (Time.DEVICE if device != "auto" and cache is Cache.COLD else Time.WALL)
+    if time is not None:
+        return time
+    if device != "auto" and cache is Cache.COLD:
+        return Time.DEVICE
+    return Time.WALL
 
 
 def _backend(asked: str, variant: Variant) -> Backend:
@@ -135,7 +151,10 @@ def lacks(ffn: AnySpec, work: Workload) -> str:
 def parse_backends(text: str) -> tuple[Backend, ...]:
     """One backend, `eager,onednn`, or `all`, each once; raises FfnbenchError for an empty name, and an unknown one."""
     parts = cut("--backend ", text, "eager,packed")
-    return tuple(Backend) if ALL in parts else tuple(dict.fromkeys(choose(Backend, "backend", part) for part in parts))
+    if ALL in parts:
+        return tuple(Backend)
+    backends = [choose(Backend, "backend", part) for part in parts]
+    return tuple(dict.fromkeys(backends))
 
 
 def labels_of(variant: Variant, backends: Iterable[Backend]) -> dict[str, Backend | None]:
@@ -145,7 +164,8 @@ def labels_of(variant: Variant, backends: Iterable[Backend]) -> dict[str, Backen
         return {variant.label: None}
     if len(several) == 1:
         return {variant.label: several[0]}
-    return {
-        variant.label if backend is Backend.EAGER else f"{variant.label}@backend={backend}": backend
-        for backend in several
-    }
+    labels: dict[str, Backend | None] = {}
+    for backend in several:
+        suffix = "" if backend is Backend.EAGER else f"@backend={backend}"
+        labels[variant.label + suffix] = backend
+    return labels

@@ -156,8 +156,9 @@ def written_to(path: str | os.PathLike[str], writers: Mapping[str, Write], stem:
     text = os.fspath(path)
     suffixes = list(dict.fromkeys(f".{name.rpartition('.')[2]}" for name in writers))
     with Outputs([text], stem, suffixes) as outputs:
-        made = {one: bytes_of(writers, one) for one in outputs.paths}  # what can't be drawn is told as itself
-        written = outputs.write(made.__getitem__)
+        # all are made before one is written: what can't be drawn is an error of its own
+        contents = {file: bytes_of(writers, file) for file in outputs.paths}
+        written = outputs.write(contents.__getitem__)
     return written[0] if len(written) == 1 else Path(text)
 
 

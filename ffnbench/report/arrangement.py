@@ -81,9 +81,9 @@ def arranged(frame: Frame, how: Arrangement) -> Frame:
 def in_order(rows: Iterable[Row], key: str, *, down: bool) -> list[Row]:
     """The rows by a value; unknown ones come last either way, and equals stay as they are."""
     rows = list(rows)
-    known = [row for row in rows if row.get(key) is not None]
-    known.sort(key=lambda row: row[key], reverse=down)
-    return known + [row for row in rows if row.get(key) is None]
+    with_value = [row for row in rows if row.get(key) is not None]
+    with_value.sort(key=lambda row: row[key], reverse=down)
+    return with_value + [row for row in rows if row.get(key) is None]
 
 
 def sorted_by(frame: Frame, key: str, *, down: bool) -> Frame:
@@ -114,12 +114,13 @@ def with_columns(frame: Frame, wanted: dict[str, bool]) -> Frame:
     by_key = {column.key: column for column in own}
     chosen = {}
     for rank, key in enumerate(wanted, start=1):
-        if key != first.key and (key in by_key or any(key in row for row in frame.rows[:1])):
+        is_here = key in by_key or any(key in row for row in frame.rows[:1])
+        if is_here and key != first.key:
             column = by_key.get(key) or COLUMNS.get(key) or Column(key=key)
             chosen[key] = replace(column, priority=min(rank, EXTRA - 1))
     if all(wanted.values()):
-        kept = [chosen.pop(column.key, column) for column in own]
-        return replace(frame, columns=(first, *kept, *chosen.values()))
+        own_or_chosen = [chosen.pop(column.key, column) for column in own]
+        return replace(frame, columns=(first, *own_or_chosen, *chosen.values()))
     keys = list(frame.records()[0])
     if any(key in keys for key in wanted):
         frame = replace(frame, exported=list(dict.fromkeys([keys[0], *(key for key in wanted if key in keys)])))

@@ -55,9 +55,9 @@ UNKNOWN: Any = Unknown()
 class CaseFacts:
     """A case of a report, and what its columns are read from: UNKNOWN where it has none."""
 
-    def __init__(self, report: Report, case: Case) -> None:
+    def __init__(self, report: Report, case: Case, waited: float | None) -> None:
         label = case.label
-        self.report, self.case, self.label = report, case, label
+        self.report, self.case, self.label, self.waited = report, case, label, waited
         self.work, self.ffn, self.cost = case.workload, case.ffn, report.cost(label)
         self.form = case.ffn if isinstance(case.ffn, FFNSpec) else UNKNOWN
         self.experts = self.form.moe or UNKNOWN
@@ -126,12 +126,6 @@ def _total_bytes(case: CaseFacts) -> int | None:
     """The weights that a call computes with beside all that it holds at its peak: in training gradients are in that."""
     peak = _count(PEAK)(case)
     return None if peak is None else (_count(HELD)(case) or case.cost.weight_bytes) + peak
-
-
-def _waited(case: CaseFacts) -> float | None:
-    """The mean share of its time that threads waited for a CPU."""
-    shares = [s.waited for s in case.report.samples if s.case == case.label and s.waited is not None]
-    return sum(shares) / len(shares) if shares else None
 
 
 def _failure(case: CaseFacts) -> str | None:
@@ -207,8 +201,8 @@ def ten_digits(value: float) -> str:
     return f"{value:.10f}" if value == 0 or SMALL <= abs(value) < LARGE else f"{value:.9e}"
 
 
-def _condition(one: Condition) -> Callable[[CaseFacts], str | bool | None]:
-    return lambda case: one.of(case.work)
+def _condition(condition: Condition) -> Callable[[CaseFacts], str | bool | None]:
+    return lambda case: condition.of(case.work)
 
 
 def of_case(key: str, of: str | Callable[[Any], Any], title: str = "", **how: Any) -> Column:
@@ -277,7 +271,7 @@ OF_CASES = (
             takes=OF_NUMBER),
     of_case("clean_rounds", lambda case: case.rounds[0]),
     of_case("made_rounds", lambda case: case.rounds[1]),
-    of_case("waited_share", _waited),
+    of_case("waited_share", "waited"),
     of_case("flops_per_s", _per_second("needed.flops"), "GFLOP/s", write=in_giga, priority=6, takes=OF_NUMBER,
             also=("gflops",)),
     of_case("bytes_per_s", _per_second("needed.bytes"), "GB/s", write=in_giga, priority=7, takes=OF_NUMBER),
@@ -322,8 +316,8 @@ def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:
 
 def _flops(key: str, title: str, priority: int) -> Column:
     """FLOPs of a part of a block, on the scale of the whole."""
-    whole = ("flops_ffn", "flops_attention")
-    return Column(key=key, title=title, units=SI, unit=TOKEN, priority=priority, scaled_with=whole)
+    of_all = ("flops_ffn", "flops_attention")
+    return Column(key=key, title=title, units=SI, unit=TOKEN, priority=priority, scaled_with=of_all)
 
 
 # fmt: off
@@ -391,7 +385,7 @@ CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
 DEVICE_KEYS = (*keys_of(DEVICE_TIME), *keys_of(HOST_TIME), "launch_bound")
 
 
-def column(key: str, priority: int | None = None, **how: Any) -> Column:
+def column(key: str, priority: int | None = None, /, **how: Any) -> Column:
     """A column of COLUMNS, with another priority or otherwise headed or written where that is given."""
     if priority is not None:
         how["priority"] = priority
@@ -400,28 +394,36 @@ def column(key: str, priority: int | None = None, **how: Any) -> Column:
 
 def timed_columns(report: Report, reference: str) -> list[Column]:
     """Latency, the ratio to the reference, and the verdict in a word."""
-    alone = all(report.plan.is_reference(case.label) for case in report.plan.shown) and not report.failures
     shown = [column("latency_s"), column("spread")]
-    if alone:  # nothing to be compared with
+    references = {group.reference for group in report.plan.groups}
+    if len(references) == len(report.plan.shown) and not report.failures:  # nothing is compared with another
         return shown
     return [*shown, column("ratio", title=f"time vs {reference}"), column("verdict")]
 
 
 def case_rows(report: Report) -> list[Row]:
     """One flat row a case that is shown."""
-    known: list[Row] | None = vars(report).get("_case_rows")
-    if known is None:
-        known = [_row(CaseFacts(report, case)) for case in report.plan.shown]
-        vars(report)["_case_rows"] = known
-    return known
+    waited = _waited_shares(report)
+    rows = []
+    for case in report.plan.shown:
+        facts = CaseFacts(report, case, waited.get(case.label))
+        row: Row = {}
+        for key, value_of in VALUES:
+            value = value_of(facts)
+            row[key] = value.value if isinstance(value, Enum) else value
+        for key, estimate_of in ESTIMATES:
+            row |= in_row(key, estimate_of(facts))
+        rows.append(row)
+    return rows
 
 
-def _row(case: CaseFacts) -> Row:
-    values = {key: value_of(case) for key, value_of in VALUES}
-    row: Row = {key: value.value if isinstance(value, Enum) else value for key, value in values.items()}
-    for key, estimate_of in ESTIMATES:
-        row |= in_row(key, estimate_of(case))
-    return row
+def _waited_shares(report: Report) -> dict[str, float]:
+    """Of each case the mean share of its time that threads waited for a CPU."""
+    shares: dict[str, list[float]] = {}
+    for sample in report.samples:
+        if sample.waited is not None:
+            shares.setdefault(sample.case, []).append(sample.waited)
+    return {label: sum(of_case) / len(of_case) for label, of_case in shares.items()}
 
 
 def case_records(report: Report, keys: Iterable[str] = CASE_KEYS) -> list[Row]:

@@ -146,8 +146,8 @@ class Frame:
         unit, size = "", 1.0
         if column.units:
             keys = column.scaled_with or (column.key,)
-            known = [row[key] for row in self.scaled_as or self.rows for key in keys if row.get(key) is not None]
-            unit, size = scale(known, column.units)
+            values = [row.get(key) for row in self.scaled_as or self.rows for key in keys]
+            unit, size = scale([value for value in values if value is not None], column.units)
         texts = [visible(_text(column, row, size)) for row in rows]
         styles = [column.style(row) if column.style else "" for row in rows]
         return ShownColumn(column, visible(column.title), visible(unit + column.unit), texts, styles)
@@ -155,7 +155,9 @@ class Frame:
     def records(self) -> list[Row]:
         """The rows for programs."""
         rows = self.rows if self.saved is None else self.saved
-        return [{key: row[key] for key in self.exported} for row in rows] if self.exported else list(rows)
+        if not self.exported:
+            return list(rows)
+        return [{key: row[key] for key in self.exported} for row in rows]
 
 
 def frame_of(records: Sequence[Row], below: Iterable[str] = (), prose: Iterable[str] = ()) -> Frame:

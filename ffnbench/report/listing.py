@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields
 
 from ffnbench.backends import BACKENDS
 from ffnbench.choices import CompileMode
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.jsonable import encode
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import IEC, TIME, counted, digits, quantity
 from ffnbench.features import of_features
@@ -48,25 +48,33 @@ BELOW = {
 
 def variants() -> list[Row]:
     """Every name of a form, classic and gated."""
-
-    def row(name: str, form: str, params: str, aliases: str = "") -> Row:
-        return {"name": name, "form": form, "params": params, "aliases": aliases}
-
-    named = set(GATED_BY_ACTIVATION)
+    rows = [
+        _variant(each.name, f"down({each.name}(up))", FORMULA[Gate.NONE], ", ".join(each.aliases))
+        for each in ACTIVATIONS
+    ]
+    for gated in GATED:
+        rows.append(_variant(gated.name, _gated_form(gated), FORMULA[Gate.INNER], ", ".join(_gated_aliases(gated))))
+    for each in ACTIVATIONS:
+        if each.name not in GATED_BY_ACTIVATION:
+            rows.append(_variant(f"{each.name}_glu", f"down({each.name}(gate) * up)", FORMULA[Gate.INNER]))
     return [
-        *(row(a.name, f"down({a.name}(up))", FORMULA[Gate.NONE], ", ".join(a.aliases)) for a in ACTIVATIONS),
-        *(row(g.name, _gated_form(g), FORMULA[Gate.INNER], ", ".join(_gated_aliases(g))) for g in GATED),
-        *(row(f"{a.name}_glu", f"down({a.name}(gate) * up)", FORMULA[Gate.INNER])
-          for a in ACTIVATIONS if a.name not in named),
-        row("X@gate=output", "down(act(up)) * gate", FORMULA[Gate.OUTPUT]),
-        row("X@moe=8x2", "2 of 8 experts, each an X", "8*X + 8*d"),
-        row("pkg.mod:Class", "your own class or factory", "counted", "file.py:factory"),
-        row("file.py:M@like=X", "your own, compared with X", "counted"),
-    ]  # fmt: skip
+        *rows,
+        _variant("X@gate=output", "down(act(up)) * gate", FORMULA[Gate.OUTPUT]),
+        _variant("X@moe=8x2", "2 of 8 experts, each an X", "8*X + 8*d"),
+        _variant("pkg.mod:Class", "your own class or factory", "counted", "file.py:factory"),
+        _variant("file.py:M@like=X", "your own, compared with X", "counted"),
+    ]
 
 
-def _gated_aliases(row: GatedName) -> tuple[str, ...]:
-    return (f"{row.activation}_glu",) * (GATED_BY_ACTIVATION.get(row.activation) == row.name) + row.aliases
+def _variant(name: str, form: str, params: str, aliases: str = "") -> Row:
+    return {"name": name, "form": form, "params": params, "aliases": aliases}
+
+
+def _gated_aliases(row: GatedName) -> list[str]:
+    aliases = list(row.aliases)
+    if GATED_BY_ACTIVATION.get(row.activation) == row.name:
+        aliases.insert(0, f"{row.activation}_glu")
+    return aliases
 
 
 def _gated_form(row: GatedName) -> str:
@@ -102,14 +110,14 @@ def dtypes() -> list[Row]:
 
 def presets() -> list[Row]:
     """Every published model: the FFN it is known by, how many layers, and where that was read."""
-    return [
-        {
-            "name": m.key, "FFN": m.main.ffn.form, "d_model": m.main.ffn.d_model, "d_ff": m.main.ffn.d_ff,
-            "params": params(m.main.ffn), "experts": f"{moe.experts}x{moe.top_k}" if (moe := m.main.ffn.moe) else "",
-            "layers": sum(group.count for group in m.groups), "source": m.source, "note": m.note,
-        }
-        for m in PRESETS
-    ]  # fmt: skip
+    rows = []
+    for model in PRESETS:
+        ffn = model.main.ffn
+        row: Row = {"name": model.key, "FFN": ffn.form, "d_model": ffn.d_model, "d_ff": ffn.d_ff}
+        row |= {"params": params(ffn), "experts": f"{ffn.moe.experts}x{ffn.moe.top_k}" if ffn.moe else ""}
+        row |= {"layers": sum(group.count for group in model.groups), "source": model.source, "note": model.note}
+        rows.append(row)
+    return rows
 
 
 def keys() -> list[Row]:
@@ -133,14 +141,14 @@ LISTINGS: dict[str, Callable[[], list[Row]]] = {
 LIST_OF_BACKENDS = "backends"  # of which torch alone knows what can run here: a worker is asked
 
 
-def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]) -> View:
+def backends_view(reasons: Mapping[str, str], device: str, half: Mapping[str, str]) -> View:
     """Every backend; `found` says why one can't run here, on that device, "" where it can; `half` that of bfloat16."""
     records = [
         {
             "name": backend,
             "what it does": row.says,
-            "runs": "no" if found[backend] else "partly" if half.get(backend) else "yes",
-            "why not": found[backend] or half.get(backend, ""),
+            "runs": "no" if reasons[backend] else "partly" if half.get(backend) else "yes",
+            "why not": reasons[backend] or half.get(backend, ""),
             "keys": row.keys,
         }
         for backend, row in BACKENDS.items()
@@ -155,10 +163,9 @@ def backends_view(found: Mapping[str, str], device: str, half: Mapping[str, str]
     )
 
 
-def environment_records(found: Environment) -> list[Row]:
+def environment_records(environment: Environment) -> list[Row]:
     """One record a fact, with its unit, the unknown left out."""
-    known = {field.name: getattr(found, field.name) for field in fields(found)}
-    return [_fact(name, value) for name, value in known.items() if value is not None]
+    return [_fact(name, value) for name, value in encode(environment).items() if value is not None]
 
 
 def _fact(name: str, value: object) -> Row:
@@ -216,14 +223,14 @@ def records_view(records: Sequence[Row], below: Sequence[str] = ()) -> View:
     return View(frame=lambda: frame_of(records, below, prose=PROSE))
 
 
-def machine_records(found: Sequence[Ceiling], disturbed: Collection[str] = ()) -> list[Row]:
+def machine_records(ceilings: Sequence[Ceiling], disturbed: Collection[str] = ()) -> list[Row]:
     """What `env` says of ceilings: products by dtype and path, bytes by level, the empty call; those are marked whose
     roofs have these names.
     """
     order = list(Bound)
-    best = sorted(found, key=lambda ceiling: (order.index(ceiling.roof.bound), -ceiling.rate))
+    best = sorted(ceilings, key=lambda ceiling: (order.index(ceiling.roof.bound), -ceiling.rate))
     threads = max((ceiling.roof.threads for ceiling in best), default=1)
-    told: dict[str, list[str]] = {"ceilings": [f"with {counted(threads, 'thread')}"]}
+    values_of: dict[str, list[str]] = {"ceilings": [f"with {counted(threads, 'thread')}"]}
     for ceiling in best:
         roof, rate = ceiling.roof, digits(ceiling.rate / GIGA)
         if roof.bound is Bound.PRODUCTS:
@@ -233,5 +240,5 @@ def machine_records(found: Sequence[Ceiling], disturbed: Collection[str] = ()) -
             value = f"{rate} {roof.path}"
         else:
             name, value = "empty call", quantity(ceiling.seconds, TIME)
-        told.setdefault(name, []).append(f"{value} ({DISTURBED})" if roof.name in disturbed else value)
-    return [{"fact": fact, "value": ", ".join(values)} for fact, values in told.items()]
+        values_of.setdefault(name, []).append(f"{value} ({DISTURBED})" if roof.name in disturbed else value)
+    return [{"fact": fact, "value": ", ".join(values)} for fact, values in values_of.items()]

@@ -5,21 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ffnbench.choices import MatmulPrecision, Mode, Time
+from ffnbench.choices import MatmulPrecision, Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, TIME, counted, digits, percent, quantity
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec
-from ffnbench.metrics import DEVICE_TIME, ERROR, HIT, LATENCY, LOAD
+from ffnbench.metrics import ERROR, HIT, LATENCY, LOAD
 from ffnbench.plan import NOISES, NoteKind
 from ffnbench.report.words import INTERVALS, labelled, side_lines
 from ffnbench.result import Bound, Ceiling, Report, Run, Verdict
 
-TOLD_APART = 5  # the first method that tells wall, device and host time apart
-TIMES = {
-    Time.WALL: "wall time (what a caller waits for)",
-    Time.DEVICE: "device time (how long the device works)",
-}
-DEVICE_AND_HOST = "device: how long the device works; host: how long the CPU takes to launch it"
 UNCHECKED = "function not checked: @like=NAME (such as @like=swiglu) compares its output with that form"
 UNTESTED = "untested: nobody has run ffnbench on AMD's GPUs (ROCm) yet; tell us what you see"
 GIGA = 1e9
@@ -38,7 +32,6 @@ def details(report: Report) -> list[str]:
         lines.append(f"d_ff in multiples of {report.plan.multiple_of}; 1 MAC = 2 FLOPs")
     return [
         *lines,
-        *_which_time(report),
         *_limit(report),
         *_ceilings(report),
         *side_lines(report.sides),
@@ -59,19 +52,6 @@ def effort(report: Report | Run) -> str:
     if fewest < most:
         how_many = f"{fewest}-{how_many}"
     return f"{counted(workers, 'fresh process')}{each} x {how_many}"
-
-
-def _which_time(report: Report) -> list[str]:
-    """Which time the latencies are; nothing where no row is on an accelerator, for a CPU has one, and nothing of older
-    methods, whose time was neither.
-    """
-    times = {case.workload.time for case in report.plan.shown if case.workload.accelerated}
-    if not times or LATENCY not in report.plan.metrics or report.plan.protocol.method < TOLD_APART:
-        return []
-    lines = ["latency: " + " or ".join(text for time, text in TIMES.items() if time in times)]
-    if any(measured.metric == DEVICE_TIME for measured in report.measured):
-        lines.append(DEVICE_AND_HOST)
-    return ["; ".join(lines)]
 
 
 def _limit(report: Report) -> list[str]:
@@ -99,7 +79,7 @@ def notes_of_run(report: Report) -> list[str]:
 
 def untested_note(report: Report) -> list[str]:
     """That nobody has run ffnbench on AMD's GPUs yet, which torch calls cuda too."""
-    of_amd = report.environment is not None and report.environment.hip is not None
+    of_amd = report.environment is not None and report.environment.facts.get("hip") is not None
     on_gpu = any(case.workload.device != "cpu" for case in report.plan.shown)
     return [UNTESTED] if of_amd and on_gpu else []
 

@@ -216,7 +216,7 @@ def _attempt(step: Callable[[], None]) -> list[FfnbenchError]:
     return []
 
 
-def one_of(name: str, value: str, known: Sequence[str]) -> None:
+def one_of(name: str, value: str, choices: Sequence[str]) -> None:
     """Raise FfnbenchError, with did-you-mean, for a value that is none of the known ones."""
-    if value not in known:
-        raise FfnbenchError(f"unknown {name} {value!r}", hint_for(value, known, "one of: " + ", ".join(known)))
+    if value not in choices:
+        raise FfnbenchError(f"unknown {name} {value!r}", hint_for(value, choices, "one of: " + ", ".join(choices)))

@@ -20,57 +20,36 @@ from ffnbench.result import Progress
 REFRESH_S = 0.2
 
 
-class ProgressBar:
-    """A bar that is called with every event of a run."""
-
-    def __init__(self, *, quiet: bool) -> None:
-        self._console = Console(stderr=True)
-        self._quiet = quiet
-        self._last_step = ""
-        self._shown_at = 0.0
-        self._bar = RichProgress(
-            BarColumn(bar_width=20),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn("{task.description}", markup=False),
-            console=self._console,
-            transient=True,
-            auto_refresh=False,  # its thread would take a CPU in the middle of a sample
-            disable=quiet or not self._console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=1.0)
-
-    def start(self) -> None:
-        """Draw it."""
-        self._bar.start()
-
-    def stop(self) -> None:
-        """Take it away."""
-        self._bar.stop()
-
-    def __call__(self, event: Progress) -> None:
-        text, eta = visible(event.text), _eta(event)
-        due = time.monotonic() - self._shown_at > REFRESH_S
-        self._bar.update(self._task, completed=event.done, description=text + eta, refresh=due)
-        self._shown_at = time.monotonic() if due else self._shown_at
-        line = text.partition("  ")[0]
-        step = re.sub(r"/\d+$", "", line)  # how many there will be is reckoned anew all the time
-        if not self._quiet and not self._console.is_terminal and step != self._last_step:
-            self._last_step = step
-            print(line + eta, file=sys.stderr, flush=True)
-
-
 class TerminalProgress(ProgressListener):
     """A bar on stderr in a terminal, and lines in a log; nothing where it is quiet."""
 
     def __init__(self, *, quiet: bool) -> None:
         self.tells = not quiet
-        self._bar: ProgressBar | None = None
+        self._bar: RichProgress | None = None
+        self._last_step = ""
+        self._shown_at = 0.0
 
     def __call__(self, event: Progress) -> None:
+        if not self.tells:
+            return
         if self._bar is None:
-            self._bar = ProgressBar(quiet=not self.tells)
+            self._bar = _bar()
             self._bar.start()
-        self._bar(event)
+        text, eta = visible(event.text), _eta(event)
+        if self._bar.disable:
+            self._log(text.partition("  ")[0], eta)
+            return
+        due = time.monotonic() - self._shown_at > REFRESH_S
+        if due:
+            self._shown_at = time.monotonic()
+        self._bar.update(self._bar.task_ids[0], completed=event.done, description=text + eta, refresh=due)
+
+    def _log(self, line: str, eta: str) -> None:
+        """A line for each step: how many there will be is reckoned anew all the time, and makes no step."""
+        step = re.sub(r"/\d+$", "", line)
+        if step != self._last_step:
+            self._last_step = step
+            print(line + eta, file=sys.stderr, flush=True)
 
     def tell(self, text: str) -> None:
         """One line on stderr."""
@@ -83,6 +62,22 @@ class TerminalProgress(ProgressListener):
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+def _bar() -> RichProgress:
+    """A bar with one task; one that is disabled where stderr is no terminal."""
+    console = Console(stderr=True)
+    bar = RichProgress(
+        BarColumn(bar_width=20),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.description}", markup=False),
+        console=console,
+        transient=True,
+        auto_refresh=False,  # its thread would take a CPU in the middle of a sample
+        disable=not console.is_terminal,
+    )
+    bar.add_task("", total=1.0)
+    return bar
 
 
 class NotebookProgress(ProgressListener):
@@ -130,11 +125,11 @@ def _eta(event: Progress) -> str:
 def wait_text(seconds: float | None, *, groups: int = 1, others: float | None = None, cpus: int = 1) -> str:
     """How long it takes at most, where that is known, and that others use CPUs now where they do."""
     what = f"measuring {groups:,} groups" if groups > 1 else "measuring"
-    told = "" if seconds is None else f"{what} takes at most {duration(seconds)}"
+    text = "" if seconds is None else f"{what} takes at most {duration(seconds)}"
     if others is None:
-        return told
+        return text
     busy = f"others use {others:.1f} of its {cpus} CPUs" if cpus > 1 else f"others use {others:.0%} of its CPU"
-    return f"{told} on a quiet machine; this one is busy now: {busy}" if told else f"this machine is busy now: {busy}"
+    return f"{text} on a quiet machine; this one is busy now: {busy}" if text else f"this machine is busy now: {busy}"
 
 
 def duration(seconds: float) -> str:

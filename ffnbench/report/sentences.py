@@ -40,7 +40,8 @@ def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
         *general_line(report),
         *machine_line(report),
     ]
-    return [*said[: max(1, MOST - len(after))], *after]
+    lines = [*said[: max(1, MOST - len(after))], *after]
+    return lines[:MOST]
 
 
 # Who is slower than the reference
@@ -49,31 +50,25 @@ def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
 def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
     """Who is slower than the reference and who is not: of one group with figures, of several group by group."""
     groups = list(report.plan.groups if groups is None else groups)
+    failed = [group for group in groups if report.failure(group.reference)]
     comparable = [group for group in groups if not report.failure(group.reference)]
-    lines = []
-    if len(comparable) < len(groups):
-        lines = _nothing_to_compare(report, [group for group in groups if report.failure(group.reference)])
+    lines = _nothing_to_compare(report, failed)
     if len(comparable) == 1:
-        [group] = comparable
-        line = _in_one_group(report, group)
-        if line and len(report.plan.groups) > 1:
-            line = f"{heading(group)}: {line}"
+        line = _in_one_group(report, comparable[0])
+        if line and report.plan.is_sweep:
+            line = f"{heading(comparable[0])}: {line}"
     else:
         line = _in_several_groups(report, comparable)
-    if line:
-        lines.append(line)
-    return lines
+    return [*lines, line] if line else lines
 
 
-def _nothing_to_compare(report: Report, groups: Sequence[Group]) -> list[str]:
+def _nothing_to_compare(report: Report, failed: Sequence[Group]) -> list[str]:
     """That a reference failed, and which row could be one in its place; nothing where all rows failed."""
-    others = [case for group in groups for case in group.cases if not report.failure(case.label)]
+    others = [case for group in failed for case in group.cases if not report.failure(case.label)]
     if not others:
         return []
-    where = ""
-    if len(report.plan.groups) > 1:
-        where = f" at {listed(map(heading, groups))}"
-    reference = _name(report, report.plan.case(groups[0].reference))
+    where = f" at {listed(map(heading, failed))}" if report.plan.is_sweep else ""
+    reference = _name(report, report.plan.case(failed[0].reference))
     another = _name(report, others[0])
     return [f"nothing to compare with{where}: the reference {reference} failed; --reference {another}"]
 
@@ -113,25 +108,29 @@ def _rows_text(report: Report, rows: Sequence[Comparison]) -> str:
     names = [_name(report, report.plan.case(row.case)) for row in rows]
     if rows[0].verdict in (Verdict.SAME, Verdict.BUSY):
         return listed(names)
-    texts = {}
+    texts, ratios = {}, {}
     for name, row in zip(names, rows, strict=True):
-        texts[name] = f"{name} {change_text(row.ratio)}" if row.ratio else name
-    if len(rows) > MOST_NAMED:
-        ratios = {name: row.ratio.value for name, row in zip(names, rows, strict=True) if row.ratio}
-        fastest, slowest = min(ratios, key=ratios.__getitem__), max(ratios, key=ratios.__getitem__)
-        return f"{len(rows)} rows, from {texts[fastest]} to {texts[slowest]}"
-    return listed(texts.values())
+        texts[name] = name
+        if row.ratio:
+            texts[name] = f"{name} {change_text(row.ratio)}"
+            ratios[name] = row.ratio.value
+    if len(rows) <= MOST_NAMED:
+        return listed(texts.values())
+    by_ratio = sorted(ratios, key=ratios.__getitem__)
+    return f"{len(rows)} rows, from {texts[by_ratio[0]]} to {texts[by_ratio[-1]]}"
 
 
 def _in_several_groups(report: Report, groups: Sequence[Group]) -> str:
     """`gelu: slower than relu everywhere; swiglu: as fast as relu at 5, can't tell at 4 of 9`."""
+    if not groups:
+        return ""
     rows: dict[str, list[Verdict]] = {}
     for group in groups:
         for case in group.cases:
             comparison = report.comparison(case.label)
             if comparison and case.label != group.reference:
                 rows.setdefault(_name(report, case), []).append(comparison.verdict)
-    reference = _name(report, report.plan.case(groups[0].reference)) if groups else ""
+    reference = _name(report, report.plan.case(groups[0].reference))
     names: dict[str, list[str]] = {}
     for name, verdicts in rows.items():
         names.setdefault(_how_often(verdicts, reference, len(groups)), []).append(name)
@@ -141,9 +140,8 @@ def _in_several_groups(report: Report, groups: Sequence[Group]) -> str:
 def _how_often(verdicts: Sequence[Verdict], reference: str, groups: int) -> str:
     words = _words(reference)
     counts = Counter(words[verdict] for verdict in verdicts).most_common()
-    word, times = counts[0]
-    if times == groups:
-        return f"{word} everywhere"
+    if counts[0][1] == groups:
+        return f"{counts[0][0]} everywhere"
     return ", ".join(f"{word} at {times}" for word, times in counts) + f" of {groups}"
 
 
@@ -229,8 +227,8 @@ def _where(crossings: Crossings, places: Sequence[Crossing]) -> str:
     if len(places) <= EXACTLY:
         return f"{axis} " + listed(interval_text(place.at) + _at_others(place) for place in places)
     ends = [end for place in places for end in (place.at.low, place.at.high) if end]
-    span = " to ".join(f"{end:,.{0 if end >= TEN else 1}f}" for end in (min(ends), max(ends)))
-    return f"{axis} {span}, for {len(places)} of {crossings.lines} values of {listed(places[0].within)}"
+    low, high = (f"{end:,.0f}" if end >= TEN else f"{end:.1f}" for end in (min(ends), max(ends)))
+    return f"{axis} {low} to {high}, for {len(places)} of {crossings.lines} values of {listed(places[0].within)}"
 
 
 def _at_others(place: Crossing) -> str:
@@ -247,8 +245,8 @@ def failure_line(report: Report) -> list[str]:
     """Which rows have no numbers, and why."""
     reasons = []
     for case in report.plan.shown:
-        cost = report.cost(case.label)
-        if failure := report.failure(case.label):
+        cost, failure = report.cost(case.label), report.failure(case.label)
+        if failure:
             reasons.append((case.label, failure.message.removeprefix(f"{case.label} ")))
         elif report.environment is None and cost.flops_forward is None and cost.counted_how:
             reasons.append((case.label, cost.counted_how))

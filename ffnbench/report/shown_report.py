@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
     from ffnbench.report.arrangement import Arrangement
 
-SOMEWHERE = Environment(
-    fingerprint="", cpu="", cpus=1, usable_cpus=1, memory_bytes=None, system="", python="", ffnbench=""
-)
+SOMEWHERE = Environment(fingerprint="", cpu="", usable_cpus=1)
 RATIOS = "report.pictures.ratios:ratio_figure"
 ROOFS, SWEEP = "report.pictures.roofline:roofline_figure", "report.pictures.sweeps:sweep_figure"
 # the frame and the picture of a report, each as `file:name`, loaded where it is called: questions stand above this room

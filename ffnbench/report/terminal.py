@@ -122,13 +122,13 @@ def _label_width(label: ShownColumn, width: int) -> int:
 def _fitting(columns: Sequence[ShownColumn], width: int) -> list[ShownColumn]:
     """Those of the highest priority that fit together, in their order; the first one always."""
     label, *others = columns
-    kept, used = [label], _label_width(label, width)
+    fitting, used = [label], _label_width(label, width)
     for shown in sorted(others, key=lambda shown: shown.column.priority):
         need = max(_least(shown), shown.column.takes) + GAP
-        if used + need <= width or len(kept) == 1:
-            kept.append(shown)
+        if used + need <= width or len(fitting) == 1:
+            fitting.append(shown)
             used += need
-    return [shown for shown in columns if shown in kept]
+    return [shown for shown in columns if shown in fitting]
 
 
 def _blocks(columns: Sequence[ShownColumn], width: int) -> list[list[ShownColumn]]:
@@ -174,12 +174,13 @@ def _table(columns: list[ShownColumn], width: int, rows: Iterable[int], *, title
             title = f"{title}\n{shown.unit}"
         elif has_units:
             title = f"\n{title}"
+        is_label = place == 0
         table.add_column(
             Text(title),
             justify="left" if shown.column.left else "right",
-            no_wrap=place > 0 and not shown.column.flexible,
+            no_wrap=not is_label and not shown.column.flexible,
             overflow="fold",
-            max_width=max(LABEL, room) if place == 0 else None,
+            max_width=max(LABEL, room) if is_label else None,
             min_width=least[place] or None,
         )
     for row in rows:

@@ -78,7 +78,7 @@ def change_text(change: Estimate) -> str:
         return signed_percent(change.value - 1)
     if change.high > TENFOLD or (change.half_width or 0) > WIDEST:
         return f"x {interval_text(change)}"
-    value, low, high = (signed_percent(one - 1) for one in (change.value, change.low, change.high))
+    value, low, high = (signed_percent(end - 1) for end in (change.value, change.low, change.high))
     return f"{value} [{low}, {high}]"
 
 
@@ -118,8 +118,12 @@ def sizing_text(sizing: Sizing) -> str:
 
 def backend_text(work: Workload) -> str:
     """`eager`; `compile (max-autotune, frozen)`: the backend, with what of its compiling is not the default."""
-    told = [work.compile] * (work.compile != CompileMode.DEFAULT) + ["frozen"] * work.freeze
-    return f"{work.backend} ({', '.join(told)})" if told else work.backend
+    details: list[str] = []
+    if work.compile != CompileMode.DEFAULT:
+        details.append(work.compile)
+    if work.freeze:
+        details.append("frozen")
+    return f"{work.backend} ({', '.join(details)})" if details else work.backend
 
 
 def device_text(work: Workload) -> str:
@@ -137,8 +141,10 @@ def error_text(error: float) -> str:
 
 def listed(names: Iterable[str]) -> str:
     """`a, b and c`, each once."""
-    found = list(dict.fromkeys(names))
-    return " and ".join([", ".join(found[:-1]), found[-1]] if len(found) > 1 else found)
+    unique = list(dict.fromkeys(names))
+    if len(unique) < 2:
+        return "".join(unique)
+    return f"{', '.join(unique[:-1])} and {unique[-1]}"
 
 
 def labelled(said: Iterable[tuple[str, str]]) -> list[str]:

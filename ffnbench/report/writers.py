@@ -18,17 +18,24 @@ PLAIN = {int, float, type(None)}  # what stands in a CSV as it is
 def csv_text(records: Iterable[Row]) -> str:
     """One line a record: full precision, booleans as true and false, a list as its items and spaces, unknown empty."""
     rows, text = list(records), io.StringIO()
-    writer, keys = csv.writer(text, lineterminator="\n"), list(rows[0])
+    keys = list(rows[0])
+    writer = csv.writer(text, lineterminator="\n")
     writer.writerow(keys)
-    columns = (_csv_cells([row[key] for row in rows]) for key in keys)
+    columns = [_csv_cells([row[key] for row in rows]) for key in keys]
     writer.writerows(zip(*columns, strict=True))
     return text.getvalue()
 
 
 def _csv_cells(values: list[Any]) -> Iterable[Any]:
+    """The cells of a column; as they are where none has to be changed, for there may be very many."""
     kinds = {*map(type, values)}
-    as_it_is = kinds <= PLAIN or (kinds == {str} and visible(text := "".join(values)) is text)
-    return values if as_it_is else map(_csv_cell, values)
+    if kinds <= PLAIN:
+        return values
+    if kinds == {str}:
+        joined = "".join(values)
+        if visible(joined) == joined:
+            return values
+    return map(_csv_cell, values)
 
 
 def _csv_cell(value: Any) -> Any:
@@ -58,15 +65,16 @@ def markdown(frame: Frame) -> str:
 
 
 def _markdown(frame: Frame) -> str:
-    lines = [f"{_prose(line)}  " for line in frame.header]
     columns = frame.shown(every=False)
+    lines = [f"{_prose(line)}  " for line in frame.header]
     if frame.rows:
-        lines += ["", _pipe(column.name for column in columns)]
-        lines.append(_pipe(":--" if column.column.left else "--:" for column in columns))
+        sides = [":--" if shown.column.left else "--:" for shown in columns]
+        lines += ["", _pipe(shown.name for shown in columns), _pipe(sides)]
     for heading, rows in frame.blocks:
         if heading:
-            lines.append(f"| **{_prose(visible(heading))}** |{' |' * len(columns[1:])}")
-        lines += [_pipe(column.texts[row] for column in columns) for row in rows]
+            empty = " |" * (len(columns) - 1)
+            lines.append(f"| **{_prose(visible(heading))}** |{empty}")
+        lines += [_pipe(shown.texts[row] for shown in columns) for row in rows]
     if frame.summary:
         lines += ["", *(f"{_prose(line)}  " for line in frame.summary)]
     return "\n".join(lines).rstrip() + "\n"
@@ -106,7 +114,7 @@ def paragraphs(lines: Iterable[str]) -> str:
 def html_table(frame: Frame, caption: str = "", *, every: bool = False) -> str:
     """All rows of a frame, in its ordinary columns or in every one. The heading of a group stands above its rows."""
     columns = frame.shown(every=every)
-    titles = "".join(f'<th scope="col"{_class(column)}>{escape(column.name)}</th>' for column in columns)
+    titles = [f'<th scope="col"{_class(shown)}>{escape(shown.name)}</th>' for shown in columns]
     groups = []
     for heading, rows in frame.blocks:
         lines = [_html_row(columns, row) for row in rows]
@@ -114,18 +122,21 @@ def html_table(frame: Frame, caption: str = "", *, every: bool = False) -> str:
             lines.insert(0, f'<tr><th scope="rowgroup" colspan="{len(columns)}">{_html(heading)}</th></tr>')
         groups.append(f"<tbody>{''.join(lines)}</tbody>")
     above = f"<caption>{_html(caption)}</caption>" if caption else ""
-    return f"<table>{above}<thead><tr>{titles}</tr></thead>{''.join(groups)}</table>"
+    return f"<table>{above}<thead><tr>{''.join(titles)}</tr></thead>{''.join(groups)}</table>"
 
 
 def _html_row(columns: Sequence[ShownColumn], row: int) -> str:
     """A row: its first cell is what the others are of."""
     label, *others = columns
-    cells = [f"<td{_class(column, column.styles[row])}>{escape(column.texts[row])}</td>" for column in others]
-    return f'<tr><th scope="row">{escape(label.texts[row])}</th>{"".join(cells)}</tr>'
+    cells = [f'<th scope="row">{escape(label.texts[row])}</th>']
+    for shown in others:
+        cells.append(f"<td{_class(shown, shown.styles[row])}>{escape(shown.texts[row])}</td>")
+    return f"<tr>{''.join(cells)}</tr>"
 
 
 def _class(shown: ShownColumn, style: str = "") -> str:
-    names = " ".join(filter(None, ("left" if shown.column.left else "", style)))
+    side = "left" if shown.column.left else ""
+    names = f"{side} {style}".strip()
     return f' class="{names}"' if names else ""
 
 
@@ -144,8 +155,7 @@ LATEX = {
 
 def latex(frame: Frame) -> str:
     """A booktabs table for each frame that a terminal shows, what stands above and below it as comments."""
-    shown = [brief(part) for part in frame.parts if part.rows]
-    return "\n".join(map(_latex, shown))
+    return "\n".join(_latex(brief(part)) for part in frame.parts if part.rows)
 
 
 def _latex(frame: Frame) -> str:
@@ -160,7 +170,8 @@ def _latex(frame: Frame) -> str:
         if heading:
             lines.append(f"\\multicolumn{{{len(columns)}}}{{l}}{{{_tex(visible(heading))}}} \\\\")
         lines += [_latex_line(shown.texts[row] for shown in columns) for row in rows]
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}", *_comments(frame.summary), ""])
+    lines += ["\\bottomrule", "\\end{tabular}", *_comments(frame.summary)]
+    return "\n".join(lines) + "\n"
 
 
 def _latex_line(cells: Iterable[str]) -> str:

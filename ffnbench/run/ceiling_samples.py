@@ -53,28 +53,29 @@ class RoofSamples:
                 self._calls[reached.roof.name] = reached.calls
                 self.record.roof(reached.roof)
             self._may_bind = may_bind(self.record.left.shown, self.costs, self.reached, MAY_BIND)
-            own = [c for c in self.reached if c.roof.name in self._may_bind]
-            self._set_s = sum(c.seconds * self._calls[c.roof.name] for c in own)
+            binding = [ceiling for ceiling in self.reached if ceiling.roof.name in self._may_bind]
+            self._set_s = sum(ceiling.seconds * self._calls[ceiling.roof.name] for ceiling in binding)
         self.seconds += self.now() - start
 
     def due(self, workers: int, round_: int, elapsed_s: float) -> list[str]:
         """The roofs whose turn it is in this round, after so many whole workers: in the very first all of them, then
         those that may bind a row, once in each of the first workers and as often as their share of the time allows.
         """
-        if round_ < 0 or not self._calls:
+        if round_ < 0:  # practice
             return []
-        if not workers and not round_:
+        if workers == 0 and round_ == 0:
             return list(self._calls)
-        first = not round_ and workers < FEWEST_WORKERS
-        if not first and self.seconds + self._set_s > SHARE * elapsed_s:
-            return []
-        return [name for name in self._calls if name in self._may_bind]
+        must_be_sampled = round_ == 0 and workers < FEWEST_WORKERS
+        if must_be_sampled or self.seconds + self._set_s <= SHARE * elapsed_s:
+            return [name for name in self._calls if name in self._may_bind]
+        return []
 
     def sample(self, ask: Ask, name: str, place: dict[str, Any]) -> None:
         """One sample of a roof; one that can't be had is dropped, and fails no case."""
         start = self.now()
-        roof, calls = next(roof for roof in self.record.roofs if roof.name == name), self._calls[name]
-        sampled = ask(SampleRoof(roof=roof, calls=calls))
+        roofs = {roof.name: roof for roof in self.record.roofs}
+        calls = self._calls[name]
+        sampled = ask(SampleRoof(roof=roofs[name], calls=calls))
         if sampled is not None and sampled.value > 0:
             value, waited = sampled.value, sampled.waited
             self.record.add(Sample(case=name, metric=ROOF, value=value, calls=calls, waited=waited, **place))
@@ -90,8 +91,9 @@ class RoofSamples:
     def exploring_s(self) -> float:
         """For how long they are looked for."""
         protocol = self.record.plan.protocol
-        planned = EXPLORING_A_WORKER_S * protocol.workers
-        return min(EXPLORING_S, planned if protocol.budget_s is None else EXPLORING * protocol.budget_s)
+        if protocol.budget_s is None:
+            return min(EXPLORING_S, EXPLORING_A_WORKER_S * protocol.workers)
+        return min(EXPLORING_S, EXPLORING * protocol.budget_s)
 
     def reach(self, ask: Ask, seconds: float, room: int | None) -> tuple[ReachedRoof, ...]:
         """Look for the fastest roofs."""
@@ -99,8 +101,8 @@ class RoofSamples:
         asked = roofs_for(left.shown, self.costs, self.record.caches, room_for_ceilings(left.cases, room))
         if not asked:
             return ()
-        found = ask(ExploreRoofs(roofs=tuple(asked), seconds=seconds, keep=KEPT_ROOFS))
-        if found is None:
+        answer = ask(ExploreRoofs(roofs=tuple(asked), seconds=seconds, keep=KEPT_ROOFS))
+        if answer is None:
             return ()
-        self.reached += [Ceiling(roof=reached.roof, seconds=reached.seconds) for reached in found.roofs]
-        return found.roofs
+        self.reached += [Ceiling(roof=reached.roof, seconds=reached.seconds) for reached in answer.roofs]
+        return answer.roofs

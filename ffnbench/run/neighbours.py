@@ -73,15 +73,19 @@ def others_now(threads: int) -> float | None:
         return None
     watch = Watch()
     time.sleep(LOOK_S)
-    others, cpus = watch.others(), os.cpu_count() or 1
-    return others if others is not None and others > max(0, cpus - threads) + BUSY_CPUS else None
+    others = watch.others()
+    enough = max(0, (os.cpu_count() or 1) - threads) + BUSY_CPUS
+    if others is None or others <= enough:
+        return None
+    return others
 
 
 def _someone_works() -> bool:
     """Whether the kernel runs more than this process at this moment, or does not say."""
     time.sleep(GLANCE_S)
     try:
-        return int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")[0]) > 1
+        running, _, _ = Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")
+        return int(running) > 1
     except (OSError, ValueError, IndexError):
         return True
 
@@ -99,10 +103,14 @@ class Watch:
 
     def others(self, shortest_s: float = 0.0) -> float | None:
         """CPUs that others have used since the start; None where that is not known, or was less than so long ago."""
-        start, end = self._start, self._used()
-        if not start or not end or (seconds := end[0] - start[0]) <= shortest_s:
+        end = self._used()
+        if self._start is None or end is None:
             return None
-        return max(0.0, (end[1] - start[1]) / seconds)
+        start_s, used_before_s = self._start
+        end_s, used_s = end
+        if end_s - start_s <= shortest_s:
+            return None
+        return max(0.0, (used_s - used_before_s) / (end_s - start_s))
 
     def _used(self) -> tuple[float, float] | None:
         """Now, and the CPU seconds since boot of all but this process and its children that have ended."""
@@ -110,6 +118,7 @@ class Watch:
             user, nice, system, _, _, irq, softirq = map(int, self._stat.read_text(encoding="ascii").split()[1:8])
         except (OSError, ValueError):
             return None
+        all_s = (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
         usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        own = sum(u.ru_utime + u.ru_stime for u in usage)
-        return time.monotonic(), (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK") - own
+        own_s = sum(u.ru_utime + u.ru_stime for u in usage)
+        return time.monotonic(), all_s - own_s

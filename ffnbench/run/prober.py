@@ -110,8 +110,8 @@ class Prober(Probe):
 
     def _ask(self, target: str, request: WorkerRequest[A]) -> A:
         if request in self._answers:
-            known: A = self._answers[request]
-            return known
+            earlier: A = self._answers[request]
+            return earlier
         from ffnbench.run.session import WorkerLost
 
         self.refuse_without_torch()
@@ -120,8 +120,9 @@ class Prober(Probe):
         except WorkerLost as lost:
             self.start().close()
             self._session = None  # another one answers what is asked next
-            late = lost.kind is FailureKind.TIMEOUT
-            hint = "give it longer with --timeout" if late else BY_ITSELF
+            hint = BY_ITSELF
+            if lost.kind is FailureKind.TIMEOUT:
+                hint = "give it longer with --timeout"
             raise Unsupported(self._said(f"{target}: {lost}"), hint) from lost
         if isinstance(answer, Failed):
             raise self._error_of(answer, target)
@@ -134,9 +135,10 @@ class Prober(Probe):
         if target.partition(":")[0] not in message and target.rpartition(":")[2] not in message:
             message = f"{target}: {message}"
         # what has no hint was raised by the code itself, and is no mistake in what was typed
-        mistyped = failed.hint is not None and failed.kind is not FailureKind.UNSUPPORTED
-        kind = FfnbenchError if mistyped else Unsupported
-        return kind(self._said(message), failed.hint or BY_ITSELF)
+        message, hint = self._said(message), failed.hint or BY_ITSELF
+        if failed.hint is None or failed.kind is FailureKind.UNSUPPORTED:
+            return Unsupported(message, hint)
+        return FfnbenchError(message, hint)
 
     def start(self) -> Session:
         """The worker, started if it is not there yet; it is not waited for."""

@@ -73,10 +73,12 @@ class RunRecord:
 
     def reads(self, label: str, count: int, bytes: int) -> None:
         """What the calls of a sample read: all of it, and each by itself, in which cache."""
-        work, known = self.plan.case(label).workload, self.caches
-        on_cpu = work.device == "cpu"
-        level, one_level = (level_of(size, work.threads, known) if on_cpu else "" for size in (bytes, bytes // count))
-        found = Inputs(case=label, count=count, bytes=bytes, level=level, one_level=one_level)
-        if self.inputs.get(label) != found:
-            self.inputs[label] = found
-            self.journal(found)
+        work = self.plan.case(label).workload
+        inputs = Inputs(case=label, count=count, bytes=bytes)
+        if work.device == "cpu":
+            level = level_of(bytes, work.threads, self.caches)
+            one_level = level_of(bytes // count, work.threads, self.caches)
+            inputs = replace(inputs, level=level, one_level=one_level)
+        if self.inputs.get(label) != inputs:
+            self.inputs[label] = inputs
+            self.journal(inputs)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeGuard
 
 from ffnbench.backends import BACKENDS
 from ffnbench.common.errors import FfnbenchError
@@ -16,7 +16,7 @@ from ffnbench.common.units import IEC, counted, quantity
 from ffnbench.device.environment import USABLE, auto_device
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, FFNSpec, item_bytes
 from ffnbench.messages import DescribeDevice, DeviceFacts, Failed, Greeting, Sampled
-from ffnbench.plan import AddedSpec, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
+from ffnbench.plan import AddedSpec, AnySpec, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
 from ffnbench.result import DeviceReadings, Failure, FailureKind
 from ffnbench.run.session import COUNT_TIMEOUT_S, WorkerLost, lost_over_device
 from ffnbench.run.worker_pool import Worker
@@ -24,6 +24,7 @@ from ffnbench.run.worker_pool import Worker
 MODEST = 8  # the share of what is free that ceilings may take is one part of so many
 AT_ONCE = 3  # of the largest call: what several of them hold together
 UNKNOWN_MEMORY = 1 << 31
+FLOAT64_BYTES = 8
 TRY_CUDA = "does `nvidia-smi` work? `python -c 'import torch; torch.zeros(1, device=\"cuda\")'` says more"
 
 
@@ -33,7 +34,7 @@ class Devices:
     def __init__(self) -> None:
         self._usable: int | None = None  # bytes of the machine
         self._free: dict[str, int] = {}  # usable bytes of each GPU, where they are known
-        self._seen: dict[tuple[int, str], dict[str, Any]] = {}
+        self._readings: dict[tuple[int, str], DeviceReadings] = {}
 
     def find(
         self, plan: Plan, greeting: Greeting, worker: Worker, timeout_s: float
@@ -41,7 +42,7 @@ class Devices:
         """The plan on devices that are there and hold it, what a worker says of the first GPU of them, and what a
         reader should know; raises FfnbenchError where one is not there, can't be used or is too small.
         """
-        auto = "auto" in _used(plan)
+        is_auto = "auto" in _used(plan)
         plan = plan.with_device(auto_device(greeting))
         check_devices(plan, greeting)
         try:
@@ -59,33 +60,36 @@ class Devices:
             for name, gpu in gpus.items()
             if gpu.nvml_missing
         ]
-        if auto and not gpus and (why := why_not_seen(greeting)):
+        why = why_not_seen(greeting)
+        if is_auto and not gpus and why:
             notes.append(f"measured on the CPU: {why}; {TRY_CUDA}")
         return plan, next(iter(gpus.values()), None), notes
 
     def room(self, plan: Plan) -> int | None:
         """Bytes that there are for what is measured: of the machine, or of the device that has the least."""
-        if "cpu" in _used(plan):
+        devices = _used(plan)
+        if "cpu" in devices:
             return self._usable
-        return min((self._free[name] for name in _used(plan) & self._free.keys()), default=None)
+        return min((self._free[name] for name in devices & self._free.keys()), default=None)
 
     def read(self, worker: int, device: str, sampled: Sampled) -> None:
         """What one sample of a GPU tells of it; a CPU's tells nothing."""
         if sampled.clock_mhz is None and sampled.others is None:
             return
-        seen = self._seen.setdefault((worker, device), {})
-        if (clock := sampled.clock_mhz) is not None:
-            seen["least_clock_mhz"] = min(seen.get("least_clock_mhz", clock), clock)
-            seen["most_clock_mhz"] = max(seen.get("most_clock_mhz", clock), clock)
+        key = worker, device
+        readings = self._readings.get(key, DeviceReadings(worker=worker, device=device))
+        clock = sampled.clock_mhz
+        if clock is not None:
+            least, most = readings.least_clock_mhz or clock, readings.most_clock_mhz or clock
+            readings = replace(readings, least_clock_mhz=min(least, clock), most_clock_mhz=max(most, clock))
         if sampled.others is not None:
-            seen["others"] = sampled.others
+            readings = replace(readings, others=sampled.others)
+        self._readings[key] = readings
 
     @property
-    def seen(self) -> tuple[DeviceReadings, ...]:
+    def readings(self) -> tuple[DeviceReadings, ...]:
         """The extremes of what was read, by worker and device."""
-        return tuple(
-            DeviceReadings(worker=worker, device=device, **seen) for (worker, device), seen in self._seen.items()
-        )
+        return tuple(self._readings.values())
 
 
 def _used(plan: Plan) -> set[str]:
@@ -95,10 +99,12 @@ def _used(plan: Plan) -> set[str]:
 def check_devices(plan: Plan, greeting: Greeting) -> None:
     """Raise FfnbenchError before anything is built where a device is not there; the hint says what is, or why not."""
     for device in sorted(_used(plan) - {"cpu"}):
-        if int(device.partition(":")[2] or 0) < greeting.gpus:
+        index = int(device.partition(":")[2] or 0)
+        if index < greeting.gpus:
             continue
         asked = f"device {device!r} was asked for, but torch {greeting.torch}"
-        if why := why_not_seen(greeting):
+        why = why_not_seen(greeting)
+        if why:
             raise FfnbenchError(f"{asked} can't use it: {why}", TRY_CUDA)
         if greeting.gpus:
             raise FfnbenchError(f"{asked} has {counted(greeting.gpus, 'CUDA device')}", f"there is {listed(greeting)}")
@@ -113,8 +119,8 @@ def listed(greeting: Greeting) -> str:
 
 def why_not_seen(greeting: Greeting) -> str:
     """Why torch, built for a GPU, sees none, in its own words; empty where it says nothing of the kind."""
-    said = greeting.no_gpu.removeprefix("CUDA initialization: ")
-    return said.partition(" (Triggered internally")[0][:200]
+    message = greeting.no_gpu.removeprefix("CUDA initialization: ")
+    return message.partition(" (Triggered internally")[0][:200]
 
 
 def _gpus_of(plan: Plan, worker: Worker, timeout_s: float) -> dict[str, DeviceFacts]:
@@ -148,14 +154,20 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
     """
     if plan.kind != Kind.BLOCK or available is None:
         return plan
-    kept, notes = list(plan.cases), list[Note]()
-    squares = [c for c in kept if isinstance(c.ffn, AttentionSpec) and c.ffn.form is AttentionForm.TEXTBOOK]
-    while squares and memory_needed(kept) > available:
-        kept.remove(case := squares.pop())
+    cases, notes = list(plan.cases), list[Note]()
+    textbook = [case for case in cases if is_textbook(case)]
+    while textbook and memory_needed(cases) > available:
+        case = textbook.pop()
+        cases.remove(case)
         text = f"textbook attention at {case.workload.seq_len:,} tokens is left out: its scores need about "
         text += f"{quantity(_working(case), IEC)}, and {quantity(available, IEC)} are available"
         notes.insert(0, Note(text=text, kind=NoteKind.GENERAL))
-    return replace(plan, cases=tuple(kept), notes=(*plan.notes, *notes))
+    return replace(plan, cases=tuple(cases), notes=(*plan.notes, *notes))
+
+
+def is_textbook(case: Case) -> bool:
+    """Whether it is attention as textbooks write it, which holds all scores at once."""
+    return isinstance(case.ffn, AttentionSpec) and case.ffn.form is AttentionForm.TEXTBOOK
 
 
 def check_fits(plan: Plan, available: int | None, free: Mapping[str, int] | None = None) -> None:
@@ -163,11 +175,13 @@ def check_fits(plan: Plan, available: int | None, free: Mapping[str, int] | None
     not known; `free`, those of GPUs, by name.
     """
     for device in _used(plan):
+        room, where = available, ""
+        if device != "cpu":
+            room, where = (free or {}).get(device), f" on {device}"
         needed = memory_needed([case for case in plan.cases if case.workload.device == device])
-        room, whose = (available, "") if device == "cpu" else ((free or {}).get(device), f" on {device}")
         if room is not None and needed > room:
             raise FfnbenchError(
-                f"this needs {quantity(needed, IEC)} of memory, and {quantity(room, IEC)} are available{whose}",
+                f"this needs {quantity(needed, IEC)} of memory, and {quantity(room, IEC)} are available{where}",
                 "--dtype bfloat16 halves the weights; or fewer variants, a smaller --seq-len or --batch",
             )
 
@@ -177,36 +191,53 @@ def too_large(plan: Plan, available: int | None) -> list[Failure]:
     all of a cell whose reference does not fit. By closed forms, before a worker starts. `available` is in bytes of the
     machine: what a GPU has is not known yet.
     """
-    found = []
+    failures = []
     for group in plan.groups:
-        room = available if plan.case(group.reference).workload.device == "cpu" else None
-        kept = sorted(group.cases, key=lambda case: (case.label != group.reference, memory_needed([case])))
-        out: list[Case] = []
-        while room is not None and kept and memory_needed(kept) > room:
-            out.append(kept.pop())
-        for case in out:
-            needs = f"{quantity(memory_needed([case]), IEC)} of memory, and {quantity(room or 0, IEC)} are available"
-            why = "its reference does not fit" if not kept and case.label != group.reference else f"this needs {needs}"
-            beside = " for all rows of its cell" * bool(kept and memory_needed([case]) <= (room or 0))
-            found.append(Failure(case=case.label, kind=FailureKind.OOM, message=why + beside))
-    return found
+        if available is None or plan.case(group.reference).workload.device != "cpu":
+            continue
+        fitting = sorted(group.cases, key=lambda case: (case.label != group.reference, memory_needed([case])))
+        dropped: list[Case] = []
+        while fitting and memory_needed(fitting) > available:
+            dropped.append(fitting.pop())
+        for case in dropped:
+            needed = memory_needed([case])
+            message = f"this needs {quantity(needed, IEC)} of memory, and {quantity(available, IEC)} are available"
+            if fitting and needed <= available:
+                message += " for all rows of its cell"
+            elif not fitting and case.label != group.reference:
+                message = "its reference does not fit"
+            failures.append(Failure(case=case.label, kind=FailureKind.OOM, message=message))
+    return failures
 
 
 def room_for_ceilings(cases: Sequence[Case], available: int | None) -> int:
     """Bytes that the calls of ceilings may take: what the cases leave, and a modest share of all."""
-    known = UNKNOWN_MEMORY if available is None else available
-    return max(0, min(known // MODEST, known - memory_needed(cases))) // AT_ONCE
+    if available is None:
+        available = UNKNOWN_MEMORY
+    return max(0, min(available // MODEST, available - memory_needed(cases))) // AT_ONCE
 
 
 def memory_needed(cases: Sequence[Case]) -> int:
     """About the bytes that a worker takes to measure these cases; code of the user's counts as nothing."""
-    known = [found for case in cases if (found := as_known(case))]
-    weights = [_copies(case.workload) * cost_of(case, NoProbe()).weight_bytes for case in known]
-    gradients = max(weights, default=0) if any(case.workload.train for case in known) else 0
-    inputs = sum(2 * case.workload.tokens * case.ffn.d_model * item_bytes(case.workload.dtype) for case in known)
-    in_float64 = max((8 * r * c for case in known for r, c in case.ffn.matrices.values()), default=0)  # type: ignore[union-attr]
-    added = sum(case.ffn.bytes_held(case) for case in cases if isinstance(case.ffn, AddedSpec))
-    return added + sum(weights) + gradients + inputs + in_float64 + max(map(_working, known), default=0)
+    total = 0
+    most_weights = largest_matrix = largest_call = 0
+    trains = False
+    for case in cases:
+        ffn, work = case.ffn, case.workload
+        if isinstance(ffn, AddedSpec):
+            total += ffn.bytes_held(case)
+        if not has_known_sizes(ffn):
+            continue
+        weights = _copies(work) * cost_of(case, NoProbe()).weight_bytes
+        inputs = 2 * work.tokens * ffn.d_model * item_bytes(work.dtype)
+        total += weights + inputs
+        trains = trains or work.train
+        most_weights = max(most_weights, weights)
+        largest_matrix = max(largest_matrix, *(rows * columns for rows, columns in ffn.matrices.values()))
+        largest_call = max(largest_call, _working(case))
+    if trains:
+        total += most_weights  # as many gradients
+    return total + FLOAT64_BYTES * largest_matrix + largest_call
 
 
 def _copies(work: Workload) -> int:
@@ -216,9 +247,9 @@ def _copies(work: Workload) -> int:
     return BACKENDS[work.backend].copies
 
 
-def as_known(case: Case) -> Case | None:
-    """A case whose sizes are known; None for code of the user's."""
-    return case if isinstance(case.ffn, FFNSpec | AttentionSpec) else None
+def has_known_sizes(ffn: AnySpec) -> TypeGuard[FFNSpec | AttentionSpec]:
+    """Whether the sizes of a network are known: those of code of the user's are not."""
+    return isinstance(ffn, FFNSpec | AttentionSpec)
 
 
 def _working(case: Case) -> int:
@@ -232,5 +263,7 @@ def _working(case: Case) -> int:
     closed_form = cost_of(case, NoProbe()).peak_bytes
     if closed_form is not None:
         return closed_form
-    copies = case.ffn.moe.top_k if case.ffn.moe else 1
-    return work.tokens * 4 * (case.ffn.d_ff + case.ffn.d_model) * copies * item
+    elements = 4 * (case.ffn.d_ff + case.ffn.d_model) * work.tokens
+    if case.ffn.moe:
+        elements *= case.ffn.moe.top_k
+    return elements * item

@@ -36,11 +36,11 @@ from ffnbench.messages import (
 from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.plan import Plan
 from ffnbench.result import CaseCost, Environment, FailureKind, Progress, Run, Sample, Side, Timer
+from ffnbench.run.budget import Budget, Tally
 from ffnbench.run.ceiling_samples import RoofSamples
 from ffnbench.run.neighbours import Watch
 from ffnbench.run.record import RunRecord
 from ffnbench.run.resources import Devices
-from ffnbench.run.schedule import Schedule, Tally
 from ffnbench.run.session import WorkerLost
 from ffnbench.run.worker_pool import RESTARTS, Worker, WorkerPool
 from ffnbench.run.world import World
@@ -80,13 +80,14 @@ def run(
     share it and end it. `spent_s` of the budget are over. The protocol's fewest workers are made whatever they take,
     but nothing goes beyond `bound_s` of it.
     """
-    source, record = pool or WorkerPool(plan, world.launch, world.now), RunRecord(plan, journal)
-    schedule = Schedule(world.now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
-    source.plan, source.wait_s = plan, schedule.wait_s
+    workers = pool or WorkerPool(plan, world.launch, world.now)
+    record = RunRecord(plan, journal)
+    budget = Budget(world.now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
+    workers.plan, workers.wait_s = plan, budget.wait_s
     runner = _Runner(
         record,
-        source,
-        schedule,
+        workers,
+        budget,
         RoofSamples(record, costs, world.now),
         progress=progress,
         describe=world.describe,
@@ -102,7 +103,7 @@ def run(
     except KeyboardInterrupt:
         interrupted = True
     except Unfinished as problem:
-        if schedule.over:
+        if budget.is_over:
             runner.limit = "budget"
         elif not record.samples:
             raise
@@ -110,7 +111,7 @@ def run(
             stopped = problem.message  # what was measured by then is an answer of its own
     finally:
         if pool is None:
-            source.close()
+            workers.close()
     return runner.run(watch, interrupted=interrupted, stopped=stopped, wall_s=world.now() - start)
 
 
@@ -135,34 +136,36 @@ class _CaseFailed(Exception):
         self.failed = failed
 
 
-class _Lost(WorkerLost):
-    """A worker lost while it was busy with a case. `known`: it has said itself that the case has broken its device."""
+class _LostOverCase(WorkerLost):
+    """A worker lost while it was busy with a case, "" for none. `broke_device`: it has itself said so."""
 
-    def __init__(self, label: str, kind: FailureKind, message: str, *, known: bool = False) -> None:
+    def __init__(self, label: str, kind: FailureKind, message: str, *, broke_device: bool = False) -> None:
         super().__init__(kind, message)
-        self.label, self.known = label, known
+        self.label, self.broke_device = label, broke_device
 
 
 @dataclass(slots=True)
-class _Known:
-    """What one worker has found out of a case and the next does not find out again."""
+class _Calibration:
+    """How many calls make a sample of a case, which the first worker finds out, and the fastest call so far."""
 
     calls: int | None = None
-    seconds: list[float] = field(default_factory=list)  # of every sample
+    fastest_s: float = math.inf
 
     @property
-    def lasts_s(self) -> float:
+    def sample_s(self) -> float:
         """Seconds that a sample takes at least, as far as that is known."""
-        return (self.calls or 0) * min(self.seconds, default=0.0)
+        if self.calls is None or self.fastest_s == math.inf:
+            return 0.0
+        return self.calls * self.fastest_s
 
 
 @dataclass(slots=True)
 class _Runner:
-    """The loop, over four things: what was found, where workers come from, when they end, and ceilings."""
+    """The loop, over four things: the record, where workers come from, how long a run may take, and ceilings."""
 
     record: RunRecord
-    source: WorkerPool
-    schedule: Schedule
+    workers: WorkerPool
+    budget: Budget
     roofs: RoofSamples
     progress: Callable[[Progress], None]
     describe: Callable[[Greeting, DeviceFacts | None], Environment]
@@ -174,11 +177,11 @@ class _Runner:
     sides: tuple[Side, ...] = ()
     limit: str = ""
     devices: Devices = field(default_factory=Devices)
-    _known: dict[str, _Known] = field(default_factory=lambda: defaultdict(_Known))
+    _calibrations: dict[str, _Calibration] = field(default_factory=lambda: defaultdict(_Calibration))
     _measured: set[tuple[str, str]] = field(default_factory=set)  # of a case: an exact metric, or the job for some
     _losses: Counter[str] = field(default_factory=Counter)
-    _explored: bool = False
-    _quiet: bool = True  # whether a sample of the last round was clean
+    _explored_roofs: bool = False
+    _is_quiet: bool = True  # whether a sample of the last round was clean
 
     @property
     def plan(self) -> Plan:
@@ -187,37 +190,37 @@ class _Runner:
 
     @property
     def _timeout_s(self) -> float:
-        return self.schedule.wait_s(self.plan.protocol.timeout_s)
+        return self.budget.wait_s(self.plan.protocol.timeout_s)
 
     @property
-    def _timed(self) -> bool:
+    def _is_timed(self) -> bool:
         return "latency" in self.plan.metrics
 
     def measure(self) -> None:
         """One worker after another, until a limit is met. Each has a number of its own, those that are lost too."""
         self._tell("starting")
-        greeting = self.source.greeting()
+        greeting = self.workers.greeting()
         self.sides = greeting.sides
-        index = 0
+        number = 0
         while self.record.alive and not self.limit:
-            starter, worker = self.source.next(self.plan.protocol.workers - self.schedule.whole)
-            self.schedule.worker_begins()
+            starter, worker = self.workers.next(self.plan.protocol.workers - self.budget.workers_done)
+            self.budget.worker_begins()
             try:
                 if self.environment is None:
                     self._find_devices(worker, greeting)
-                self._one_worker(worker, _Place(index, starter))
+                self._measure_in(worker, _Place(number, starter))
             except WorkerLost as lost:
-                if not self.schedule.over:
-                    self._lose(index, lost)
+                if not self.budget.is_over:
+                    self._handle_loss(number, lost)
             else:
-                self.schedule.worker_done()
+                self.budget.worker_done()
             finally:
                 worker.close()
-            self._look()
-            index += 1
+            self._plan_next_worker()
+            number += 1
 
     def run(self, watch: Watch, **how: Any) -> Run:
-        """All that was found, and `how` it ended."""
+        """All that was measured, and `how` it ended."""
         return Run(
             plan=self.record.plan,
             samples=tuple(self.record.samples),
@@ -230,68 +233,76 @@ class _Runner:
             around=watch.around(),
             roofs=tuple(self.record.roofs),
             inputs=tuple(self.record.inputs.values()),
-            devices=self.devices.seen,
+            devices=self.devices.readings,
             **how,
         )
 
-    def _look(self) -> None:
-        """Between two workers: how much the next one makes, and whether there is one."""
-        if not self._timed:  # exact metrics alone need one process
-            self.limit = "workers" if self.schedule.whole else ""
-            return
-        table = RoundTable(self.record.left, self.record.samples)
-        self.schedule.look(table)
-        self.limit = self.schedule.limit(table, self.stop)
+    def _plan_next_worker(self) -> None:
+        """Between two workers: how many rounds the next one makes, and whether there is one."""
+        if self._is_timed:
+            table = RoundTable(self.record.left, self.record.samples)
+            self.budget.plan_rounds(table)
+            self.limit = self.budget.limit(table, self.stop)
+        elif self.budget.workers_done:  # exact metrics alone need one process
+            self.limit = "workers"
 
     def _find_devices(self, worker: Worker, greeting: Greeting) -> None:
         """Where all is measured."""
         plan, gpu, notes = self.devices.find(self.plan, greeting, worker, self._timeout_s)
-        self.record.plan, self.environment = plan, self.describe(greeting, gpu)
+        self.record.plan = plan
         self.record.caches = greeting.caches
+        self.environment = self.describe(greeting, gpu)
         self.record.journal(self.environment)
         self.record.journal(plan)
         for text in notes:
             self.record.note("", text)
 
-    def _one_worker(self, worker: Worker, place: _Place) -> None:
+    def _measure_in(self, worker: Worker, place: _Place) -> None:
         """Open every case, one round unrecorded, the recorded rounds, and what is exact once in a run."""
-        block = f"{self.plan.protocol.seed}/{place.worker}"
-        self._ask(worker, Begin(plan=self.plan, block=block))
-        if self._timed and self.timer is None:
+        self._ask(worker, Begin(plan=self.plan, block=f"{self.plan.protocol.seed}/{place.worker}"))
+        if self._is_timed and self.timer is None:
             self.timer = self._ask_of_reference(worker, MeasureTimer())
         for label in self.record.alive:
             self._open(worker, label, place.worker)
-        if self._timed:
-            if not self._explored:
-                self._explored = True
-                start = self.schedule.now()
-                self.roofs.begin(partial(self._ask_of_reference, worker), self.devices.room(self.plan))
-                self.schedule.beside(self.schedule.now() - start)
+        if self._is_timed:
+            self._explore_roofs(worker)
             self._rounds(worker, place)
         for label in self.record.alive:
             self._check(worker, label, place.worker)
         for job in EXACT_JOBS:
             for label in self.record.alive:
-                self._exactly(worker, label, job, place.worker)
+                self._measure_exact(worker, label, job, place.worker)
 
-    def _open(self, worker: Worker, label: str, index: int) -> None:
+    def _explore_roofs(self, worker: Worker) -> None:
+        """Find the fastest roofs, once in a run."""
+        if self._explored_roofs:
+            return
+        self._explored_roofs = True
+        start = self.budget.now()
+        self.roofs.begin(partial(self._ask_of_reference, worker), self.devices.room(self.plan))
+        self.budget.spent_once(self.budget.now() - start)
+
+    def _open(self, worker: Worker, label: str, number: int) -> None:
         """Build and warm up a case in this worker; what compiling and packing took are samples of their own."""
-        doing, known = BACKENDS[self.plan.case(label).workload.backend].doing, self._known[label]
-        self._tell(f"{self._which}  {doing} {label}")
-        calls = known.calls if self._timed else 1  # which warms nothing up
-        opened = self._try(
-            worker, Open(label=label, calls=calls, checked=known.calls is not None, weights=self.weights)
-        )
+        doing = BACKENDS[self.plan.case(label).workload.backend].doing
+        self._tell(f"{self._which_process}  {doing} {label}")
+        calibration = self._calibrations[label]
+        calls: int | None = 1  # which warms nothing up
+        if self._is_timed:
+            calls = calibration.calls
+        is_checked = calibration.calls is not None
+        opened = self._try(worker, Open(label=label, calls=calls, checked=is_checked, weights=self.weights))
         if opened is None:
             return
-        known.calls = opened.calls
+        calibration.calls = opened.calls
         if opened.inputs:
             self.record.reads(label, opened.inputs, opened.input_bytes)
         for metric in OPENED:
-            again = not metric.exact or (label, metric.name) not in self._measured
-            if again and (value := opened.values.get(metric.name)) is not None:
-                self.record.once(label, metric.name, index, value)
-                self._measured.add((label, metric.name))
+            value = opened.values.get(metric.name)
+            if value is None or (metric.exact and (label, metric.name) in self._measured):
+                continue
+            self.record.once(label, metric.name, number, value)
+            self._measured.add((label, metric.name))
         for text in opened.notes:
             self.record.note(label, text)
         if opened.graphs > 1:
@@ -300,35 +311,37 @@ class _Runner:
     def _rounds(self, worker: Worker, place: _Place) -> None:
         """One round of practice, then as many clean ones as are wanted."""
         self._round(worker, place)
-        self.schedule.rounds_begin()
+        self.budget.rounds_begin()
         tally = Tally(self.plan)
-        while self.record.alive and not self.schedule.enough(tally.made, tally.clean):
+        while self.record.alive and not self.budget.is_enough(tally.rounds, tally.clean):
             place = replace(place, round=place.round + 1)
             clean = self._round(worker, place)
             tally.add(clean)
-            self._quiet = any(clean.values())
-            self.schedule.round_done()
-            if not self.schedule.whole:
-                self.schedule.look(RoundTable(self.record.left, self.record.samples))
+            self._is_quiet = any(clean.values())
+            self.budget.round_done()
+            if not self.budget.workers_done:
+                self.budget.plan_rounds(RoundTable(self.record.left, self.record.samples))
 
     def _round(self, worker: Worker, place: _Place) -> dict[str, bool]:
         """One sample of every case, in an order that depends on nothing but seed, worker and round.
 
         Gives for each case whether its sample was clean.
         """
-        roofs = self.roofs.due(self.schedule.whole, place.round, self.schedule.elapsed_s)
+        roofs = self.roofs.due(self.budget.workers_done, place.round, self.budget.elapsed_s)
         order = [*self.record.alive, *roofs]
         random.Random(f"{self.plan.protocol.seed}/{place.worker}/{place.round}").shuffle(order)
         clean: dict[str, bool] = {}
         for number, label in enumerate(order):
-            if self.schedule.left_s < self._known[label].lasts_s:
-                self.schedule.out_of_time = True
+            if self.budget.left_s < self._calibrations[label].sample_s:
+                self.budget.out_of_time = True
                 break
             if label in roofs:
                 self.roofs.sample(partial(self._ask_of_reference, worker), label, place.at(number))
-            elif (found := self._sample(worker, place, label, number)) is not None:
-                clean[label] = found
-        self._tell(f"{self._which}  round {place.round + 1}/{self.schedule.rounds}", place.round + 1)
+                continue
+            is_sample_clean = self._sample(worker, place, label, number)
+            if is_sample_clean is not None:
+                clean[label] = is_sample_clean
+        self._tell(f"{self._which_process}  round {place.round + 1}/{self.budget.rounds}", place.round + 1)
         return clean
 
     def _sample(self, worker: Worker, place: _Place, label: str, order: int) -> bool | None:
@@ -337,64 +350,70 @@ class _Runner:
         After a round without a clean sample it is not: where nothing helps, every case should have its rounds. Gives
         whether the last one was clean, None for one of practice or a case that has failed.
         """
-        again = self.plan.protocol.precision is not None and place.round >= 0 and self._quiet
-        known, clean = self._known[label], None
-        assert known.calls is not None
-        for _ in range(ATTEMPTS if again else 1):
+        is_practice = place.round < 0
+        attempts = 1
+        if self.plan.protocol.precision is not None and self._is_quiet and not is_practice:
+            attempts = ATTEMPTS
+        calibration = self._calibrations[label]
+        assert calibration.calls is not None
+        was_clean = None
+        for _ in range(attempts):
             salt = self.salts.getrandbits(56)
-            sampled = self._try(worker, TakeSample(label=label, calls=known.calls, salt=salt))
+            sampled = self._try(worker, TakeSample(label=label, calls=calibration.calls, salt=salt))
             if sampled is None:
                 return None
             for text in sampled.notes:
                 self.record.note(label, text)
             self.devices.read(place.worker, self.plan.case(label).workload.device, sampled)
-            known.seconds.append(sampled.value)
-            if place.round < 0:
+            calibration.fastest_s = min(calibration.fastest_s, sampled.value)
+            if is_practice:
                 return None
             sample = Sample(
                 case=label,
                 metric=LATENCY,
                 value=sampled.value,
-                calls=known.calls,
+                calls=calibration.calls,
                 waited=sampled.waited,
                 throttled=sampled.throttled,
                 faults=sampled.faults,
                 **place.at(order),
             )
             self.record.timed(sample, sampled)
-            if (clean := is_clean(sample)) or self.schedule.left_s < known.lasts_s:
+            was_clean = is_clean(sample)
+            if was_clean or self.budget.left_s < calibration.sample_s:
                 break
-        return clean
+        return was_clean
 
-    def _check(self, worker: Worker, label: str, index: int) -> None:
+    def _check(self, worker: Worker, label: str, number: int) -> None:
         """Hold a case against float64 after its rounds, once in a run: one that is off fails."""
-        if (label, "check") in self._measured or self.schedule.over:
+        if (label, "check") in self._measured or self.budget.is_over:
             return
-        self._tell(f"{self._which}  checking {label}")
-        checked = self._try(worker, Check(label=label))
-        if checked is not None:
-            self._keep_values(label, CHECKED, checked, index)
+        self._tell(f"{self._which_process}  checking {label}")
+        errors = self._try(worker, Check(label=label))
+        if errors is not None:
+            self._record_values(label, CHECKED, errors, number)
         self._measured.add((label, "check"))
 
-    def _exactly(self, worker: Worker, label: str, job: str, index: int) -> None:
+    def _measure_exact(self, worker: Worker, label: str, job: str, number: int) -> None:
         """Exact metrics need one process only; where they can't be had, the row keeps its latency."""
         metrics = [m for m in METRICS if m.exact and m.job == job and m.group in self.plan.metrics]
         if not metrics or (label, job) in self._measured:
             return
         try:
-            self._keep_values(label, metrics, self._ask(worker, EXACT_JOBS[job](label=label)), index)
+            self._record_values(label, metrics, self._ask(worker, EXACT_JOBS[job](label=label)), number)
         except _CaseFailed as problem:
             self.record.note(label, f"{metrics[0].group} could not be measured: {problem}")
         self._measured.add((label, job))
 
-    def _keep_values(self, label: str, metrics: Iterable[Metric], measured: Values, index: int) -> None:
-        """The metrics of a case that a worker has measured once."""
+    def _record_values(self, label: str, metrics: Iterable[Metric], measured: Values, number: int) -> None:
+        """Record the metrics of a case that a worker has measured once."""
         for metric in metrics:
-            if (value := measured.values.get(metric.name)) is not None:
-                self.record.once(label, metric.name, index, value)
+            value = measured.values.get(metric.name)
+            if value is not None:
+                self.record.once(label, metric.name, number, value)
 
     def _try(self, worker: Worker, request: OfCase[A]) -> A | None:
-        """Ask; a failed case is noted and answers None."""
+        """Ask; a failed case is recorded and answers None."""
         try:
             return self._ask(worker, request)
         except _CaseFailed as problem:
@@ -406,15 +425,15 @@ class _Runner:
         try:
             answer = worker.ask(request, self._timeout_s)
         except WorkerLost as lost:
-            raise _Lost(label, lost.kind, str(lost)) from lost
+            raise _LostOverCase(label, lost.kind, str(lost)) from lost
         if not isinstance(answer, Failed):
             return answer
         if answer.ends or not label:  # where it is of no case, the worker is of no use
-            raise _Lost(label, answer.kind, answer.message, known=answer.ends)
+            raise _LostOverCase(label, answer.kind, answer.message, broke_device=answer.ends)
         raise _CaseFailed(answer)
 
     def _ask_of_reference(self, worker: Worker, request: WorkerRequest[A]) -> A | None:
-        """Ask for what is no case's; None where it can't be had. One that is lost ends the looking at roofs."""
+        """Ask for what is no case's; None where it can't be had. One that is lost ends the sampling of roofs."""
         try:
             answer = worker.ask(request, self._timeout_s)
             if isinstance(answer, Failed) and answer.ends:
@@ -424,27 +443,31 @@ class _Runner:
             raise
         return None if isinstance(answer, Failed) else answer
 
-    def _lose(self, index: int, lost: WorkerLost) -> None:
+    def _handle_loss(self, number: int, lost: WorkerLost) -> None:
         """What a lost worker had measured stays.
 
-        The case that it was busy with is dropped at its second loss, or where it hung before any worker was whole:
-        a single death may be the worker's own, and a hang would cost the whole timeout again. One that broke the
-        device is dropped at once: the worker has said so.
+        The case that it was busy with is dropped at its second loss, or where it hung before any worker was complete: a
+        single death may be the worker's own, and a hang would cost the whole timeout again. One that broke the device
+        is dropped at once: the worker has said so.
         """
-        label, known = (lost.label, lost.known) if isinstance(lost, _Lost) else ("", False)
+        label, broke_device = "", False
+        if isinstance(lost, _LostOverCase):
+            label, broke_device = lost.label, lost.broke_device
         self._losses[label] += 1
-        hung = lost.kind is FailureKind.TIMEOUT and not self.schedule.whole
-        if label and (hung or known or self._losses[label] > 1):
+        hung = lost.kind is FailureKind.TIMEOUT and not self.budget.workers_done
+        if label and (hung or broke_device or self._losses[label] > 1):
             self.record.fail(label, lost.kind, str(lost))
         elif self._losses[label] >= RESTARTS:
             raise Unfinished(f"too many processes were lost: {lost}", "`ffnbench env` shows what else runs")
         else:
-            self.record.note(label, f"process {index + 1} was lost: {lost}")
+            self.record.note(label, f"process {number + 1} was lost: {lost}")
 
     @property
-    def _which(self) -> str:
-        workers = "" if self.plan.protocol.precision is not None else f"/{self.plan.protocol.workers}"
-        return f"process {self.schedule.whole + 1}{workers}"  # one that was lost is made up for
+    def _which_process(self) -> str:
+        number = self.budget.workers_done + 1  # one that was lost is made up for
+        if self.plan.protocol.precision is not None:
+            return f"process {number}"
+        return f"process {number}/{self.plan.protocol.workers}"
 
-    def _tell(self, text: str, round_: int = 0) -> None:
-        self.progress(self.schedule.progress(round_, text))
+    def _tell(self, text: str, rounds: int = 0) -> None:
+        self.progress(self.budget.progress(rounds, text))

@@ -132,10 +132,13 @@ class Session:
         self._forks.append(self._asked)
         return Fork(self, answer.process)
 
-    def rest(self, rests: bool, process: int | None = None) -> None:
-        """Stop it or its fork, or let it go on."""
-        with suppress(ProcessLookupError):  # how it has ended is told when it is asked
-            os.kill(process or self._process.pid, signal.SIGSTOP if rests else signal.SIGCONT)
+    def pause(self) -> None:
+        """Stop it until it is resumed."""
+        _send(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        _send(self._process.pid, signal.SIGCONT)
 
     @property
     def ended(self) -> bool:
@@ -158,16 +161,24 @@ class Session:
     def _cause_of(self, code: int) -> tuple[FailureKind, str]:
         if code == -signal.SIGKILL:
             return FailureKind.OOM, "the process was killed (signal 9), probably out of memory"
-        names = {one.value: f", {one.name}" for one in signal.Signals}  # those of real time have none
-        how = f"signal {-code}{names.get(-code, '')}" if code < 0 else f"exit code {code}"
+        how = f"exit code {code}"
+        if code < 0:
+            names = {known.value: f", {known.name}" for known in signal.Signals}  # those of real time have none
+            how = f"signal {-code}{names.get(-code, '')}"
+        message = f"the process ended ({how})"
         last = self.last_output()
-        return FailureKind.CRASH, f"the process ended ({how}){'; its last output: ' + last if last else ''}"
+        if last:
+            message += f"; its last output: {last}"
+        return FailureKind.CRASH, message
 
     def last_output(self) -> str:
         """The last line that the worker or its user code printed."""
         self._log.seek(0)
         lines = self._log.read().decode("utf-8", "replace").splitlines()
-        return next((line.strip() for line in reversed(lines) if line.strip() and not line.startswith(LOUD)), "")
+        for line in reversed(lines):
+            if line.strip() and not line.startswith(LOUD):
+                return line.strip()
+        return ""
 
     def close(self) -> None:
         """End the worker and all that it started, now."""
@@ -200,10 +211,15 @@ class Fork:
             self._gone = True
             raise
 
-    def rest(self, rests: bool) -> None:
-        """Stop it, or let it go on."""
+    def pause(self) -> None:
+        """Stop it until it is resumed."""
         if not self._gone:
-            self._starter.rest(rests, self._process)
+            _send(self._process, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        if not self._gone:
+            _send(self._process, signal.SIGCONT)
 
     def close(self) -> None:
         """End it. A starter whose child does not answer ends with it."""
@@ -218,6 +234,11 @@ class Fork:
             return
         end_group(self._process)
         self._starter.close()
+
+
+def _send(process: int, sign: signal.Signals) -> None:
+    with suppress(ProcessLookupError):  # how it has ended is told when it is asked
+        os.kill(process, sign)
 
 
 def _speaking(
@@ -277,14 +298,14 @@ def folder_of(arm: Arm) -> Path | None:
 
 def variables_of(arm: Arm) -> dict[str, str]:
     """The environment of its process: this one's, its own variables, and its folder on the module path."""
-    environment = {**os.environ, **dict(arm.env)}
-    if folder := folder_of(arm):
-        first = [folder, folder / "src"] if _is_layout(folder / "src") else [folder]
-        paths = [*map(str, first), environment.get("PYTHONPATH", "")]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    return environment
-
-
-def _is_layout(folder: Path) -> bool:
-    """Whether packages stand in this `src`: it is none itself."""
-    return folder.is_dir() and not (folder / "__init__.py").exists()
+    variables = {**os.environ, **dict(arm.env)}
+    folder = folder_of(arm)
+    if folder is not None:
+        paths = [str(folder)]
+        src = folder / "src"
+        if src.is_dir() and not (src / "__init__.py").exists():  # packages stand in it: it is none itself
+            paths.append(str(src))
+        if variables.get("PYTHONPATH"):
+            paths.append(variables["PYTHONPATH"])
+        variables["PYTHONPATH"] = os.pathsep.join(paths)
+    return variables

@@ -33,7 +33,8 @@ class Worker(Protocol):
 
     def greeting(self, timeout_s: float = ...) -> Greeting: ...
     def ask(self, request: WorkerRequest[A], timeout_s: float) -> A | Failed: ...
-    def rest(self, rests: bool) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
     def close(self) -> None: ...
 
 
@@ -78,11 +79,12 @@ class WorkerGroup:
     def fork(self, timeout_s: float) -> WorkerGroup | None:
         """A fork of each; None where one can't be forked."""
         forks: dict[Arm, Worker] = {}
-        self.rest(False)
+        self.resume()
         for arm, member in self._members.items():
-            if (fork := member.fork(timeout_s)) is None:  # type: ignore[attr-defined]
-                for made in forks.values():
-                    made.close()
+            fork = member.fork(timeout_s)  # type: ignore[attr-defined]
+            if fork is None:
+                for other in forks.values():
+                    other.close()
                 return None
             forks[arm] = fork
         return WorkerGroup(self._plan, forks)
@@ -96,16 +98,14 @@ class WorkerGroup:
     def _sides(self, greetings: Mapping[Arm, Greeting]) -> tuple[Side, ...]:
         """Of each arm but the control its cases, and the facts about it that differ between arms."""
         facts = {arm: _facts(arm, said) for arm, said in greetings.items() if self._cases(arm) != (CONTROL,)}
-        names = dict.fromkeys(name for of_arm in facts.values() for name in of_arm)
+        names = dict.fromkeys(name for facts_of_arm in facts.values() for name in facts_of_arm)
         differ = [name for name in names if len({of_arm.get(name, NONE) for of_arm in facts.values()}) > 1]
-        return tuple(
-            Side(
-                name=arm.name or ", ".join(self._cases(arm)),
-                cases=self._cases(arm),
-                differing=tuple((name, of_arm.get(name, NONE)) for name in differ),
-            )
-            for arm, of_arm in facts.items()
-        )
+        sides = []
+        for arm, facts_of_arm in facts.items():
+            cases = self._cases(arm)
+            differing = tuple((name, facts_of_arm.get(name, NONE)) for name in differ)
+            sides.append(Side(name=arm.name or ", ".join(cases), cases=cases, differing=differing))
+        return tuple(sides)
 
     def ask(self, request: WorkerRequest[A], timeout_s: float) -> A | Failed:
         """A request about a case goes to the process of its arm; a plan goes to all of them in parts, and what is to be
@@ -117,28 +117,35 @@ class WorkerGroup:
         if not is_for_all:
             return self._ask(self._plan.arms[0], request, timeout_s)
         answers: list[A | Failed] = [self._ask(arm, self._part_of(request, arm), timeout_s) for arm in self._members]
-        failures = [answer for answer in answers if isinstance(answer, Failed)]
-        return failures[0] if failures else answers[0]
+        for answer in answers:
+            if isinstance(answer, Failed):
+                return answer
+        return answers[0]
 
     def _ask(self, arm: Arm, request: WorkerRequest[A], timeout_s: float) -> A | Failed:
         """Ask one while the others are stopped: their OpenMP threads spin for some milliseconds after a product, on the
         CPUs that it needs.
         """
         member = self._members[arm]
-        member.rest(False)
+        member.resume()
         try:
             return member.ask(request, timeout_s)
         finally:
-            member.rest(True)
+            member.pause()
 
-    def rest(self, rests: bool) -> None:
-        """Stop all, or let them go on."""
+    def pause(self) -> None:
+        """Stop all until they are resumed."""
         for member in self._members.values():
-            member.rest(rests)
+            member.pause()
+
+    def resume(self) -> None:
+        """Let all go on."""
+        for member in self._members.values():
+            member.resume()
 
     def close(self) -> None:
         """End every one."""
-        self.rest(False)
+        self.resume()
         for member in self._members.values():
             member.close()
 
@@ -193,7 +200,9 @@ class WorkerPool:
 
     def start(self, count: int = STARTERS) -> None:
         """Start so many processes, one where nothing is timed; they are not waited for."""
-        for _ in range(count if "latency" in self.plan.metrics else 1):
+        if "latency" not in self.plan.metrics:
+            count = 1
+        for _ in range(count):
             self._ready.append((self.started, start_for(self.plan, self.launch)))
             self.started += 1
         self._since = self.now()
@@ -204,10 +213,13 @@ class WorkerPool:
         worker.
         """
         start = self.now()
-        self._sweep()
+        self._close_ended()
         if not self._ready:
-            at_once = max(1, self._cpus // len(self.plan.arms))
-            self.start(STARTERS if self.forks else max(1, min(needed, at_once)))
+            count = STARTERS
+            if not self.forks:
+                at_once = max(1, self._cpus // len(self.plan.arms))
+                count = max(1, min(needed, at_once))
+            self.start(count)
         greetings = [starter.greeting(self.wait_s(START_TIMEOUT_S)) for _, starter in self._ready]
         self._start_s = max(self._start_s, self.now() - start)
         self._cpus = greetings[0].usable_cpus
@@ -220,8 +232,10 @@ class WorkerPool:
         for _ in range(RESTARTS):
             self.greeting(needed)
             number, starter = self._ready.popleft()
+            if not self.forks:
+                return number, starter
             try:
-                worker = self._fork_of(number, starter) if self.forks else None
+                worker = self._fork_of(number, starter)
             except WorkerLost as lost:
                 starter.close()
                 last = lost
@@ -236,29 +250,40 @@ class WorkerPool:
         """A fork; None where it can't be, and this process is the worker. What its children need is imported before,
         once; after an import that has cost a starter each child imports for itself, and finds out.
         """
-        cases = self.plan.cases
-        networks = [case.ffn.around if isinstance(case.ffn, AddedSpec) else case.ffn for case in cases]
-        targets = sorted({one.target for one in networks if isinstance(one, ImportedSpec)})
-        compiles = any(case.workload.backend == Backend.COMPILE for case in cases)
-        if (targets or compiles) and self._preloads and number not in self._preloaded:
+        if self._preloads and number not in self._preloaded:
             self._preloaded.add(number)
             self._preloads = False
-            preload = Preload(targets=tuple(targets), compiles=compiles)
-            starter.ask(preload, self.wait_s(self.plan.protocol.timeout_s))
+            self._preload(starter)
             self._preloads = True
         worker = starter.fork(self.wait_s(self.plan.protocol.timeout_s))
         self.forks = worker is not None
         return worker
 
-    def _sweep(self) -> None:
+    def _preload(self, starter: Starter) -> None:
+        """Have a starter import code of the user's and the compiler, where cases need them."""
+        targets = set()
+        for case in self.plan.cases:
+            ffn = case.ffn.around if isinstance(case.ffn, AddedSpec) else case.ffn
+            if isinstance(ffn, ImportedSpec):
+                targets.add(ffn.target)
+        compiles = any(case.workload.backend == Backend.COMPILE for case in self.plan.cases)
+        if targets or compiles:
+            preload = Preload(targets=tuple(sorted(targets)), compiles=compiles)
+            starter.ask(preload, self.wait_s(self.plan.protocol.timeout_s))
+
+    def _close_ended(self) -> None:
         """Let go of starters that have ended with a child, or have served long enough: the longer, the longer they take
         to start.
         """
         serves_s = max(SERVES_S, SERVES * self._start_s)
-        late = self.forks and self.now() - self._since > serves_s
-        for one in [one for one in self._ready if late or one[1].ended]:
-            self._ready.remove(one)
-            one[1].close()
+        has_served = self.forks and self.now() - self._since > serves_s
+        ready = list(self._ready)
+        self._ready.clear()
+        for number, starter in ready:
+            if has_served or starter.ended:
+                starter.close()
+            else:
+                self._ready.append((number, starter))
 
     def close(self) -> None:
         """End every process."""

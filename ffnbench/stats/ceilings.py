@@ -49,7 +49,7 @@ def fits(roof: Roof, case: Case, needed: Needed) -> bool:
 
 def needed_by_cases(cases: Iterable[Case], costs: Iterable[CaseCost]) -> list[tuple[Case, Needed]]:
     """What a call of each case needs, of those whose cost is known."""
-    by_label = {priced.case: priced.cost for priced in costs}
+    by_label = {entry.case: entry.cost for entry in costs}
     return [(case, needed_by(case, by_label[case.label])) for case in cases if case.label in by_label]
 
 

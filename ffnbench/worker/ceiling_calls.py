@@ -6,6 +6,7 @@ Operands are random and never zeros, and are views of one buffer a dtype: only o
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,11 +27,11 @@ from ffnbench.worker.subject import Subject, set_precision
 
 Call = Callable[[], Any]
 SAMPLE_S = 0.003  # of one sample: a case's is 10 ms, but there are more roofs than cases
-LOOKS = 3  # at one of a machine by itself, until nothing disturbs it
-TRIED = 3  # calls of a candidate that are timed, and then as many more of the best
-WEIGHTS = {Bound.PRODUCTS: 4}  # of a group's share of the time; others have 1
+MOST_SAMPLES = 3  # of a roof of the machine, until nothing disturbs one
+TRIED = 3  # times that a candidate is timed, and then as many more of the best
+WEIGHT_OF_PRODUCTS = 4  # of a group's share of the time; others have 1
 KEPT_READS = 2
-NEAR = 0.03  # of the best rate: what a look of a few calls can't tell apart
+NEAR = 0.03  # of the best rate: what a few calls can't tell apart
 BLOCK = 1 << 18  # elements that are drawn; the rest repeats them
 CANNOT = (RuntimeError, TypeError, ValueError, AttributeError, MemoryError)  # what a missing path raises
 
@@ -39,7 +40,7 @@ CANNOT = (RuntimeError, TypeError, ValueError, AttributeError, MemoryError)  # w
 class Ceilings:
     """The roofs of one worker: their calls are kept once they are made."""
 
-    _made: dict[str, Call] = field(default_factory=dict)
+    _calls: dict[str, Call] = field(default_factory=dict)  # by the name of the roof
     _buffers: dict[tuple[str, str], Tensor] = field(default_factory=dict)  # by dtype and device
 
     def explore(self, roofs: Sequence[Roof], seconds: float, keep: int | None) -> list[ReachedRoof]:
@@ -48,18 +49,23 @@ class Ceilings:
         Groups share the time, those of products with the greatest parts. Each candidate has a few calls; one that would
         take longer than what is left is passed over, and so is one that this machine can't run.
         """
-        groups: dict[tuple[str | int, ...], list[Roof]] = {}
+        groups: dict[tuple[str | int, ...], list[Roof]] = defaultdict(list)
         for roof in roofs:
-            groups.setdefault(group_of(roof), []).append(roof)
-        found, end = list[ReachedRoof](), perf_counter() + seconds
-        parts = [WEIGHTS.get(group[0].bound, 1) for group in groups.values()]
-        for place, group in enumerate(groups.values()):
-            share = max(0.0, end - perf_counter()) * parts[place] / sum(parts[place:])
-            most = keep if keep is None or group[0].bound is Bound.PRODUCTS else min(keep, KEPT_READS)
-            found += self._best(group, perf_counter() + share, most)
-        for name in self._made.keys() - {reached.roof.name for reached in found}:
-            del self._made[name]
-        return found
+            groups[group_of(roof)].append(roof)
+        end = perf_counter() + seconds
+        weights_left = sum(_weight_of(group) for group in groups.values())
+        reached: list[ReachedRoof] = []
+        for group in groups.values():
+            left_s = max(0.0, end - perf_counter())
+            share_s = left_s * _weight_of(group) / weights_left
+            weights_left -= _weight_of(group)
+            most = keep
+            if keep is not None and group[0].bound is not Bound.PRODUCTS:
+                most = min(keep, KEPT_READS)
+            reached += self._best(group, perf_counter() + share_s, most)
+        for name in self._calls.keys() - {best.roof.name for best in reached}:
+            del self._calls[name]
+        return reached
 
     def sample(self, roof: Roof, calls: int, waits: WaitMeter) -> tuple[float, float | None]:
         """Mean seconds of a call, and the share of the time that threads waited, after a call that is not timed."""
@@ -71,33 +77,34 @@ class Ceilings:
             return waits.with_share(partial(_seconds, roof, call, calls), roof.threads)
 
     def _best(self, group: Sequence[Roof], end: float, keep: int | None) -> list[ReachedRoof]:
+        """The fastest roofs of a group, timed until `end`."""
         seconds: dict[str, float] = {}
-        rate = math.inf  # the best so far
+        best_rate = math.inf
         for roof in group:
-            if seconds and perf_counter() + (TRIED + 1) * roof.amount / rate > end:
+            would_take_s = (TRIED + 1) * roof.amount / best_rate
+            if seconds and perf_counter() + would_take_s > end:
                 continue
             try:
-                seconds[roof.name] = self._tried(roof, end)
+                seconds[roof.name] = self._fastest_call(roof, end)
             except CANNOT:  # what can't be run here is no ceiling
-                self._made.pop(roof.name, None)
+                self._calls.pop(roof.name, None)
                 continue
-            rate = max(one.amount / seconds[one.name] for one in group if one.name in seconds)
-            for other in seconds.keys() - {one.name for one in _fastest(group, seconds, keep, more=1)}:
-                self._made.pop(other, None)  # its operands are not needed any more
-        for roof in _fastest(group, seconds, keep, more=1):  # once more: something may have disturbed the first look
+            best_rate = max(tried.amount / seconds[tried.name] for tried in group if tried.name in seconds)
+            candidates = {candidate.name for candidate in _fastest(group, seconds, keep, more=1)}
+            for name in seconds.keys() - candidates:
+                self._calls.pop(name, None)  # its operands are not needed any more
+        for roof in _fastest(group, seconds, keep, more=1):  # once more: something may have disturbed the first calls
             if perf_counter() < end:
-                seconds[roof.name] = min(seconds[roof.name], self._tried(roof, end))
-        return [
-            ReachedRoof(
-                roof=_levelled(roof),
-                seconds=seconds[roof.name],
-                calls=max(1, math.ceil(SAMPLE_S / seconds[roof.name])),
-            )
-            for roof in _fastest(group, seconds, keep)
-        ]
+                seconds[roof.name] = min(seconds[roof.name], self._fastest_call(roof, end))
+        reached = []
+        for roof in _fastest(group, seconds, keep):
+            call_s = seconds[roof.name]
+            calls = max(1, math.ceil(SAMPLE_S / call_s))
+            reached.append(ReachedRoof(roof=_levelled(roof), seconds=call_s, calls=calls))
+        return reached
 
-    def _tried(self, roof: Roof, end: float) -> float:
-        """The fastest of a few calls, one at least."""
+    def _fastest_call(self, roof: Roof, end: float) -> float:
+        """Seconds of the fastest of a few calls, one at least."""
         _settle(roof)
         with torch.inference_mode():
             call = self._call(roof)
@@ -111,21 +118,64 @@ class Ceilings:
 
     def _call(self, roof: Roof) -> Call:
         """What to time; raises where this machine has no such path."""
-        if roof.name not in self._made:
-            self._made[roof.name] = MAKERS[roof.bound](self, roof)
-        return self._made[roof.name]
+        if roof.name not in self._calls:
+            self._calls[roof.name] = self._make(roof)
+        return self._calls[roof.name]
+
+    def _make(self, roof: Roof) -> Call:
+        match roof.bound:
+            case Bound.PRODUCTS:
+                return self._product(roof)
+            case Bound.BYTES:
+                return self._read(roof)
+            case Bound.CALL:
+                return _empty_call(roof)
 
     def operand(self, elements: int, dtype: str, device: str, after: int = 0) -> Tensor:
         """So many random numbers, never zeros, of the buffer that all share, from `after` on."""
-        have = self._buffers.get((dtype, device))
-        if have is None or have.numel() < after + elements:
+        end = after + elements
+        buffer = self._buffers.get((dtype, device))
+        if buffer is None or len(buffer) < end:
             drawn = torch.randn(BLOCK, generator=torch.Generator().manual_seed(0))
             drawn = drawn.to(place_of(device), getattr(torch, dtype))
             drawn[drawn == 0] = 1
             # twice as long each time: older ones, whose views are still there, are no longer than it in all
-            times = 1 << (math.ceil((after + elements) / BLOCK) - 1).bit_length()
-            have = self._buffers[dtype, device] = drawn.repeat(times)
-        return have[after : after + elements]
+            times = 1 << (math.ceil(end / BLOCK) - 1).bit_length()
+            buffer = self._buffers[dtype, device] = drawn.repeat(times)
+        return buffer[after:end]
+
+    def _product(self, roof: Roof) -> Call:
+        tokens, out, width = roof.shape
+        x = self.operand(tokens * width, roof.dtype, roof.device).view(tokens, width)
+        w = self.operand(out * width, roof.dtype, roof.device, after=tokens * width).view(out, width)
+        if roof.path == MM:
+            return partial(torch.mm, x, w.t(), out=torch.empty(tokens, out, dtype=x.dtype, device=x.device))
+        if roof.path != ONEDNN:
+            raise ValueError(f"no product by {roof.path}")
+        reason = no_onednn(x.dtype)
+        if reason:
+            raise ValueError(reason)
+        packed = torch.ops.mkldnn._reorder_linear_weight(w.contiguous(), tokens)
+        return partial(torch.ops.mkldnn._linear_pointwise, x, packed, None, "none", [], "")
+
+    def _read(self, roof: Roof) -> Call:
+        rows, columns = matrix_of(roof.read_bytes)
+        flat = self.operand(rows * columns, "float32", roof.device)
+        if roof.path == SUM:
+            return partial(torch.sum, flat)
+        if roof.path == SUM_INT:
+            return partial(torch.sum, flat.view(torch.int64))
+        if roof.path == AGAIN:
+            return partial(torch.sum, flat.expand(roof.shape[0], len(flat)))
+        if roof.path == MV:
+            vector = self.operand(columns, "float32", roof.device).clone()
+            return partial(torch.mv, flat.view(rows, columns), vector)
+        raise ValueError(f"no reading by {roof.path}")
+
+
+def _weight_of(group: Sequence[Roof]) -> int:
+    """How great a group's share of the time is, relative to others."""
+    return WEIGHT_OF_PRODUCTS if group[0].bound is Bound.PRODUCTS else 1
 
 
 def _levelled(roof: Roof) -> Roof:
@@ -137,64 +187,39 @@ def _levelled(roof: Roof) -> Roof:
 
 
 def _fastest(group: Sequence[Roof], seconds: dict[str, float], keep: int | None, more: int = 0) -> list[Roof]:
-    """The best of each path; of them two, and the fastest of the others, where only so many are kept: what disturbs one
-    look at them does not disturb all paths alike. Those that are near the best of all are as good, and the shortest
+    """The best of each path; of them two, and the fastest of the others, where only so many are kept: what disturbs the
+    calls of one does not disturb all paths alike. Those that are near the best of all are as good, and the shortest
     calls of them come first: they can be sampled more often.
     """
-    known = [r for r in group if r.name in seconds]
-    rates = {r.name: r.amount / seconds[r.name] for r in known}
+    tried = [roof for roof in group if roof.name in seconds]
+    rates = {roof.name: roof.amount / seconds[roof.name] for roof in tried}
     near = (1 - NEAR) * max(rates.values(), default=0.0)
-    known.sort(key=lambda r: (0.0, seconds[r.name]) if rates[r.name] >= near else (1.0, 1 / rates[r.name]))
-    firsts = list({roof.path: roof for roof in reversed(known)}.values())
-    firsts.sort(key=known.index)
+    best = sorted((r for r in tried if rates[r.name] >= near), key=lambda roof: seconds[roof.name])
+    others = sorted((r for r in tried if rates[r.name] < near), key=lambda roof: -rates[roof.name])
+    ranked = best + others
+    best_of_paths: dict[str, Roof] = {}
+    for roof in ranked:
+        best_of_paths.setdefault(roof.path, roof)
+    firsts = list(best_of_paths.values())
     if keep is None:
         return firsts
     chosen = firsts[:2]
-    return (chosen + [roof for roof in known if roof not in chosen])[: keep + more]
+    chosen += [roof for roof in ranked if roof not in chosen]
+    return chosen[: keep + more]
 
 
-def _product(of: Ceilings, roof: Roof) -> Call:
-    tokens, out, width = roof.shape
-    x = of.operand(tokens * width, roof.dtype, roof.device).view(tokens, width)
-    w = of.operand(out * width, roof.dtype, roof.device, after=tokens * width).view(out, width)
-    if roof.path == MM:
-        return partial(torch.mm, x, w.t(), out=torch.empty(tokens, out, dtype=x.dtype, device=x.device))
-    if roof.path == ONEDNN:
-        if reason := no_onednn(x.dtype):
-            raise ValueError(reason)
-        packed = torch.ops.mkldnn._reorder_linear_weight(w.contiguous(), tokens)
-        return partial(torch.ops.mkldnn._linear_pointwise, x, packed, None, "none", [], "")
-    raise ValueError(f"no product by {roof.path}")
-
-
-def _read(of: Ceilings, roof: Roof) -> Call:
-    rows, columns = matrix_of(roof.read_bytes)
-    flat = of.operand(rows * columns, "float32", roof.device)
-    if roof.path in (SUM, SUM_INT, AGAIN):
-        again = flat.expand(roof.shape[0], flat.numel()) if roof.path == AGAIN else flat
-        return partial(torch.sum, again.view(torch.int64) if roof.path == SUM_INT else again)
-    matrix, vector = flat.view(rows, columns), of.operand(columns, "float32", roof.device).clone()
-    if roof.path == MV:
-        return partial(torch.mv, matrix, vector)
-    raise ValueError(f"no reading by {roof.path}")
-
-
-def _nothing(_: Ceilings, roof: Roof) -> Call:
+def _empty_call(roof: Roof) -> Call:
     """A call of an empty module, measured as every other call is."""
     x = torch.randn(1, 1, 8, device=place_of(roof.device))
-    of_device = accelerator_of(roof.device)
-    return Subject(nn.Identity(), x, torch.randn_like(x), train=False, accelerator=of_device).call
-
-
-MAKERS: dict[Bound, Callable[[Ceilings, Roof], Call]] = {
-    Bound.PRODUCTS: _product, Bound.BYTES: _read, Bound.CALL: _nothing,
-}  # fmt: skip
+    accelerator = accelerator_of(roof.device)
+    return Subject(nn.Identity(), x, torch.randn_like(x), train=False, accelerator=accelerator).call
 
 
 def _settle(roof: Roof) -> None:
     """Threads, current device and precision are the roof's."""
     set_precision(roof.matmul_precision)
-    if (accelerator := accelerator_of(roof.device)) is not None:
+    accelerator = accelerator_of(roof.device)
+    if accelerator is not None:
         accelerator.settle()
     if roof.bound is not Bound.CALL and torch.get_num_threads() != roof.threads:
         torch.set_num_threads(roof.threads)
@@ -205,7 +230,8 @@ def _seconds(roof: Roof, call: Call, calls: int) -> float:
     if roof.bound is Bound.CALL:
         empty = call.__self__  # type: ignore[attr-defined]
         return float(meters.sample(empty, [empty.x] * calls, counts=False).wall)
-    if (accelerator := accelerator_of(roof.device)) is not None:
+    accelerator = accelerator_of(roof.device)
+    if accelerator is not None:
         from ffnbench.device.accelerator import device_seconds
 
         return device_seconds(accelerator, call, calls)
@@ -217,12 +243,14 @@ def _seconds(roof: Roof, call: Call, calls: int) -> float:
 
 def measure_ceilings(request: MeasureCeilings) -> ReachedRoofs:
     """Of each path the fastest call, by the kind of ceiling."""
-    ceilings, waits, measured = Ceilings(), WaitMeter(usable_cpus()), []
+    ceilings, waits = Ceilings(), WaitMeter(usable_cpus())
+    measured = []
     for reached in ceilings.explore(request.roofs, request.seconds, None):
-        best = reached.seconds
-        for _ in range(LOOKS):
+        best, disturbed = reached.seconds, True
+        for _ in range(MOST_SAMPLES):
             value, waited = ceilings.sample(reached.roof, reached.calls, waits)
-            best, disturbed = min(best, value), waited is not None and waited > WAITED
+            best = min(best, value)
+            disturbed = waited is not None and waited > WAITED
             if not disturbed:
                 break
         measured.append(replace(reached, seconds=best, disturbed=disturbed))

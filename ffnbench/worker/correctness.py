@@ -9,7 +9,7 @@ This finds honest mistakes. It is no sandbox, and hunts no cheats.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from math import sqrt
@@ -93,23 +93,33 @@ class Correctness:
         if self._form is None:  # once: to find it calls the module, which then may answer a later call anew
             self._form = self._form_of(subject)
         form, layout = self._form
-        if form is None and not self.again:
-            return
-        call = _call_of(subject, form, salt)
-        second = self._second(subject) if form is None else None
-        answer, training = _answer_of(subject, call)
-        for what, values in answer.items():
-            if not bool(torch.isfinite(values).all()):
-                raise Mismatch(f"{when}the {what} is not finite")
         if form is not None:
-            named = answer if layout is None else _as_laid_out(answer, layout)
-            of = "the float64 reference"
-            if form is not subject.module:
-                of += f" of ffnbench's own {form.spec.form}"
-            self._compare(named, iter([_of_form(form, call)]), f"{when}the {{}} differs from {of}")
-        elif second is not None and training is not None:
-            second.train(training)
-            self._compare(answer, _of_second(second, call), f"{when}the {{}} differs from the module's own in float64")
+            self._check_against_form(form, layout, subject, salt, when)
+        elif self.again:
+            self._check_against_second(subject, salt, when)
+
+    def _check_against_form(
+        self, form: OwnModule, layout: Layout | None, subject: Subject, salt: int, when: str
+    ) -> None:
+        call = _call_of(subject, form, salt)
+        answer, _ = _answer_of(subject, call)
+        _refuse_infinite(answer, when)
+        reference = "the float64 reference"
+        if form is not subject.module:
+            reference += f" of ffnbench's own {form.spec.form}"
+        if layout is not None:
+            answer = _as_laid_out(answer, layout)
+        self._compare(answer, [_of_form(form, call)], f"{when}the {{}} differs from {reference}")
+
+    def _check_against_second(self, subject: Subject, salt: int, when: str) -> None:
+        call = _call_of(subject, None, salt)
+        second = self._second(subject)
+        answer, was_in_train_mode = _answer_of(subject, call)
+        _refuse_infinite(answer, when)
+        if second is not None and was_in_train_mode is not None:
+            second.train(was_in_train_mode)
+            expected = _of_second(second, call)
+            self._compare(answer, expected, f"{when}the {{}} differs from the module's own in float64")
 
     def _form_of(self, subject: Subject) -> tuple[OwnModule | None, Layout | None]:
         """The form that a module is, or is said to be, on its own weights; how these are laid out, if it is said.
@@ -140,57 +150,75 @@ class Correctness:
             second = build(self.case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype))
             if self.weights:
                 carried(self.weights, second)
-            state = subject.module.state_dict() if subject.train else dict(subject.module.named_parameters())
+            state = subject.module.state_dict()
+            if not subject.train:
+                state = dict(subject.module.named_parameters())
             second.load_state_dict(state, strict=False)
         except Exception:  # code of the user's
             return None
         return second
 
-    def _compare(self, answer: Answer, references: Iterator[Answer], told: str) -> None:
-        """Hold an answer against one reference after the other, until one is as near as rounding explains."""
-        limit = self.case.workload.tolerance
-        nearest: Difference | None = None
+    def _compare(self, answer: Answer, references: Iterable[Answer], message: str) -> None:
+        """Hold an answer against one reference after the other, until one is as near as rounding explains.
+
+        The `message` of a Mismatch has a place for what differs.
+        """
+        tolerance = self.case.workload.tolerance
+        differences = []
         for expected in references:
-            found = difference(answer, expected)
-            if nearest is None or found.over(limit) < nearest.over(limit):
-                nearest = found
-            if nearest.over(limit) <= 1:
+            differences.append(difference(answer, expected))
+            if differences[-1].over(tolerance) <= 1:
                 break
-        if nearest is None:
+        if not differences:
             return
-        if nearest.output > limit:
-            raise Mismatch(f"{told.format(OUTPUT)} by {nearest.output:.1e}")
-        if nearest.over(limit) > 1:
-            raise Mismatch(f"{told.format(nearest.of)} by {nearest.gradient:.1e}")
+        nearest = min(differences, key=lambda tried: tried.over(tolerance))
+        if nearest.output > tolerance:
+            raise Mismatch(f"{message.format(OUTPUT)} by {nearest.output:.1e}")
+        if nearest.over(tolerance) > 1:
+            raise Mismatch(f"{message.format(nearest.of)} by {nearest.gradient:.1e}")
         self.output_error = max(nearest.output, self.output_error or 0.0)
         if nearest.gradient is not None:
             self.gradient_error = max(nearest.gradient, self.gradient_error or 0.0)
 
 
+def _refuse_infinite(answer: Answer, when: str) -> None:
+    """Raise Mismatch for an answer that is not finite."""
+    for what, values in answer.items():
+        if not bool(torch.isfinite(values).all()):
+            raise Mismatch(f"{when}the {what} is not finite")
+
+
 def _call_of(subject: Subject, form: OwnModule | None, salt: int) -> Call:
-    """A call on the input of a salt, with the rows that are compared: spread over all tokens, the last one too. Of
-    attention they are the first; with experts those whose choice is clearest, for rounding decides between near ties.
-    In training a gradient flows back from these rows alone.
+    """A call on the input of a salt, with the rows that are compared. In training a gradient flows back from these rows
+    alone.
     """
     x = subject.pool.renew(salt, 1)[0]
-    tokens = x.shape[:-1].numel()
-    if form is not None and isinstance(form.spec, AttentionSpec):
-        rows = torch.arange(min(ROWS, x.shape[1]), device=x.device)
-    elif form is not None and _chooses(form):
-        candidates = _spread(tokens, CANDIDATES, x)
-        inputs = x.detach().reshape(-1, x.shape[-1])[candidates].double()
-        logits = inputs @ form.router.weight.detach().double().T
-        best = logits.topk(form.moe.top_k + 1).values
-        clearest = (best[:, -2] - best[:, -1]).argsort(descending=True)
-        rows = candidates[clearest[:ROWS]]
-    else:
-        rows = _spread(tokens, ROWS, x)
+    rows = _rows_of(x, form)
     gradient = subject.grad
     if subject.train:
-        flows = torch.zeros(tokens, 1, dtype=x.dtype, device=x.device)
-        flows[rows] = 1
-        gradient = subject.grads.renew(gradient_salt(salt), 1)[0] * flows.view(*x.shape[:-1], 1)
+        is_compared = torch.zeros(x.shape[:-1].numel(), 1, dtype=x.dtype, device=x.device)
+        is_compared[rows] = 1
+        gradient = subject.grads.renew(gradient_salt(salt), 1)[0] * is_compared.view(*x.shape[:-1], 1)
     return Call(x, gradient, rows)
+
+
+def _rows_of(x: Tensor, form: OwnModule | None) -> Tensor:
+    """The numbers of the tokens that are compared: spread over all tokens, the last one too.
+
+    Of attention they are the first; with experts those whose choice is clearest, for rounding decides between near
+    ties.
+    """
+    tokens = x.shape[:-1].numel()
+    if form is not None and isinstance(form.spec, AttentionSpec):
+        return torch.arange(min(ROWS, x.shape[1]), device=x.device)
+    if form is None or not _chooses(form):
+        return _spread(tokens, ROWS, x)
+    candidates = _spread(tokens, CANDIDATES, x)
+    inputs = x.detach().reshape(-1, x.shape[-1])[candidates].double()
+    logits = inputs @ form.router.weight.detach().double().T
+    best = logits.topk(form.moe.top_k + 1).values
+    clearest = (best[:, -2] - best[:, -1]).argsort(descending=True)
+    return candidates[clearest[:ROWS]]
 
 
 def _chooses(form: OwnModule) -> bool:
@@ -223,25 +251,37 @@ def _answer_of(subject: Subject, call: Call) -> tuple[Answer, bool | None]:
 
 def _called(subject: Subject, call: Call) -> tuple[Answer, bool]:
     """The answer of what is timed, and whether it drew random numbers."""
-    state = torch.get_rng_state if subject.accelerator is None else subject.accelerator.rng_state
-    before = state()
+    before = _random_state(subject)
     subject.clear(call.x)
     y = subject.call(call.x, call.gradient)
     answer = _gathered(call, y, subject.module)
     subject.clear(call.x)
-    return answer, not torch.equal(before, state())
+    return answer, not torch.equal(before, _random_state(subject))
+
+
+def _random_state(subject: Subject) -> Tensor:
+    """The state of the generator on the subject's device."""
+    if subject.accelerator is None:
+        return torch.get_rng_state()
+    return subject.accelerator.rng_state()
 
 
 def _gathered(call: Call, y: Tensor, module: nn.Module) -> Answer:
-    """What a call of a module gave; a gradient that did not come is zero, as an optimiser takes it."""
+    """What a call of a module gave."""
     answer = {OUTPUT: call.compared(y)}
-    if not call.x.requires_grad:
-        return answer
-    answer[INPUT_GRADIENT] = call.compared(torch.zeros_like(call.x) if call.x.grad is None else call.x.grad)
-    for name, weight in module.named_parameters():
-        if weight.requires_grad:
-            answer[gradient_of(name)] = torch.zeros_like(weight) if weight.grad is None else weight.grad.clone()
+    if call.x.requires_grad:
+        answer[INPUT_GRADIENT] = call.compared(_gradient_or_zero(call.x))
+        for name, weight in module.named_parameters():
+            if weight.requires_grad:
+                answer[gradient_of(name)] = _gradient_or_zero(weight).clone()
     return answer
+
+
+def _gradient_or_zero(tensor: Tensor) -> Tensor:
+    """A gradient that did not come is zero, as an optimiser takes it."""
+    if tensor.grad is None:
+        return torch.zeros_like(tensor)
+    return tensor.grad
 
 
 def gradient_of(name: str) -> str:
@@ -251,11 +291,12 @@ def gradient_of(name: str) -> str:
 
 def _as_laid_out(answer: Answer, layout: Layout) -> Answer:
     """The answer with the gradients of the form's weights in place of those of the module's own."""
-    found = {what: values for what, values in answer.items() if what in (OUTPUT, INPUT_GRADIENT)}
+    laid_out = {what: answer[what] for what in (OUTPUT, INPUT_GRADIENT) if what in answer}
     for name, piece in layout.pieces.items():
-        if (of := gradient_of(piece.name)) in answer:
-            found[gradient_of(name)] = piece.of(answer[of])
-    return found
+        own = gradient_of(piece.name)
+        if own in answer:
+            laid_out[gradient_of(name)] = piece.of(answer[own])
+    return laid_out
 
 
 def _of_form(form: OwnModule, call: Call) -> Answer:
@@ -275,10 +316,12 @@ def _of_form(form: OwnModule, call: Call) -> Answer:
         y = form.reference(x, chosen)
     answer = {OUTPUT: y.detach()[0]}
     if x.requires_grad:
-        wanted = {INPUT_GRADIENT: x} | {gradient_of(name): weight for name, weight in weights.items()}
-        found = torch.autograd.grad(y, list(wanted.values()), short.gradient.double(), materialize_grads=True)
-        answer |= dict(zip(wanted, found, strict=True))
-        answer[INPUT_GRADIENT] = answer[INPUT_GRADIENT][0]
+        of_x, *of_weights = torch.autograd.grad(
+            y, [x, *weights.values()], short.gradient.double(), materialize_grads=True
+        )
+        answer[INPUT_GRADIENT] = of_x[0]
+        for name, gradient in zip(weights, of_weights, strict=True):
+            answer[gradient_of(name)] = gradient
     return answer
 
 
@@ -321,19 +364,26 @@ def difference(answer: Answer, expected: Answer) -> Difference:
     """How far an answer is from what is expected, in what both have."""
     output = row_error(answer[OUTPUT], expected[OUTPUT])
     gradients = [what for what in expected if what != OUTPUT and what in answer]
-    sizes = {what: _rms(expected[what]) for what in gradients}
-    least = LEAST_SCALE * max((size for what, size in sizes.items() if what != INPUT_GRADIENT), default=0.0)
+    scales = {what: _rms(expected[what]) for what in gradients}
+    weights = [what for what in gradients if what != INPUT_GRADIENT]
+    least = LEAST_SCALE * max((scales[what] for what in weights), default=0.0)
+    for what in weights:
+        scales[what] = max(scales[what], least)
     errors = {}
     for what in gradients:
-        apart = _rms(answer[what].double() - expected[what].double())
-        scale = sizes[what] if what == INPUT_GRADIENT else max(sizes[what], least)
-        errors[what] = apart / scale if scale else apart
-    worst = max(errors, key=lambda what: errors[what], default="")
-    return Difference(output, errors.get(worst), worst)
+        error = _rms(answer[what].double() - expected[what].double())
+        errors[what] = error / (scales[what] or 1.0)
+    if not errors:
+        return Difference(output)
+    worst = max(errors, key=errors.__getitem__)
+    return Difference(output, errors[worst], worst)
 
 
 def _rms(values: Tensor) -> float:
-    return float(values.double().square().mean().sqrt()) if values.numel() else 0.0
+    """The root of the mean square; 0 of nothing."""
+    if not values.numel():
+        return 0.0
+    return float(values.double().square().mean().sqrt())
 
 
 def row_error(y: Tensor, expected: Tensor) -> float:
@@ -341,5 +391,6 @@ def row_error(y: Tensor, expected: Tensor) -> float:
     y, expected = y.double(), expected.double()
     norms = expected.norm(dim=-1)
     scale = norms.clamp_min(float(norms.square().mean().sqrt()))
-    apart = (y - expected).norm(dim=-1)
-    return float(torch.where(scale > 0, apart / scale, apart).nan_to_num(float("inf")).max())
+    errors = (y - expected).norm(dim=-1)
+    relative = torch.where(scale > 0, errors / scale, errors)
+    return float(relative.nan_to_num(float("inf")).max())

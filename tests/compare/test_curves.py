@@ -123,11 +123,6 @@ def test_no_crossing_is_told_of_equal_variants_nor_of_those_that_only_come_near(
 
 
 @pytest.mark.slow
-def test_crossings_in_every_shape() -> None:
-    assert simulated.main(["--sweeps", "300", "--seed", "36"]) == 0
-
-
-@pytest.mark.slow
 def test_crossings_on_simulated_machines() -> None:
     """The whole way: runner, stopping, table of rounds, verdicts. The truth is a straight line through 1 at 64 tokens,
     which is a place of the axis, and at 128, which is not.

@@ -106,35 +106,6 @@ def call(in_process, on_machine):
     return in_process
 
 
-def labels(out: str) -> list[str]:
-    return [row["label"] for row in csv.DictReader(io.StringIO(out))]
-
-
-def test_every_way_to_type_three_variants(call) -> None:
-    for typed in ("--variants relu,gelu,swiglu", "relu,gelu swiglu", "relu, gelu ,swiglu", "relu , gelu, swiglu",
-                  "--variants relu --variants gelu swiglu"):  # fmt: skip
-        code, out, _ = call("cost", *typed.split(), "-f", "csv")
-        assert (code, labels(out)) == (0, ["relu", "gelu", "swiglu"])
-    _, out, _ = call("cost", "relu", "--seq-len", "1", "--seq-len", "128,512", "-f", "csv")
-    assert labels(out) == ["relu@seq_len=1", "relu@seq_len=128", "relu@seq_len=512"]
-
-
-CUT = [
-    ("cost --seq-len 128,51x", "--seq-len: '51x' is not a whole number, in '128,51x'", "--seq-len"),
-    ("ab swiglu --base-env A:1 --mode inference,train", "--mode takes one value here", "`ffnbench compare`"),
-    ("ab swiglu --base-env A:1 --threads 1,2", "one value here, not '1,2'", "`ffnbench compare`"),
-]
-
-
-def test_what_the_shell_has_cut_is_told(call) -> None:
-    for typed, error, hint in CUT:
-        code, out, err = call(*typed.split())
-        lines = [line for line in err.splitlines() if line.startswith(("error:", "hint:"))]
-        assert (code, out) == (2, "")
-        assert error in lines[0]
-        assert hint in lines[1]
-
-
 # Measured, shown and saved
 
 

@@ -18,7 +18,7 @@ import pytest
 from exam.machine import ENVIRONMENT
 from fake_machine import FakeLaunch, measure, prepare
 from frames import cells as cells_of
-from made_up_runs import QUIET, WAITS, plan_of, priced, run_of, ten_rounds, with_busy, with_waits
+from made_up_runs import QUIET, WAITS, plan_of, run_of, ten_rounds, with_busy, with_costs, with_waits
 from paths import committed_runs
 
 from ffnbench.api.saved import as_shown
@@ -170,7 +170,7 @@ def busy(*, alone: bool = False) -> ShownReport:
         plan = plan_of("a=relu", workers=4, rounds=10)
         waits: dict[tuple[str, int, int], float | None] = {("a", w, r): WAITS for w in range(4) for r in range(10)}
         done = with_waits(run_of(plan, {"a": [[18.0] * 10] * 4}), waits)
-    return as_shown(with_figures(replace(priced(report_of(done)), environment=ENVIRONMENT)))
+    return as_shown(with_figures(replace(with_costs(report_of(done)), environment=ENVIRONMENT)))
 
 
 def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time() -> None:

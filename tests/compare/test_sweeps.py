@@ -35,7 +35,7 @@ from ffnbench.result import Report, Verdict, raw_of
 from ffnbench.run import runner
 from ffnbench.run.resources import too_large
 from ffnbench.run.world import World
-from ffnbench.stats.cells import cells_of, complete_cells, joined, undecided
+from ffnbench.stats.cells import cells_of, joined, undecided
 from ffnbench.stats.figures import with_figures
 
 FORMS, WIDTHS, TOKENS = ("relu", "gelu", "swiglu", "geglu"), (32, 64, 96), (1, 2, 4, 8)
@@ -228,20 +228,6 @@ def test_a_budget_that_is_spent_is_not_spent_again() -> None:
     assert with_figures(again).comparisons == found.comparisons
 
 
-def test_samples_are_looked_at_once_and_not_by_each_cell() -> None:
-    class Looked(tuple):
-        times = 0
-
-        def __iter__(self):
-            Looked.times += 1
-            return super().__iter__()
-
-    found, plan = simulated("usual", 5, "a=relu,b=relu"), prepared("a=relu,b=relu").plan
-    cells = cells_of(plan)
-    assert complete_cells(replace(found, samples=Looked(found.samples)), cells).plan.cases == plan.cases
-    assert Looked.times < len(cells)
-
-
 def test_resume_needs_a_file(call) -> None:
     code, _, err = call(*SWEEP, *HOW, "--resume")
     assert (code, err.count("hint: add -o")) == (2, 1)
@@ -307,11 +293,11 @@ def simulated(world: str, seed: int, variants: str) -> Report:
     """A sweep of six cells on a machine made of dice, by the real loop and the real decisions."""
     machine = Machine(next(one for one in WORLDS if one.name == world), prepared(variants).plan, seed)
 
-    def visit(plan: Plan, following: Following) -> ShownReport:
+    def measure_cell(plan: Plan, following: Following) -> ShownReport:
         done = machine.measure(plan, runner.run)
         return replace(new_report(done.plan, prepared(variants).costs_of(done.plan)), **raw_of(done))
 
-    return with_figures(Sweep(prepared(variants), World(), UNFOLLOWED, visit, None).measure())
+    return with_figures(Sweep(prepared(variants), World(), UNFOLLOWED, measure_cell, None).measure())
 
 
 @cache

@@ -62,7 +62,7 @@ def test_a_disturbed_row_says_so_of_all_its_times(run: ShownReport) -> None:
 def test_kinds_that_nobody_has_run_are_told(run: ShownReport) -> None:
     assert untested_note(run) == []
     assert run.environment is not None
-    amd = replace(run, environment=replace(run.environment, hip="7.0"))
+    amd = replace(run, environment=replace(run.environment, facts={"hip": "7.0"}))
     assert "AMD's GPUs (ROCm)" in table_text(amd)
     assert untested_note(with_work(amd, device="cpu")) == []
 

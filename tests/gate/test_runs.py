@@ -38,7 +38,7 @@ class Restless(FakeLaunch):
 @pytest.fixture
 def call(on_fakes, monkeypatch: pytest.MonkeyPatch):
     """`ffnbench ...`, workers faked; gives exit code, stdout in one line, stderr."""
-    real = measuring.measured_once
+    real = measuring.measure_run
 
     def run(*arguments: object, launch: FakeLaunch | None = None) -> tuple[int, str, str]:
         launch = launch or machine(seed=1)
@@ -50,7 +50,7 @@ def call(on_fakes, monkeypatch: pytest.MonkeyPatch):
             return real(*given, **more)
 
         for place in (measuring, checking):
-            monkeypatch.setattr(place, "measured_once", counted)
+            monkeypatch.setattr(place, "measure_run", counted)
         return on_fakes(*arguments, launch=launch)
 
     return run

@@ -80,23 +80,6 @@ def test_a_size_by_its_classs_other_name_is_that_size(model_type: str, own: str,
         hf.ours(data | {own: number, other: number + 2})
 
 
-@pytest.mark.parametrize(
-    "model_type", ["phi3", "vit", "deit", "vit_msn", "yolos", "stablelm", "olmoe", "llama", "qwen3", "gpt_neox", "t5"]
-)
-def test_head_dim_counts_where_its_class_reads_it(model_type: str) -> None:
-    pytest.importorskip("transformers")
-    assert hf.differences("head_dim 48", hf.default(model_type) | {"head_dim": 48}) == ""
-
-
-@pytest.mark.parametrize("model_type", ["glm", "glm4", "ministral3", "qwen2_moe", "stablelm", "mistral", "llama"])
-@pytest.mark.parametrize("key", ["head_dim", "num_key_value_heads"])
-def test_heads_that_a_file_leaves_out_are_the_classs_own(model_type: str, key: str) -> None:
-    pytest.importorskip("transformers")
-    data = hf.default(model_type)
-    data["num_attention_heads"] *= 2
-    assert hf.differences(f"without {key}", {name: value for name, value in data.items() if name != key}) == ""
-
-
 @pytest.mark.parametrize("layers", [{"num_layers": 3}, {"num_layers": 3, "num_decoder_layers": 5}, {}])
 def test_t5s_layers_by_another_name_are_not_its_decoders(layers: dict) -> None:
     """Its class makes the decoder as deep as the encoder before it has seen that name."""

@@ -33,7 +33,7 @@ def widths(**options: object) -> dict[str, int]:
         ({"d_ff": 3072, "variants": "swiglu,relu"}, {"swiglu": 3072, "relu": 4608}),
         ({"variants": "swiglu,relu", "d_model": 512}, {"swiglu": 1368, "relu": 2048}),
         ({"variants": "relu,swiglu", "rule": "llama", "d_model": 1024}, {"relu": 4096, "swiglu": 2816}),
-        ({"variants": "relu,swiglu@rule=notes@ratio=2@multiple_of=16", "d_model": 128}, {"relu": 512}),
+        ({"variants": "relu,swiglu@rule=two_thirds@ratio=2@multiple_of=16", "d_model": 128}, {"relu": 512}),
         ({"variants": "relu,silu@gate=output"}, {"relu": 3072, "silu@gate=output": 2688}),
         ({"variants": "relu,swiglu@d_ff=100"}, {"relu": 3072, "swiglu@d_ff=100": 100}),
         ({"variants": "relu,swiglu", "ratio": 2.0}, {"relu": 1536, "swiglu": 1024}),

@@ -35,9 +35,9 @@ VECTORS = [
     ("flash_attn", 5120, {}, 13696),
     ("flash_attn", 8192, {}, 21888),
     ("grok", 6144, {}, 32768),
-    ("notes", 64, {"ratio": 1, "multiple_of": 8}, 48),
-    ("notes", 128, {"ratio": 2, "multiple_of": 16}, 176),
-    ("notes", 512, {"ratio": 4, "multiple_of": 8}, 1368),
+    ("two_thirds", 64, {"ratio": 1, "multiple_of": 8}, 48),
+    ("two_thirds", 128, {"ratio": 2, "multiple_of": 16}, 176),
+    ("two_thirds", 512, {"ratio": 4, "multiple_of": 8}, 1368),
     ("t5_v1_1", 512, {}, 1024),
     ("t5_v1_1", 768, {}, 2048),
     ("t5_v1_1", 1024, {}, 2816),
@@ -45,7 +45,7 @@ VECTORS = [
     ("t5_v1_1", 4096, {}, 10240),
     ("lfm2", 1024, {}, 2730),  # no multiplier: not rounded
     ("lfm2", 1024, {"multiplier": 1.0}, 2816),
-    ("timm", 100, {"ratio": 1, "multiple_of": 64}, 128),
+    ("classic", 100, {"ratio": 1, "multiple_of": 64}, 128),
 ]
 
 

@@ -110,14 +110,6 @@ def test_the_words_of_a_type_are_those_that_there_are() -> None:
         assert set(get_args(getattr(arguments, name))) == {*known}, name
 
 
-def test_every_public_name_loads() -> None:
-    for name in dir(ffnbench):
-        assert getattr(ffnbench, name) is not None
-    assert set(of_features("calls")) < set(dir(ffnbench))
-    assert issubclass(ffnbench.Error, Exception)
-    assert (ROOT / "ffnbench" / "py.typed").exists()
-
-
 @pytest.mark.parametrize(("file", "name"), [("activations.facts", "activations"), ("block.plan", "block")])
 def test_a_room_of_the_same_name_does_not_hide_a_function(file: str, name: str) -> None:
     code = f"import ffnbench.{file}\nfrom ffnbench import {name}\nprint({name}.__name__, callable(ffnbench.{name}))"
@@ -227,8 +219,6 @@ def test_a_mistake_in_python_is_told_with_a_hint() -> None:
         ({"variants": [3]}, "3 is no variant"),
         ({"variants": []}, "--variants has an empty value"),
         ({"preset": "llama3-8b", "d_model": [64, 128]}, "hint: leave --d-model out"),
-        ({"dtype": "flaot32"}, "`ffnbench list dtypes` shows all"),
-        ({"rule": "llama", "d_ff": 64}, "--rule computes d_ff and --d-ff sets it"),
     ):
         told = told_of(ffnbench.cost, **given)
         assert says in told
@@ -336,12 +326,6 @@ def test_a_path_that_cannot_be_written_is_told(report, tmp_path: Path) -> None:
         report.plot(roofline=True)
 
 
-def test_a_plot_is_a_figure(report) -> None:
-    figure = report.plot()
-    assert "time vs relu" in figure.axes[0].get_xlabel()
-    assert any("gelu" in text.get_text() for text in figure.axes[0].get_yticklabels())
-
-
 def test_text_is_plain_wherever_it_is_asked_for(report, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -409,15 +393,6 @@ def test_frames_of_several_reports_can_be_told_apart(on_machine, tmp_path: Path)
     assert runs[0] == runs[2] != runs[1]
     found = ffnbench.check(tmp_path / "one.json", other.save(tmp_path / "other.json"), exact_only=True)
     assert found.frame()["run"].unique().tolist() == runs[1]
-
-
-def test_tab_shows_what_a_user_would_call(report, on_machine) -> None:
-    on_machine(prober=ProberHere)
-    for one, most in ((report, 20), (ffnbench.activations("relu"), 4)):
-        shown = {name for name in dir(one) if not name.startswith("_")}
-        assert {"show", "frame", "rows", "save"} <= shown
-        assert len(shown) <= most
-        assert ("plot" in shown) is (one is report)
 
 
 # Ctrl-C, mistakes, and what is printed

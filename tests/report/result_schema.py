@@ -77,11 +77,12 @@ def _schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
 
 def _object(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
     hints = get_type_hints(kind)
+    others = jsonable._others_of(kind)
     return {
         "type": "object",
         "properties": {one.name: _property(one, hints[one.name], named) for one in jsonable.saved_fields(kind)},
         "required": [one.name for one in jsonable.saved_fields(kind) if jsonable._needed(one)],
-        "additionalProperties": False,
+        "additionalProperties": _schema(get_args(hints[others])[1], named) if others else False,
     }
 
 

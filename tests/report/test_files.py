@@ -218,6 +218,10 @@ def test_a_kill_leaves_no_empty_file(tmp_path: Path) -> None:
         ("folder.csv", "is a folder"),
         ("socket.csv", "is no file"),
         ("a\0b.csv", "null"),
+        ("run", "no suffix"),
+        ("run.xlsx", "unknown suffix '.xlsx'"),
+        ("/proc/nothing/", "cannot write"),
+        ("/proc/run.csv", "cannot write"),
     ],
 )
 def test_what_can_not_be_written_is_told_before_anything_is_done(

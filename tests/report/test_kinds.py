@@ -15,13 +15,8 @@ from paths import ROOT
 from ffnbench.api.saved import report_of
 from ffnbench.cli import run
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.ffn.cost import Cost
-from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind
-from ffnbench.report.files.store import load, report_text
-from ffnbench.report.shown_report import VIEWS
 from ffnbench.request import BlockRequest, CompareRequest, SidesRequest, TimingRequest, command_line
-from ffnbench.run.runner import EXACT_JOBS
 
 STARTS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 COMMANDS = {
@@ -61,10 +56,6 @@ def test_what_is_measured_is_saved_shown_drawn_and_checked(kind: Kind, call, tmp
     assert code == 0, err
     assert "exact rows are equal" in checked
     assert " latency " in " ".join(checked.split())
-
-
-def test_every_kind_has_a_view() -> None:
-    assert set(VIEWS) == set(Kind)
 
 
 # What was asked can be asked again
@@ -109,15 +100,6 @@ def test_the_command_line_of_a_request_makes_that_request(command: str, monkeypa
 RESULTS = ROOT / "results"
 
 
-@pytest.mark.parametrize("path", sorted(RESULTS.glob("*/*.json")), ids=lambda path: path.stem)
-def test_an_earlier_file_reads_back_the_same(path: Path, tmp_path: Path) -> None:
-    old = load(path)
-    (tmp_path / "again.json").write_text(report_text(old))
-    again = load(tmp_path / "again.json")
-    assert json.loads((tmp_path / "again.json").read_text())["schema"] == 2
-    assert (again.plan, again.costs, again.samples, again.measured) == (old.plan, old.costs, old.samples, old.measured)
-
-
 def test_figures_that_were_edited_are_said_to_be(tmp_path: Path) -> None:
     data = json.loads((RESULTS / "amd-epyc-2cpu" / "compare.json").read_text())
     data["comparisons"][1]["ratio"]["value"] *= 0.9
@@ -126,19 +108,6 @@ def test_figures_that_were_edited_are_said_to_be(tmp_path: Path) -> None:
     data["plan"]["protocol"]["method"] = METHOD - 1  # of an older method the figures may differ without an edit
     (tmp_path / "run.json").write_text(json.dumps(data))
     assert f"with method {METHOD - 1}, now it is {METHOD}" in report_of(str(tmp_path / "run.json"))[1]
-
-
-def test_every_metric_has_a_job_that_a_worker_knows() -> None:
-    """A row with a wrong name would be found by a user only: as a failure of every case."""
-    for metric in METRICS:
-        if metric.exact:
-            assert metric.job in ("", "open", "check", *EXACT_JOBS), metric.name
-        else:
-            assert metric.job in ("sample", "open", "roof"), f"{metric.name}: nothing else tells a number"
-        if metric.closed_form:
-            assert metric.name in Cost.__dataclass_fields__, metric.name
-        if metric.checked:
-            assert metric.exact, metric.name
 
 
 def test_a_folder_that_was_made_for_nothing_does_not_stay(call, tmp_path: Path) -> None:

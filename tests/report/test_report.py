@@ -12,14 +12,10 @@ from fake_machine import FakeLaunch, lost, measure, prepare
 from rich.cells import cell_len
 
 from ffnbench import cost
-from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
 from ffnbench.messages import Open, TakeSample
 from ffnbench.plan import Note, NoteKind
-from ffnbench.report import listing
 from ffnbench.report.columns import case_records
-from ffnbench.report.files.outputs import Outputs
-from ffnbench.report.formats import SUFFIXES
 from ffnbench.report.sentences import verdict_lines
 from ffnbench.report.terminal import plain
 from ffnbench.report.writers import latex
@@ -103,14 +99,6 @@ def test_the_flops_shown_are_those_of_the_half_that_is_timed() -> None:
     assert [row["flops_timed"] for row in both.rows] == [4 * 768 * 3072, 8 * 768 * 3072]
 
 
-def test_a_long_label_is_folded_and_the_numbers_stay() -> None:
-    label = "a_very_long_label_that_somebody_chose_for_good_reasons"
-    text = plain(compare_frame(report_of(variants=f"relu,{label}=gelu")), 60)
-    assert "reference" in text
-    assert "1.200 [1.199, 1.201]  slower" in text
-    assert all(cell_len(line.rstrip()) <= 60 for line in text.splitlines())
-
-
 S, F, E, U, B = Verdict.SLOWER, Verdict.FASTER, Verdict.SAME, Verdict.UNCLEAR, Verdict.BUSY
 
 
@@ -175,35 +163,6 @@ def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
     assert len(full.summary) == 4  # of five: what the control says is left out
     assert any("no answer within 300 s" in line for line in full.summary)
     assert any(line.startswith("interrupted in process") for line in full.summary)
-
-
-@pytest.mark.parametrize(
-    ("out", "says"),
-    [
-        ("nowhere/run.csv", "no folder 'nowhere'"),
-        ("run.xlsx", "unknown suffix '.xlsx'"),
-        ("run.jsn", "unknown suffix '.jsn'"),
-        ("run", "no suffix"),
-        ("/proc/nothing/", "cannot write"),
-        ("/proc/run.csv", "cannot write"),
-    ],
-)
-def test_a_file_that_cannot_be_written_is_found_before_measuring(out: str, says: str) -> None:
-    with pytest.raises(FfnbenchError, match=says) as caught:
-        Outputs([out], "compare", SUFFIXES)
-    assert caught.value.hint
-
-
-@pytest.mark.parametrize("what", list(listing.LISTINGS))
-def test_lists_fit_and_are_complete(what: str) -> None:
-    names = [next(iter(record.values())) for record in listing.LISTINGS[what]()]
-    for width in (60, 80, 120):
-        text = plain(listing.listing_view(what).table, width)
-        assert all(cell_len(line.rstrip()) <= width for line in text.splitlines())
-        assert all(name in text for name in names)
-    for format_ in ("json", "csv", "markdown"):
-        written = listing.listing_view(what).stdout[format_]()
-        assert all(name in written for name in names)
 
 
 def test_latex_is_a_table_of_booktabs_that_tex_sets_as_it_is() -> None:

@@ -10,25 +10,13 @@ from typing import Any
 
 import pytest
 from exam.machine import ENVIRONMENT
-from fake_machine import FakeLaunch, KnownProber, prepare, run
+from fake_machine import FakeLaunch, FakeWorker, KnownProber, prepare, run
 
 from ffnbench.api import measuring
 from ffnbench.api.preparing import Prepared
 from ffnbench.common.errors import Unfinished
 from ffnbench.following import UNFOLLOWED, Following
-from ffnbench.messages import (
-    Begin,
-    Check,
-    Done,
-    Failed,
-    Greeting,
-    Open,
-    Opened,
-    Sampled,
-    TakeSample,
-    Values,
-    WorkerRequest,
-)
+from ffnbench.messages import Check, Greeting, Open, TakeSample, Values, WorkerRequest
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.progress import TerminalProgress
@@ -44,14 +32,19 @@ START_S, CHECK_S, OPEN_S, SAMPLE_S, AGAIN_S = 1.5, 0.8, 0.1, 0.06, 0.08
 QUIET, DISTURBED = 0.003, 0.7
 
 
-class Machine:
+class Machine(FakeLaunch):
     """Processes that take `slower` times as long as on a quiet machine, by a clock that they turn themselves; a request
     that lasts longer than it may is lost. `stuck` says which ones never end.
     """
 
     def __init__(self, slower: float = 1.0, stuck: Callable[[str, float], bool] = lambda *_: False) -> None:
+        super().__init__(lambda label, worker, number: SAMPLE_S * slower / 3 * (1 + 1e-4 * (len(self.ended) % 7)))
         self.slower, self.stuck, self.clock_s = slower, stuck, 0.0
+        self.waited = QUIET if slower < 2 else DISTURBED
         self.ended: list[tuple[str, float]] = []  # what was asked, and when that was over
+
+    def __call__(self, arm: object = None) -> Starter:
+        return Starter(self, 0)
 
     def now(self) -> float:
         return self.clock_s
@@ -64,59 +57,37 @@ class Machine:
         self.ended.append((what, self.clock_s))
         return not late
 
-    def launch(self) -> Starter:
-        return Starter(self)
-
     def run(self, plan: Plan, **how: Any) -> Run:
         """The budget is a bound where nothing else is said."""
         how = {"bound_s": plan.protocol.budget_s, **how}
-        return run(plan, launch=self.launch, now=self.now, describe=lambda *_: ENVIRONMENT, **how)
+        return run(plan, launch=self, now=self.now, describe=lambda *_: ENVIRONMENT, **how)
 
 
-class Starter:
+class Starter(FakeWorker):
     """A process that can be forked; a fork knows nothing of the others."""
 
-    ended = False
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine, self.started, self.opened = machine, False, 0
+    launch: Machine
+    started = False
 
     def greeting(self, timeout_s: float = 300.0) -> Greeting:
-        if not self.started and not self.machine.lasts("start", START_S / 2, timeout_s):
+        if not self.started and not self.launch.lasts("start", START_S / 2, timeout_s):
             self.ended = True
             raise Unfinished(f"a worker could not start: no answer within {timeout_s:g} s")
         self.started = True
-        return Greeting()
+        return super().greeting()
 
     def fork(self, timeout_s: float) -> Starter:
-        return Starter(self.machine)
-
-    def rest(self, rests: bool) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+        return Starter(self.launch, 0)
 
     def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
-        seconds = 0.001
+        seconds = {TakeSample: SAMPLE_S, Check: AGAIN_S}.get(type(request), 0.001)
         if isinstance(request, Open):
             seconds = OPEN_S if request.checked else CHECK_S
-        elif isinstance(request, TakeSample):
-            seconds = SAMPLE_S
-        elif isinstance(request, Check):
-            seconds = AGAIN_S
-        if not self.machine.lasts(type(request).__name__, seconds, timeout_s):
+        if not self.launch.lasts(type(request).__name__, seconds, timeout_s):
             raise WorkerLost(FailureKind.TIMEOUT, f"no answer within {timeout_s:g} s")
-        if isinstance(request, Open):
-            return Opened(calls=3)
-        if isinstance(request, TakeSample):
-            value, waited = SAMPLE_S * self.machine.slower / 3, QUIET if self.machine.slower < 2 else DISTURBED
-            return Sampled(value=value * (1 + 1e-4 * (len(self.machine.ended) % 7)), waited=waited)
         if isinstance(request, Check):
             return Values(values={"error": 1e-7})
-        if isinstance(request, Begin):
-            return Done()
-        return Failed(kind=FailureKind.UNSUPPORTED, message="simulated")
+        return super().ask(request, timeout_s)
 
 
 def plan_of(budget: float | None, **options: Any) -> Plan:
@@ -193,11 +164,11 @@ def prepared(budget: float, **options: Any) -> Prepared:
 
 @pytest.fixture
 def measured():
-    """A plan measured by the whole of `measured_once`, on such a machine and by its clock."""
+    """A plan measured by the whole of `measure_run`, on such a machine and by its clock."""
 
     def measure(machine: Machine, plan: Prepared, following: Following = UNFOLLOWED):
-        world = World(launch=machine.launch, now=machine.now, describe=lambda *_: ENVIRONMENT)
-        return measuring.measured_once(plan, world, following)
+        world = World(launch=machine, now=machine.now, describe=lambda *_: ENVIRONMENT)
+        return measuring.measure_run(plan, world, following)
 
     return measure
 
@@ -227,11 +198,11 @@ def test_a_command_began_before_it_measures(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(measuring, "run", asked)
     plan, world = prepared(15.0), World(launch=FakeLaunch())
-    measuring.measured_once(plan, world)
+    measuring.measure_run(plan, world)
     earlier = replace(world, began=time.monotonic() - 7.0)
-    measuring.measured_once(plan, earlier)
+    measuring.measure_run(plan, earlier)
     default = replace(plan.plan, protocol=replace(plan.plan.protocol, bound=False))
-    measuring.measured_once(replace(plan, plan=default), earlier)
+    measuring.measure_run(replace(plan, plan=default), earlier)
     assert told[0]["spent_s"] < 1
     assert 7 <= told[1]["spent_s"] < 9
     assert [how["bound_s"] for how in told] == [pytest.approx(15.0, abs=0.1)] * 2 + [math.inf]

@@ -4,35 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from exam.machine import ENVIRONMENT
-from fake_machine import run
-from made_up_runs import QUIET, WAITS, plan_of, priced, run_of, ten_rounds, with_waits
+from fake_machine import FakeLaunch, FakeWorker, run
+from made_up_runs import QUIET, WAITS, plan_of, run_of, ten_rounds, with_costs, with_waits
 
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, baseline_times, latency_findings
 from ffnbench.gate.interim import report_of
-from ffnbench.messages import (
-    Begin,
-    Done,
-    Failed,
-    Greeting,
-    OfCase,
-    Open,
-    Opened,
-    Sampled,
-    TakeSample,
-    Values,
-    WorkerRequest,
-)
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.report.columns import case_records
 from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.terminal import plain
-from ffnbench.result import BackgroundLoad, Comparison, FailureKind, Report, Run, Verdict
+from ffnbench.result import BackgroundLoad, Comparison, Report, Run, Verdict
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.verdict import summarise
 
@@ -48,7 +36,7 @@ def test_rounds_in_which_the_threads_waited_do_not_count() -> None:
     assert row.ratio.value == pytest.approx(1.05, rel=0.005)
     assert (row.verdict, row.ratio.samples) == (Verdict.SLOWER, 24)
     assert not row.ratio.disturbed
-    report = with_figures(priced(replace(report_of(done), environment=ENVIRONMENT)))
+    report = with_figures(with_costs(replace(report_of(done), environment=ENVIRONMENT)))
     assert case_records(report)[1]["waited_share"] == pytest.approx((6 * QUIET + 4 * WAITS) / 10)
 
 
@@ -95,7 +83,7 @@ def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
         if max(c.workload.threads for c in done.plan.cases) > 1
         else "busy: other processes used 1.0 CPUs, b: 0 of 40 rounds undisturbed; wait"
     )
-    text = plain(compare_frame(priced(replace(report, measured=measured, warnings=notes))), 120)
+    text = plain(compare_frame(with_costs(replace(report, measured=measured, warnings=notes))), 120)
     assert re.search(r"^b .* busy +-  busy *$", text, re.MULTILINE)
     assert " 1.30 " not in text
     assert said in text
@@ -108,7 +96,7 @@ def reference_with_half_of_its_rounds(c: float = 1.0, c_waits: bool = True) -> R
     waits |= {(case, 0, r): WAITS for case in ("b", "c" if c_waits else "b") for r in range(6)}
     values = {"a": [[1.72e-3] * 6], "b": [[1.9e-3] * 6], "c": [[1.72e-3 * c] * 6]}
     done = with_waits(run_of(plan, values), waits)
-    return with_figures(priced(replace(report_of(done), environment=ENVIRONMENT)))
+    return with_figures(with_costs(replace(report_of(done), environment=ENVIRONMENT)))
 
 
 def test_one_row_that_can_be_compared_keeps_the_reference() -> None:
@@ -136,52 +124,27 @@ def test_a_busy_control_gives_no_slack_and_accuses_nobody() -> None:
     assert not [note for note in summarise(done)[2] if "trusted" in note.text]
 
 
-class Beside:
+class Beside(FakeLaunch):
     """A machine with a neighbour until a moment of its clock: while it works, b takes 1.27 times as long and waits."""
 
     def __init__(self, until_s: float) -> None:
-        self.until_s, self.clock_s = until_s, 0.0
-        self.asked: list[dict[str, Any]] = []
-        self.burst_at = lambda asked: False
-        self.ended = False
+        super().__init__(self.seconds_of)
+        self.until_s, self.clock_s, self.taken = until_s, 0.0, 0
+        self.burst_at: Callable[[int], bool] = lambda taken: False
 
-    def now(self) -> float:
-        return self.clock_s
-
-    def __call__(self) -> Beside:
+    def __call__(self, arm: object = None) -> FakeWorker:
         self.clock_s += 1.0
-        return self
+        return super().__call__()
 
-    def greeting(self, timeout_s: float = 0.0) -> Greeting:
-        return Greeting()
-
-    def fork(self, timeout_s: float) -> None:
-        return None
-
-    def rest(self, rests: bool) -> None:
-        pass
-
-    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
-        self.asked.append(request)
-        if isinstance(request, Open):
-            return Opened(calls=1)
-        if isinstance(request, Begin):
-            return Done()
-        if isinstance(request, OfCase) and not isinstance(request, TakeSample):
-            return Values(values={})
-        if not isinstance(request, TakeSample):
-            return Failed(kind=FailureKind.UNSUPPORTED, message="simulated")
+    def seconds_of(self, label: str, worker: int, number: int) -> float:
         self.clock_s += 0.02
-        busy = self.clock_s < self.until_s or self.burst_at(len(self.asked))
-        slower = 1.27 if busy and request.label == "b" else 1.0
-        seconds = 0.02 * slower * (1 + 0.0005 * (len(self.asked) % 5))
-        return Sampled(value=seconds, waited=0.7 if busy else 0.003)
-
-    def close(self) -> None:
-        pass
+        self.taken += 1
+        busy = self.clock_s < self.until_s or self.burst_at(self.taken)
+        self.waited = 0.7 if busy else 0.003
+        return 0.02 * (1.27 if busy and label == "b" else 1.0) * (1 + 0.0005 * (self.taken % 5))
 
     def run(self, plan: Plan) -> Run:
-        return run(plan, launch=self, now=self.now, describe=lambda *_: ENVIRONMENT)
+        return run(plan, launch=self, now=lambda: self.clock_s, describe=lambda *_: ENVIRONMENT)
 
 
 def plan_with(**options: Any) -> Plan:
@@ -200,7 +163,7 @@ def test_a_run_waits_for_quiet_and_uses_it() -> None:
 def test_a_disturbed_sample_is_taken_again_and_both_are_kept() -> None:
     """A burst that is over before the next sample costs that sample, and not the round."""
     machine = Beside(until_s=0.0)
-    machine.burst_at = lambda asked: asked % 7 == 0
+    machine.burst_at = lambda taken: taken % 7 == 0
     done = machine.run(plan_with(budget=15.0))
     disturbed = [s for s in done.samples if s.waited == 0.7]
     again = {(s.case, s.worker, s.round) for s in done.samples if s.waited == 0.003}

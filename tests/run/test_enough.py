@@ -66,15 +66,6 @@ def test_a_case_alone_is_judged_by_its_seconds() -> None:
     assert limit_met(RoundTable(alone, samples), True) == "precision"
 
 
-def test_rounds_are_added_where_rounds_scatter_or_opening_is_dear() -> None:
-    patient = protocol_of(3, Effort(budget=600, precision=1))
-    rounds_scatter, workers_scatter = Scatter(0.06**2, 0.01**2), Scatter(0.01**2, 0.02**2)
-    assert rounds_wanted(patient, rounds_scatter, PACE, 600) > 1.5 * patient.rounds
-    assert rounds_wanted(patient, workers_scatter, PACE, 600) == patient.rounds
-    dear = Pace(8.0, 0.075)
-    assert rounds_wanted(patient, rounds_scatter, dear, 600) > 3 * rounds_wanted(patient, rounds_scatter, PACE, 600)
-
-
 @pytest.mark.parametrize(("within", "between", "open_s"), [(0.06, 0.02, 0.2), (0.1, 0.01, 1.0), (0.03, 0.01, 3.0)])
 def test_so_many_rounds_are_best(within: float, between: float, open_s: float) -> None:
     """Of all numbers of rounds the one that is wanted leaves the least variance of a run's mean, within a few percent:

@@ -6,17 +6,13 @@ What is promised is written down here a second time, by hand. Most take long: `p
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import json
 import os
-import pty
 import re
 import shlex
 import signal
 import subprocess
 import sys
-import termios
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -300,39 +296,6 @@ def test_streams_that_are_gone_change_no_file_and_no_regression(scene: Scene, ho
     scene.shell(f"ffnbench check base.json slow.json --tolerance latency=80% -o a.xml {how}").end(1)
     assert (scene.folder / "a.xml").read_text().rstrip().endswith("</testsuite>")
     scene.nothing_left()
-
-
-@slow
-def test_ctrl_c_in_a_terminal(scene: Scene) -> None:
-    """Typed there; and rich's markup in a label is what was typed."""
-    outer, inner = pty.openpty()
-    out = scene.logs / "tty"
-
-    def control() -> None:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
-    def read() -> None:
-        with out.open("ab", buffering=0) as file, suppress(OSError):
-            while data := os.read(outer, 65536):
-                file.write(data)
-
-    command = ("compare", *SMALL, *ENDLESS, "--variants", "[/x]=relu,[bold]b[/bold]=gelu", "-o", "a.json")
-    out.touch()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ffnbench", *command], cwd=scene.folder, stdin=inner, stdout=inner, stderr=inner,
-        env={**scene.environment, "TERM": "xterm-256color"}, preexec_fn=control, start_new_session=True,
-    )  # fmt: skip
-    os.close(inner)
-    reader = threading.Thread(target=read, daemon=True)
-    reader.start()
-    running = Running(process, out, out)
-    running.measuring()
-    os.write(outer, b"\x03")
-    process.wait(30)
-    reader.join(5)
-    running.end(130).says("[/x]", "[bold]b[/bold]")
-    assert scene.whole("a.json")["interrupted"]
 
 
 # Signals

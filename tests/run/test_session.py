@@ -19,7 +19,7 @@ from fake_machine import KnownProber, run
 from paths import ROOT
 
 from ffnbench.api.measuring import measure
-from ffnbench.api.preparing import Prepared, priced
+from ffnbench.api.preparing import Prepared, with_costs
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import Begin, Failed, MeasureTimer, Open, Sampled, TakeSample
@@ -55,7 +55,10 @@ class Shared:
     def fork(self, timeout_s: float) -> None:
         return None
 
-    def rest(self, rests: bool) -> None:
+    def pause(self) -> None:
+        pass
+
+    def resume(self) -> None:
         pass
 
     def close(self) -> None:
@@ -160,13 +163,13 @@ def test_a_case_that_can_t_be_counted_is_a_row(prober: Prober) -> None:
     rows = ",".join(f"m{number}={target}" for number, target in enumerate(targets))
     request = CompareRequest(variants=f"relu,{rows}", d_model=16, seq_len=8, threads=1, device="cpu")
     plan = plan_compare(request, prober)
-    found = case_records(priced(plan, prober, lenient=True).cost_report())
+    found = case_records(with_costs(plan, prober, lenient=True).cost_report())
     assert [row["params"] for row in found] == [2 * 16 * 64, None, 16 * 16 + 16]
     says = ("", "raised RuntimeError: no GPU here", "")
     assert all(text in (row["failure"] or "") for row, text in zip(found, says, strict=True))
     assert [bool(row["failure"]) for row in found] == [bool(text) for text in says]
     with pytest.raises(FfnbenchError, match="no GPU here"):
-        priced(plan, prober)  # of a check
+        with_costs(plan, prober)  # of a check
 
 
 def test_sparsity_is_told_only_where_the_hidden_layer_is_certain(prober: Prober) -> None:

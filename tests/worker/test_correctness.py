@@ -408,12 +408,6 @@ def test_in_a_check_its_time_is_missing(baseline: Path, tmp_path: Path, call, wr
     assert (code, f"can't be a baseline: {wrong!r} is wrong: {wrong} said no" in err) == (2, True)
 
 
-def test_it_is_stored_in_no_baseline(baseline: Path, call) -> None:
-    before = baseline.read_text()
-    code, _, err = call("check", baseline, "-q --update", launch=machine(("gelu",), seed=1))
-    assert (code, baseline.read_text(), "nothing was measured for gelu" in err) == (3, before, True)
-
-
 def test_a_side_that_is_wrong_has_no_time(call) -> None:
     """head takes half the time."""
     flags = "--base-env A:1 --head-env A:2 --d-model 64 --threads 1 -q"

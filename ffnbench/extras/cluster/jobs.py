@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ffnbench.api.measuring import Measure, measured_once, refuse_short
+from ffnbench.api.measuring import Measure, measure_run, refuse_short
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.saved import as_shown
 from ffnbench.api.sweeping import Sweep
@@ -162,7 +162,7 @@ def measure(
     prepared: Prepared,
     world: World,
     destination: Destination,
-    measure_cell: Measure = measured_once,
+    measure_in_job: Measure = measure_run,
     *,
     on: str,
     slurm: tuple[str, ...],
@@ -190,7 +190,7 @@ def measure(
             destination.following.resumed(),
             cluster=cluster,
             folder=folder,
-            measure_cell=measure_cell,
+            measure_in_job=measure_in_job,
         )
         report = sweep.measure()
     if not report.interrupted and not report.stopped:
@@ -204,17 +204,17 @@ class SweepOfJobs(Sweep):
 
     cluster: Cluster = field(kw_only=True)
     folder: Path = field(kw_only=True)
-    measure_cell: Measure = field(kw_only=True)
+    measure_in_job: Measure = field(kw_only=True)
     jobs: dict[Path, Any] = field(default_factory=dict)  # submitted, and not gathered yet, by their folders
     gone: dict[Path, float] = field(default_factory=dict)  # since when a job is neither alive nor done
 
     def measure(self) -> ShownReport:
         """Submit what is not known yet, and gather all of it."""
         cells = cells_of(self.prepared.plan)
-        known = self.known(cells)
-        left = {self._folder(cell): cell for cell in cells if cell.reference not in known}
+        measured_before = self.begin(cells)
+        left = {self._folder(cell): cell for cell in cells if cell.reference not in measured_before}
         if self.before:
-            self.looks = self.before.plan.protocol.looks
+            self.analyses = self.before.plan.protocol.looks
         interrupted, lost = False, 0
         try:
             with termination_as_interruption():
@@ -229,7 +229,7 @@ class SweepOfJobs(Sweep):
             if not self.parts:
                 raise
             interrupted = True
-        report = with_figures(self._with_machines(self.found))
+        report = with_figures(self._with_machines(self.report))
         stopped = report.stopped
         if lost:
             stopped = f"{lost} of {counted(len(cells), 'group')} were lost, and what they wrote is in {self.folder}"
@@ -288,7 +288,7 @@ class SweepOfJobs(Sweep):
         if cell.protocol.budget_s is not None:
             cell = replace(cell, protocol=replace(cell.protocol, budget_s=self.cluster.share_s))
         asked = report_text(new_report(cell, self.prepared.costs_of(cell)))
-        return CellJob(asked, os.environ.get(GPUS), self.measure_cell)
+        return CellJob(asked, os.environ.get(GPUS), self.measure_in_job)
 
     def _gathered(self, folder: Path, job: Any, cell: Plan, *, alive: bool) -> ShownReport | None:
         """What a job has measured, or that it is lost; None while it may still come."""

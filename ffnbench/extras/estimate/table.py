@@ -58,7 +58,7 @@ RATIO = Column(
 
 def estimate_view(report: Report, machines: Sequence[Hardware], rows: list[Row], near: Near) -> View:
     """The bounds of every variant on every machine, group by group."""
-    return View(frame=lambda: _frame(report, machines, rows, near))
+    return View(frame=lambda: _frame(report, machines, rows, near), title="estimate")
 
 
 def _frame(report: Report, machines: Sequence[Hardware], rows: list[Row], near: Near) -> Frame:

@@ -71,17 +71,21 @@ def count_by_length(request: InspectRequest) -> CountedByLength:
     notes += filter(None, map(uncounted, model.groups))
     rows = with_total(rows)
     whole = whole_model(model)
-    of_all = (*(whole.parts[part] for part in ("embeddings", "router", "norms", "head")), whole.params, whole.active)
+    of_all = [whole.parts[part] for part in ("embeddings", "router", "norms", "head")]
+    of_all += [whole.params, whole.active]
+    *kinds, total = rows
     overtaken_at = None
-    if rows[-1]["flops_attention"] is not None:
-        overtaken_at = overtakes_at(
-            lambda length: sum(attention_flops(spec, length) for spec in attentions), rows[-1]["flops_ffn"]
-        )
+    if total["flops_attention"] is not None:
+
+        def flops_at(length: int) -> int:
+            return sum(attention_flops(spec, length) for spec in attentions)
+
+        overtaken_at = overtakes_at(flops_at, total["flops_ffn"])
     return CountedByLength(
         name=model.name,
         seq_len=seq_len,
         dtype=dtype,
-        rows=[*(row | dict.fromkeys(OF_ALL) for row in rows[:-1]), rows[-1] | dict(zip(OF_ALL, of_all, strict=True))],
+        rows=[*(row | dict.fromkeys(OF_ALL) for row in kinds), total | dict(zip(OF_ALL, of_all, strict=True))],
         whole=whole,
         overtaken_at=overtaken_at,
         notes=notes,
@@ -93,7 +97,9 @@ def _attentions(model: ModelSpec, group: LayerGroup, sight: Sight) -> list[Atten
     if group.attention is None:
         return None
     own = replace(attention_of(BlockRequest(), group.ffn.d_model, group), window=sight.window)
-    return [own, replace(own, causal=False)] if crosses(model, group) else [own]
+    if crosses(model, group):
+        return [own, replace(own, causal=False)]
+    return [own]
 
 
 def _row(
@@ -107,12 +113,13 @@ def _row(
         kind += f", {sight.other.replace('_', ' ')}"
     elif sight.window and attentions:
         kind += f", {sees(attentions[0])}"
-    params = flops = kept = None
+    params = flops = cache_bytes = None
     if attentions is not None:
         params = sight.count * sum(spec.params for spec in attentions)
         if not sight.other:
             flops = sight.count * sum(attention_flops(spec, seq_len) for spec in attentions)
-            kept = sight.count * sum(cached_tokens(spec, seq_len) * kv_bytes(spec, dtype) for spec in attentions)
+            of_a_layer = [cached_tokens(spec, seq_len) * kv_bytes(spec, dtype) for spec in attentions]
+            cache_bytes = sight.count * sum(of_a_layer)
     return {
         "model": model.name,
         "kind": kind,
@@ -124,7 +131,7 @@ def _row(
         "attention_params": params,
         "flops_ffn": sight.count * ffn.flops_forward,
         "flops_attention": flops,
-        "kv_bytes": kept,
+        "kv_bytes": cache_bytes,
     }
 
 
@@ -132,7 +139,8 @@ def with_total(rows: Sequence[Row]) -> list[Row]:
     """The rows of all kinds, their sum below; shares are the FFN's in the two together."""
     all_rows = list(rows)
     if len(rows) > 1:
-        all_rows.append({**rows[0], "kind": "all", **{key: sum_of(row[key] for row in rows) for key in SUMMED}})
+        sums = {key: sum_of(row[key] for row in rows) for key in SUMMED}
+        all_rows.append({**rows[0], "kind": "all", **sums})
     for place, row in enumerate(all_rows):
         shares: Row = dict.fromkeys(SHARES)
         for name, (of_ffn, of_attention) in SHARES.items():

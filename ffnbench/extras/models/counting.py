@@ -118,7 +118,7 @@ def whole_model(model: ModelSpec) -> WholeModel:
         if group.attention is not None:
             attentions = 2 if crosses(model, group) else 1
             attention += group.count * attentions * group.attention.params
-    ffns = WholeModel(
+    without_rest = WholeModel(
         name=model.name,
         source=model.source,
         counted_by="closed form",
@@ -130,9 +130,9 @@ def whole_model(model: ModelSpec) -> WholeModel:
     )
     rests = rest_of(model)
     if rests is None:
-        return ffns
+        return without_rest
     return replace(
-        ffns,
+        without_rest,
         embeddings=sum(rest.embeddings for rest in rests),
         attention=attention + sum(rest.attention for rest in rests),
         norms=sum(rest.norms for rest in rests),

@@ -28,7 +28,7 @@ def layers_view(counted: CountedByLength) -> View:
             "FFN: with its router, without norms; in FLOPs norms and position encodings are not counted",
         ],
     )
-    return View(frame=lambda: replace(parts_frame(counted.whole), above=(layers,), saved=counted.rows))
+    return View(frame=lambda: replace(parts_frame(counted.whole), above=(layers,), saved=counted.rows), title="inspect")
 
 
 def _quantity(key: str, title: str, unit: str, priority: int, units: Units = SI) -> Column:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from itertools import islice
 from pathlib import Path
 
 from ffnbench.ffn.spec import AttentionSpec
@@ -50,7 +49,9 @@ class Rest:
 
 def note_on(model: ModelSpec) -> str:
     """What is odd in the rest of a preset; or nothing."""
-    return "" if model.config is not None else table().notes.get(model.key, "")
+    if model.config is not None:
+        return ""
+    return table().notes.get(model.key, "")
 
 
 def rest_of(model: ModelSpec) -> list[Rest] | None:
@@ -69,12 +70,13 @@ def _stacks_of(model: ModelSpec) -> list[tuple[Reader, Row, Sequence[LayerGroup]
     if model.config is not None:
         return _stacks_of_config(model)
     rows = table().presets[model.key]
-    stacks = [model.groups] if len(rows) == 1 else [[group] for group in model.groups]
+    layers = [model.groups] if len(rows) == 1 else [[group] for group in model.groups]
     width = {"d_model": model.main.ffn.d_model}
-    return [
-        (Reader(config=row.get("config", {}), model_type=model.key, stack=width), row, groups)
-        for row, groups in zip(rows, stacks, strict=True)
-    ]
+    stacks: list[tuple[Reader, Row, Sequence[LayerGroup]]] = []
+    for row, groups in zip(rows, layers, strict=True):
+        reader = Reader(config=row.get("config", {}), model_type=model.key, stack=width)
+        stacks.append((reader, row, groups))
+    return stacks
 
 
 def _stacks_of_config(model: ModelSpec) -> list[tuple[Reader, Row, Sequence[LayerGroup]]]:
@@ -83,56 +85,79 @@ def _stacks_of_config(model: ModelSpec) -> list[tuple[Reader, Row, Sequence[Laye
     rows = table().types.get(model_type)
     if rows is None or times_of(config, model_type):  # a class that has other parts than its type's
         return []
-    groups = iter(model.groups)
-    return [
-        (reader, row, list(islice(groups, len(reader.groups()))))
-        for reader, row in zip(readers(config, model_type), rows, strict=True)
-    ]
+    stacks: list[tuple[Reader, Row, Sequence[LayerGroup]]] = []
+    first = 0
+    for reader, row in zip(readers(config, model_type), rows, strict=True):
+        end = first + len(reader.groups())
+        stacks.append((reader, row, model.groups[first:end]))
+        first = end
+    return stacks
 
 
 def _rest(reader: Reader, groups: Sequence[LayerGroup], row: Row) -> Rest | None:
     """That of one stack; None where it has another form than the table's."""
     width = reader.count(reader.stack["d_model"])
-    if any(reader.get(key) not in (None, width) for key in row.get("equal", ())):
-        return None
+    for key in row.get("equal", ()):
+        if reader.get(key) not in (None, width):
+            return None
     vocab = reader.count(row["vocab"], least=0)
-    rows = vocab + reader.count(row["positions"], least=0) + row["more_positions"]
-    rows += reader.count(row["token_types"], least=0)
-    embeddings = 0
-    if row["patches"]:
-        patch = reader.count("patch_size")
-        rows += (reader.count("image_size") // patch) ** 2 + 2 * row["tokens"]
-        embeddings += (reader.count("num_channels") * patch**2 + row["patch_bias"]) * width
     head = 0
     if row["head"] == "output" and not reader.switch(row["tied"]):
         head = vocab * width
     elif row["head"] == "pooler":
         head = width * (width + 1)
+
     norm = 2 * width if row["norm_bias"] else width
+    norms = row["outer_norms"] * norm
+    attention = 0
     head_norms = row["head_norms"] if reader.switch(row["head_normed"]) else "none"
     buckets = reader.count(row["buckets"], least=0)
-    norms, attention = row["outer_norms"] * norm, 0
     for group in groups:
         spec = group.attention
         if spec is None:
             return None
-        norms += group.count * (row["norms"] * norm + HEAD_NORMS[head_norms](spec))
-        attention += spec.heads * buckets * (group.count if row["buckets_in_each"] else 1)
+        norms += group.count * (row["norms"] * norm + _norms_inside(head_norms, spec))
         if row["sinks"]:
-            attention += spec.heads * group.count
-    return Rest(embeddings=embeddings + rows * width, attention=attention, norms=norms, head=head)
+            attention += group.count * spec.heads
+        if row["buckets_in_each"]:
+            attention += group.count * spec.heads * buckets
+        else:
+            attention += spec.heads * buckets
+    return Rest(
+        embeddings=_embeddings(reader, row, vocab, width),
+        attention=attention,
+        norms=norms,
+        head=head,
+    )
 
 
-def _latent(spec: AttentionSpec) -> int:
-    return 0 if spec.mla is None else (spec.mla.q_lora or 0) + spec.mla.kv_lora
+def _embeddings(reader: Reader, row: Row, vocab: int, width: int) -> int:
+    """Of tokens, positions, types of tokens and patches of a picture."""
+    positions = reader.count(row["positions"], least=0) + row["more_positions"]
+    vectors: int = vocab + positions + reader.count(row["token_types"], least=0)
+    if not row["patches"]:
+        return vectors * width
+    patch = reader.count("patch_size")
+    patches = (reader.count("image_size") // patch) ** 2
+    vectors += patches + 2 * row["tokens"]  # the vectors of tokens and the positions
+    inputs = reader.count("num_channels") * patch**2
+    if row["patch_bias"]:
+        inputs += 1
+    return (vectors + inputs) * width
 
 
-# elements of the norms inside an attention, which are RMSNorms, by what they are of: one head's query and key; all
-# heads'; likewise, where heads share the model's width whatever theirs is; the compressed ones of DeepSeek
-HEAD_NORMS: dict[str, Callable[[AttentionSpec], int]] = {
-    "none": lambda spec: 0,
-    "head": lambda spec: 2 * spec.head_dim,
-    "heads": lambda spec: (spec.heads + spec.kv_heads) * spec.head_dim,
-    "width": lambda spec: spec.d_model + spec.kv_heads * (spec.d_model // spec.heads),
-    "latent": _latent,
-}
+def _norms_inside(kind: str, spec: AttentionSpec) -> int:
+    """Elements of the norms inside an attention, which are RMSNorms, by what they are of."""
+    match kind:
+        case "head":  # the query and the key of one head
+            return 2 * spec.head_dim
+        case "heads":  # those of all heads
+            return (spec.heads + spec.kv_heads) * spec.head_dim
+        case "width":  # likewise, where heads share the model's width, whatever theirs is
+            return spec.d_model + spec.kv_heads * (spec.d_model // spec.heads)
+        case "latent":  # the compressed ones of DeepSeek
+            if spec.mla is None:
+                return 0
+            return (spec.mla.q_lora or 0) + spec.mla.kv_lora
+        case _:
+            return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ffnbench.common import jsonable
 from ffnbench.common.jsonable import text_of
 from ffnbench.common.units import SI, quantity
-from ffnbench.extras.models.counting import CountedLayers, CountedModel, WholeModel
+from ffnbench.extras.models.counting import CountedLayers, CountedModel, WholeModel, sum_of
 from ffnbench.ffn.spec import MoESpec, Scores
 from ffnbench.report.columns import with_sign
 from ffnbench.report.formats import View
@@ -20,60 +20,84 @@ def words(layers: CountedLayers) -> str:
     spec = layers.spec
     if spec is None:
         return layers.name
-    parts = [f"{spec.form} {spec.d_model:,} -> {spec.d_ff:,}", "biases" if spec.bias else "no biases"]
-    parts += [f"gate clamped at {spec.limit:g}"] if spec.limit is not None else []
-    return ", ".join([*parts, *(_experts(spec.moe) if spec.moe else ())])
+    parts = [f"{spec.form} {spec.d_model:,} -> {spec.d_ff:,}"]
+    parts.append("biases" if spec.bias else "no biases")
+    if spec.limit is not None:
+        parts.append(f"gate clamped at {spec.limit:g}")
+    if spec.moe is not None:
+        parts += _experts(spec.moe)
+    return ", ".join(parts)
 
 
 def _experts(moe: MoESpec) -> list[str]:
     parts = [f"{moe.experts} experts, {moe.top_k} a token"]
-    if moe.shared_d_ff:
-        parts.append(f"shared {moe.shared_d_ff:,} wide{' behind a gate' if moe.shared_gate else ''}")
-    parts += ["router with biases"] if moe.router_bias else []
-    parts += [f"from {moe.top_groups} of {moe.groups} groups"] if moe.groups > 1 else []
-    return parts + (["sigmoid scores"] if moe.scores is Scores.SIGMOID else [])
+    if moe.shared_gate:
+        parts.append(f"shared {moe.shared_d_ff:,} wide behind a gate")
+    elif moe.shared_d_ff:
+        parts.append(f"shared {moe.shared_d_ff:,} wide")
+    if moe.router_bias:
+        parts.append("router with biases")
+    if moe.groups > 1:
+        parts.append(f"from {moe.top_groups} of {moe.groups} groups")
+    if moe.scores is Scores.SIGMOID:
+        parts.append("sigmoid scores")
+    return parts
 
 
 def model_view(model: CountedModel) -> View:
     """The answer of `inspect`: parameters of one layer, then of all."""
-    rows: list[Row] = [
-        {
-            "kind": found.kind, "count": found.count, "params": found.params, "params_active": found.params_active,
-            "ffn": words(found), "counted_by": model.counted_by,
+    records: list[Row] = []
+    rows: list[Row] = []
+    lines = []
+    for layers in model.layers:
+        record = {
+            "kind": layers.kind,
+            "count": layers.count,
+            "params": layers.params,
+            "params_active": layers.params_active,
+            "ffn": words(layers),
+            "counted_by": model.counted_by,
         }
-        for found in model.layers
-    ]  # fmt: skip
-    told = (f"{row['count']} {row['kind']} layer{'s' * (row['count'] != 1)}: {row['ffn']}" for row in rows)
+        records.append(record)
+        rows.append(record | {"all": layers.count * layers.params})
+        noun = "layer" if layers.count == 1 else "layers"
+        lines.append(f"{layers.count} {layers.kind} {noun}: {words(layers)}")
     frame = Frame(
         columns=OF_LAYERS,
-        rows=[row | {"all": row["count"] * row["params"]} for row in rows],
-        saved=rows,
-        header=[model.name, *told],
+        rows=rows,
+        saved=records,
+        header=[model.name, *lines],
         summary=[*filter(None, (model.note, model.defaults)), _summary(model)],
         details=[f"source: {model.source}"],
     )
-    return View(frame=lambda: frame, json=lambda: _json(model))
+    return View(frame=lambda: frame, json=lambda: _json(model), title="inspect")
 
 
 def _summary(model: CountedModel) -> str:
     total = sum(layers.count * layers.params for layers in model.layers)
-    active = [layers.params_active for layers in model.layers]
+    active = sum_of(
+        None if layers.params_active is None else layers.count * layers.params_active for layers in model.layers
+    )
     text = f"FFNs of all layers: {quantity(total, SI)} parameters"
-    if None not in active:
-        of_a_token = sum(layers.count * (layers.params_active or 0) for layers in model.layers)
-        text += f", {quantity(of_a_token, SI)} active for a token" if of_a_token != total else ""
+    if active not in (None, total):
+        text += f", {quantity(active, SI)} active for a token"
     return f"{text}; counted by {model.counted_by}, without norms"
 
 
 def _json(model: CountedModel) -> str:
-    layers = [
-        {name: getattr(found, name) for name in ("kind", "count", "params", "params_active")}
-        | {"spec": jsonable.encode(found.spec)}
-        for found in model.layers
-    ]
-    data = {"model": model.name, "source": model.source, "counted_by": model.counted_by, "note": model.note,
-            "defaults": model.defaults}  # fmt: skip
-    return text_of(data | {"layers": layers}, 1) + "\n"
+    layers = []
+    for group in model.layers:
+        numbers = {name: getattr(group, name) for name in ("kind", "count", "params", "params_active")}
+        layers.append(numbers | {"spec": jsonable.encode(group.spec)})
+    data = {
+        "model": model.name,
+        "source": model.source,
+        "counted_by": model.counted_by,
+        "note": model.note,
+        "defaults": model.defaults,
+        "layers": layers,
+    }
+    return text_of(data, 1) + "\n"
 
 
 def parts_view(model: WholeModel) -> View:
@@ -88,15 +112,23 @@ def parts_view(model: WholeModel) -> View:
         "ffn_share": _share(model, model.ffn),
         "parts": model.parts,
     }
-    return View(frame=lambda: parts_frame(model), json=lambda: text_of(data, 1) + "\n")
+    return View(frame=lambda: parts_frame(model), json=lambda: text_of(data, 1) + "\n", title="inspect")
 
 
 def parts_records(model: WholeModel) -> list[Row]:
     """One flat record a part, their sum last."""
-    rows = [*model.parts.items(), ("all", model.params)]
-    return [{"model": model.name, "part": name, "params": number, "share": _share(model, number),
-             "params_active": _active(model, name, number), "counted_by": model.counted_by}
-            for name, number in rows]  # fmt: skip
+    records: list[Row] = []
+    for name, number in [*model.parts.items(), ("all", model.params)]:
+        record = {
+            "model": model.name,
+            "part": name,
+            "params": number,
+            "share": _share(model, number),
+            "params_active": _active(model, name, number),
+            "counted_by": model.counted_by,
+        }
+        records.append(record)
+    return records
 
 
 def parts_frame(model: WholeModel) -> Frame:
@@ -117,18 +149,24 @@ def _shown(part: str) -> str:
 
 
 def _share(model: WholeModel, number: int | None) -> float | None:
-    return None if number is None or not model.params else number / model.params
+    if number is None or not model.params:
+        return None
+    return number / model.params
 
 
 def _active(model: WholeModel, name: str, number: int | None) -> int | None:
     """A token meets all of a part but the experts that it does not go to, which are the FFN's."""
     if number is None or model.idle is None:
         return None
-    return number - model.idle if name in ("ffn", "all") else number
+    if name in ("ffn", "all"):
+        return number - model.idle
+    return number
 
 
 def _notes(model: WholeModel) -> list[str]:
-    notes = [model.note] if model.note else []
+    notes = []
+    if model.note:
+        notes.append(model.note)
     if model.head == 0 and model.embeddings:
         notes.append("the head shares the embedding's matrix")
     if model.router:
@@ -138,16 +176,20 @@ def _notes(model: WholeModel) -> list[str]:
 
 def _missing(model: WholeModel) -> list[str]:
     unknown = [_shown(name) for name, number in model.parts.items() if number is None]
-    told = f"{', '.join(unknown)}: unknown for this model; with transformers installed, `inspect` counts it"
-    return [told] if unknown else []
+    if not unknown:
+        return []
+    return [f"{', '.join(unknown)}: unknown for this model; with transformers installed, `inspect` counts it"]
 
 
 def in_words(model: WholeModel) -> str:
     """`FFNs hold 81% of 8.03 G parameters`."""
     if model.params is None:
         return f"FFNs hold {quantity(model.ffn, SI)} parameters; those of the whole model are not known"
-    active = f", {quantity(model.active, SI)} of them active for a token" if model.idle and model.active else ""
-    return f"FFNs hold {100 * model.ffn / model.params:.1f}% of {quantity(model.params, SI)} parameters{active}"
+    percent = 100 * model.ffn / model.params
+    text = f"FFNs hold {percent:.1f}% of {quantity(model.params, SI)} parameters"
+    if model.idle and model.active:
+        text += f", {quantity(model.active, SI)} of them active for a token"
+    return text
 
 
 OF_LAYERS = (

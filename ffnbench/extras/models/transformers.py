@@ -19,7 +19,7 @@ from math import prod
 from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.models.counting import CountedLayers, CountedModel, WholeModel
+from ffnbench.extras.models.counting import CountedLayers, CountedModel, WholeModel, sum_of
 from ffnbench.models.configs import A_CONFIG, code_note, read_file, refuse_other_classes, type_of
 from ffnbench.models.family_reader import (
     INSTALL,
@@ -32,17 +32,19 @@ from ffnbench.models.family_reader import (
 from ffnbench.models.presets import config_path
 
 # attributes that hold an FFN, or a list of them; a pair of projections is one that stands in the layer itself
+# fmt: off
 NAMES = frozenset({
     "mlp", "feed_forward", "ffn", "feedforward", "ff", "DenseReluDense", "block_sparse_moe", "moe", "ffn1", "ffn2",
     "ff1", "ff2", "feed_forward1", "feed_forward2", "feed_forward_in", "feed_forward_out", "ffw_layer_start",
     "ffw_layer_end", "audio_mlp", "shared_mlp", "mlp_block", "mlps", "cross_mlp", "self_mlp", "experts", "router",
     "channel_mlp",
-})  # fmt: skip
+})
 PAIRS = (
     ("fc1", "fc2"), ("intermediate", "output"), ("intermediate_query", "output_query"), ("lin1", "lin2"),
     ("linear1", "linear2"), ("linear_1", "linear_2"), ("linear_fc1", "linear_fc2"), ("wi", "wo"), ("ffn", "ffn_output"),
     ("layout_intermediate", "layout_output"), ("lang_inter", "lang_output"), ("visn_inter", "visn_output"),
-)  # fmt: skip
+)
+# fmt: on
 MIXED = re.compile(r"(MLP|MoE)$")  # the class of a `mixer` that is an FFN; of other classes it mixes tokens
 # what else a layer may hold: other mixers of tokens, norms, scales, positions, adapters of published models; by the
 # names of its modules, and by how the names of their classes end (how they begin is the model's name)
@@ -59,11 +61,9 @@ NO_FFN_CLASS = re.compile(
 )
 BETWEEN = re.compile(r"merger|readout_project")
 NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
-# Of the classes with an output layer the first that a config has; an encoder's, which fills masks, is taken bare
-WITH_OUTPUT = (
-    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING", "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING",
-    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING", "MODEL_FOR_CAUSAL_LM_MAPPING",
-)  # fmt: skip
+# the mappings to classes with an output layer, of which the first counts that has a config
+SEQ_TO_SEQ_OUTPUTS = ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING", "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING")
+TEXT_OUTPUTS = ("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING", "MODEL_FOR_CAUSAL_LM_MAPPING")
 HEAD = re.compile(r"(^|\.)(\w*head|embed_out|pooler|classifier)\.")
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
@@ -80,8 +80,10 @@ class FoundFFN:
     @property
     def name(self) -> str:
         """Of its class; of the layer's and its projections where it has none."""
-        kind = type(self.module).__name__
-        return f"{kind}.{'/'.join(self.pair)}" if self.pair else kind
+        name = type(self.module).__name__
+        if self.pair:
+            name += f".{'/'.join(self.pair)}"
+        return name
 
     @property
     def params(self) -> int:
@@ -153,10 +155,14 @@ def _defaults(config: Any, data: dict[str, Any]) -> str:
     Raises FfnbenchError for a size under a name that the class does not read.
     """
     sizes = {"num_attention_heads", "vocab_size", *chain(*families().sizes.values())}
-    own = {field.name: getattr(config, field.name) if field.name in sizes else None for field in fields(config)}
+    own = {}
+    for field in fields(config):
+        own[field.name] = getattr(config, field.name) if field.name in sizes else None
     parts = {key: part for key, part in vars(config).items() if hasattr(part, "model_type")}
-    other_names = {name: other for other, name in config.attribute_map.items() if other in own} | config.attribute_map
-    refuse_other_names(data, config.model_type, own, other_names, [own, *(vars(part) for part in parts.values())])
+    other_names = {name: other for other, name in config.attribute_map.items() if other in own}
+    other_names |= config.attribute_map
+    sizes_of_parts = [vars(part) for part in parts.values()]
+    refuse_other_names(data, config.model_type, own, other_names, [own, *sizes_of_parts])
     words = [defaults_in_words(by_own_names(data, other_names), config.model_type, own)]
     for key, part in parts.items():
         words.append(_defaults(part, data.get(f"{key}_dict") or data.get(key) or data))
@@ -203,37 +209,56 @@ def _model_class(config: Any) -> Any:
 
 def _first(kind: Any) -> Any:
     """A class, or the first of several."""
-    return kind[0] if isinstance(kind, tuple) else kind
+    if isinstance(kind, tuple):
+        return kind[0]
+    return kind
 
 
 def feed_forwards(model: Any) -> list[FoundFFN]:
     """Every FFN of a model's numbered layers, in their order; what stands inside one is part of it."""
     ffns: list[FoundFFN] = []
     modules = dict(model.named_modules())
-    inside = ""  # of the last FFN that is a module
+    inside = None  # the last FFN that is a module, and what its parts begin with
     for path, module in modules.items():
-        if (inside and path.startswith(inside)) or not path_in_layer(path, modules) or is_other_part(path, modules):
+        if inside is not None and path.startswith(inside):
             continue
-        if not _has_ffn_name(path, modules):
-            for pair in PAIRS:
-                if shapes := _pair_shapes(module, pair):
-                    ffns.append(FoundFFN(path=path, module=module, shapes=shapes, pair=pair))
-        elif shapes := _shapes(module):
-            ffns.append(FoundFFN(path=path, module=module, shapes=shapes))
-            inside = f"{path}."
+        if not path_in_layer(path, modules) or is_other_part(path, modules):
+            continue
+        if _has_ffn_name(path, modules):
+            shapes = _shapes(module)
+            if shapes:
+                ffns.append(FoundFFN(path=path, module=module, shapes=shapes))
+                inside = f"{path}."
+        else:
+            ffns += _pairs_in(path, module)
+    return ffns
+
+
+def _pairs_in(path: str, layer: Any) -> list[FoundFFN]:
+    """The FFNs whose two projections stand in the layer itself."""
+    ffns = []
+    for pair in PAIRS:
+        shapes = _pair_shapes(layer, pair)
+        if shapes:
+            ffns.append(FoundFFN(path=path, module=layer, shapes=shapes, pair=pair))
     return ffns
 
 
 def _has_ffn_name(path: str, modules: dict[str, Any]) -> bool:
-    """Whether it has an FFN's name, or is one of a list that has."""
+    """Whether it has an FFN's name, or is one of a list that has; not as a half of a pair of projections."""
     owner, _, name = path.rpartition(".")
     if name.isdigit():
-        name = owner.rpartition(".")[2] if _is_list(modules[owner]) else ""
+        if not _is_list(modules[owner]):
+            return False
+        name = owner.rpartition(".")[2]
     if name == "mixer":
         return bool(MIXED.search(type(modules[path]).__name__))
     if name not in NAMES or _is_list(modules[path]):
         return False
-    return not any(name in pair and all(hasattr(modules[owner], half) for half in pair) for pair in PAIRS)
+    for first, second in PAIRS:
+        if name in (first, second) and hasattr(modules[owner], first) and hasattr(modules[owner], second):
+            return False
+    return True
 
 
 def _is_list(module: Any) -> bool:
@@ -273,7 +298,9 @@ def is_other_part(path: str, modules: dict[str, Any]) -> bool:
 
 def _has_other_class(module: Any) -> bool:
     """Whether its class is no FFN's; a block that holds one beside its attention is called after the attention only."""
-    return bool(NO_FFN_CLASS.search(type(module).__name__)) and not any(hasattr(module, name) for name in NAMES)
+    if not _is_no_ffn(module):
+        return False
+    return not any(hasattr(module, name) for name in NAMES)
 
 
 def left_over(model: Any, ffns: Iterable[FoundFFN]) -> list[str]:
@@ -316,16 +343,16 @@ def count_layers(source: str) -> CountedModel:
     config = loaded.config
     ffns = counted_ffns(config, build_whole(config, loaded.kind))
     kinds = Counter((ffn.stack, ffn.name, ffn.params, active_params(ffn)) for ffn in ffns)
+    layers = []
+    for (stack, name, total, active), count in kinds.items():
+        layers.append(CountedLayers(kind=stack, count=count, params=total, params_active=active, name=name))
     return CountedModel(
         name=config.model_type,
         source=source,
         counted_by=f"{_version()}, which built it",
         note=loaded.note,
         defaults=loaded.defaults,
-        layers=tuple(
-            CountedLayers(kind=stack, count=count, params=total, params_active=active, name=name)
-            for (stack, name, total, active), count in kinds.items()
-        ),
+        layers=tuple(layers),
     )
 
 
@@ -340,30 +367,34 @@ def active_params(ffn: FoundFFN) -> int | None:
 
     None where there are experts that are not one stack of each weight, or where no module says how many are chosen.
     """
-    routable = {name: shape for name, shape in ffn.shapes if "shared" not in name}
-    stacked: dict[str, tuple[int, ...]] = {name: shape for name, shape in routable.items() if len(shape) == 3}
+    routed = {name: shape for name, shape in ffn.shapes if "shared" not in name}
+    stacked: dict[str, tuple[int, ...]] = {name: shape for name, shape in routed.items() if len(shape) == 3}
     if not stacked:
-        return None if any("experts." in name for name in routable) else ffn.params
-    for name, shape in routable.items():
+        if any("experts." in name for name in routed):
+            return None
+        return ffn.params
+    owners = {name.rpartition(".")[0] for name in stacked}
+    if len(owners) > 1 and any("expert" in owner for owner in owners):
+        return None
+    for name, shape in routed.items():
         if name.removesuffix("_bias") in stacked:
             stacked[name] = shape
-    owners = {name.rpartition(".")[0] for name in stacked}
     experts = {shape[0] for shape in stacked.values()}
     chosen = {module.top_k for module in ffn.module.modules() if isinstance(getattr(module, "top_k", None), int)}
-    several_stacks = len(owners) > 1 and any("expert" in owner for owner in owners)
-    if several_stacks or len(experts) > 1 or len(chosen) != 1:
+    if len(experts) > 1 or len(chosen) != 1:
         return None
     count, top_k = experts.pop(), int(chosen.pop())
-    of_one = sum(prod(shape) for shape in stacked.values()) // max(1, count)
-    return ffn.params - of_one * max(0, count - top_k)
+    of_one_expert = sum(prod(shape) for shape in stacked.values()) // max(1, count)
+    return ffn.params - of_one_expert * max(0, count - top_k)
 
 
 def _shapes(module: Any) -> Shapes:
     """The parameters of an FFN by name, without norms and scales inside it."""
-    others = [f"{name}." for name, part in module.named_modules() if name and _is_no_ffn(part)]
+    others = tuple(f"{name}." for name, part in module.named_modules() if name and _is_no_ffn(part))
     shapes = []
     for name, parameter in module.named_parameters():
-        if not any(NO_FFN.search(part) for part in name.split(".")) and not name.startswith(tuple(others)):
+        has_other_name = any(NO_FFN.search(part) for part in name.split("."))
+        if not has_other_name and not name.startswith(others):
             shapes.append((name, tuple(parameter.shape)))
     return tuple(shapes)
 
@@ -391,17 +422,24 @@ def build_whole(config: Any, named: Any = None) -> Any:
     model = build_empty(config, _with_output(config), tied=True)
     if named is None or isinstance(model, named):
         return model
-    own = build_empty(config, named, tied=True)
-    ffns, own_ffns = (sorted(ffn.params for ffn in feed_forwards(each)) for each in (model, own))
-    return model if ffns == own_ffns else own
+    model_of_file = build_empty(config, named, tied=True)
+    if _ffn_sizes(model_of_file) == _ffn_sizes(model):
+        return model
+    return model_of_file
+
+
+def _ffn_sizes(model: Any) -> list[int]:
+    return sorted(ffn.params for ffn in feed_forwards(model))
 
 
 def _with_output(config: Any) -> Any:
     """The class with an output layer; None where there is none, or only one of an encoder."""
     from transformers.models.auto import modeling_auto
 
-    fills_masks = type(config) in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING
-    for name in WITH_OUTPUT[:-1] if fills_masks else WITH_OUTPUT:
+    names: tuple[str, ...] = SEQ_TO_SEQ_OUTPUTS + TEXT_OUTPUTS
+    if type(config) in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING:
+        names = names[:-1]  # an encoder that fills masks is taken bare
+    for name in names:
         mapping = getattr(modeling_auto, name)
         if type(config) in mapping:
             return _first(mapping[type(config)])
@@ -419,15 +457,14 @@ def count_whole(source: str) -> WholeModel:
         output = model.get_output_embeddings()
         if output is not None:
             parts["head"] += output.weight.numel()
-    idle: int | None = 0
-    for ffn in ffns:
-        active = active_params(ffn)
-        idle = None if idle is None or active is None else idle + ffn.params - active
+    active = sum_of(active_params(ffn) for ffn in ffns)
+    idle = None if active is None else sum(ffn.params for ffn in ffns) - active
+    notes = ("parts are told by the names of modules", "FFN: with its routers", loaded.note)
     return WholeModel(
         name=config.model_type,
         source=source,
         counted_by=f"{_version()}, which built {type(model).__name__}",
-        note="; ".join(filter(None, ("parts are told by the names of modules", "FFN: with its routers", loaded.note))),
+        note="; ".join(filter(None, notes)),
         defaults=loaded.defaults,
         **{name: parts[name] for name in ("embeddings", "attention", "ffn", "norms", "head", "other")},
         router=0,
@@ -441,7 +478,7 @@ def sorted_parts(model: Any, of_ffns: Collection[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for path, parameter in model.named_parameters():
         owners = path.split(".")[:-1]
-        around = [kinds[".".join(owners[: depth + 1])] for depth in range(len(owners))]
+        around = [kinds[".".join(owners[:depth])] for depth in range(1, len(owners) + 1)]
         if around and "norm" in around[-1].lower():
             part = "norms"
         elif path in of_ffns:

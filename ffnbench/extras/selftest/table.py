@@ -62,7 +62,7 @@ def _share(share: Rate) -> str:
 def selftest_view(told: Sequence[SelftestRow], repeats: int) -> View:
     """The answer of `selftest`, its records one a row of each run; a broken promise is how it ends."""
     rates = rates_of(told)
-    view = View(frame=lambda: replace(rates_frame(rates), saved=[asdict(one) for one in told]))
+    view = View(frame=lambda: replace(rates_frame(rates), saved=[asdict(one) for one in told]), title="selftest")
     if rates.runs < repeats:
         return view.ending(0, Interrupted(ENDED_EARLY))
     if broken := failures(rates):

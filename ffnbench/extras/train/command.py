@@ -62,7 +62,7 @@ def train(
 
     Held-out loss, beside the time of a step.
     """
-    from ffnbench.api.measuring import measure_here_or_elsewhere
+    from ffnbench.api.measuring import measure_here_or_as_jobs
     from ffnbench.api.preparing import prepare
     from ffnbench.extras.train.measuring import measure
     from ffnbench.extras.train.plan import TrainRequest, plan_train
@@ -71,10 +71,10 @@ def train(
 
     request, output = asked(TrainRequest, ctx, variants=placed), output_of(ctx)
     with destination_of(output, "train", *vars(request).values(), pictures=True) as destination:
-        world, elsewhere = this_machine(wait=output.wait), output.measure
+        world, as_jobs = this_machine(wait=output.wait), output.measure
         notes = destination.defaults
-        prepared = prepare(request, world, plan_train, notes=notes, elsewhere=elsewhere is not None)
+        prepared = prepare(request, world, plan_train, notes=notes, as_jobs=as_jobs is not None)
         destination.expect(prepared.cost_report())
-        report = measure_here_or_elsewhere(prepared, world, destination, elsewhere, measure)
+        report = measure_here_or_as_jobs(prepared, world, destination, as_jobs, measure)
         destination.show(report_view(report))
     return destination.code

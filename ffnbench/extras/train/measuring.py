@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from ffnbench.api.measuring import ended, measure_cell, measured_once, tell_wait
+from ffnbench.api.measuring import ended, measure_cell, measure_run, tell_wait
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep
 from ffnbench.common.errors import termination_as_interruption
@@ -20,9 +20,9 @@ from ffnbench.plan import Plan
 from ffnbench.report.progress import duration
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, FailureKind, Progress, Run, Sample, raw_of
+from ffnbench.run.budget import Budget
 from ffnbench.run.record import RunRecord
 from ffnbench.run.resources import Devices
-from ffnbench.run.schedule import Schedule
 from ffnbench.run.session import WorkerLost
 from ffnbench.run.worker_pool import Worker, WorkerPool
 from ffnbench.run.world import World
@@ -147,7 +147,7 @@ class Cells:
         if not all(trained_by(case) for case in self.prepared.plan.cases):
             self.end_of_training -= min(max(TIMED * budget_s, LEAST_TIMED_S), MOST_TIMED_S, budget_s / 2)
 
-    def visit(self, cell: Plan, following: Following) -> ShownReport:
+    def measure(self, cell: Plan, following: Following) -> ShownReport:
         """Train the case of a cell, or time its cases."""
         if not trained_by(cell.cases[0]):
             return self._time(cell, following)
@@ -189,9 +189,9 @@ class OfAllRuns(ProgressListener):
 class RunsAndTimes(Sweep):
     """The cells of such a plan. Those that are timed still are where the time for training is over."""
 
-    def ends(self, found: ShownReport, cell: Plan) -> bool:
+    def ends(self, report: ShownReport, cell: Plan) -> bool:
         """Where it was interrupted, or what is timed was stopped."""
-        return found.interrupted or (bool(found.stopped) and not trained_by(cell.cases[0]))
+        return report.interrupted or (bool(report.stopped) and not trained_by(cell.cases[0]))
 
 
 def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED) -> ShownReport:
@@ -202,7 +202,7 @@ def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED)
     refuse_at_once(plan, world)
     tell_wait(plan, world, following.progress)
     if not any(trained_by(case) for case in plan.cases):
-        return measured_once(prepared, world, following)  # a job that times one cell
+        return measure_run(prepared, world, following)  # a job that times one cell
     for note in plan.notes:
         if not note.label:
             following.progress.tell(f"note: {note.text}")
@@ -210,10 +210,10 @@ def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED)
     cells = Cells(prepared, world, pool)
     spent_s = world.spent_s
     with closing(pool), world.lock(following.progress.tell) as beside:
-        budget = Schedule(world.now, plan.protocol, spent_s=spent_s)
+        budget = Budget(world.now, plan.protocol, spent_s=spent_s)
         before = following.resumed()
         if before or plan.is_sweep:
-            report = RunsAndTimes(prepared, world, following, cells.visit, before, budget).measure()
+            report = RunsAndTimes(prepared, world, following, cells.measure, before, budget).measure()
         else:
-            report = cells.visit(plan, following)
+            report = cells.measure(plan, following)
     return ended(report, plan, beside)

@@ -235,11 +235,11 @@ class DecoderSpec(AddedSpec):
 
     def bytes_held(self, case: Case) -> int:
         """Its weights in float32 and their gradients, and where it is trained the two moments of AdamW."""
-        from ffnbench.run.resources import as_known
+        from ffnbench.run.resources import has_known_sizes
 
-        params, known = self.attention.params, as_known(replace(case, ffn=self.around))
-        if known is not None:
-            params += cost_of(known, NoProbe()).params
+        params = self.attention.params
+        if has_known_sizes(self.around):
+            params += cost_of(replace(case, ffn=self.around), NoProbe()).params
         bytes_each = 16 if trained_by(case) else 8
         return self.layers * params * bytes_each
 

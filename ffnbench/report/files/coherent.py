@@ -47,8 +47,10 @@ def _of_plan(plan: Plan) -> Iterator[str]:
 
 
 def _of_answer(report: Report) -> Iterator[str]:
-    labels, roofs = {case.label for case in report.plan.cases}, {roof.name for roof in report.roofs}
-    yield from _strangers("the cost of", (case.label for case in report.plan.shown), {one.case for one in report.costs})
+    labels = {case.label for case in report.plan.cases}
+    roofs = {roof.name for roof in report.roofs}
+    costed = {cost.case for cost in report.costs}
+    yield from _strangers("the cost of", (case.label for case in report.plan.shown), costed)
     if any(side < 1 for roof in report.roofs for side in roof.shape):
         yield "a ceiling has an empty side"
     least = {metric.name: SHORTEST_S if metric.unit == "s" else 0.0 for metric in metrics_of(report.plan.kind)}
@@ -66,6 +68,6 @@ def _of_answer(report: Report) -> Iterator[str]:
         yield "it has figures, and no environment that they were made in"
 
 
-def _strangers(what: str, named: Iterable[str], known: Collection[str]) -> Iterator[str]:
+def _strangers(what: str, named: Iterable[str], members: Collection[str]) -> Iterator[str]:
     """What is named, and not known."""
-    yield from (f"{what} {name!r} is unknown there" for name in named if name not in known)
+    yield from (f"{what} {name!r} is unknown there" for name in named if name not in members)

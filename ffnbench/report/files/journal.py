@@ -80,15 +80,14 @@ class Journal:
             self._held.close()
             raise
 
-    def add(self, found: Found) -> None:
+    def add(self, entry: Found) -> None:
         """One line more."""
         if not self._opened:
             self._open()
-        self._samples = (
-            self._samples or isinstance(found, Sample) or (isinstance(found, Report) and found.samples != ())
-        )
-        name = next(name for name, kind in KINDS.items() if isinstance(found, kind))
-        self._write({name: jsonable.encode(found)})
+        if isinstance(entry, Sample) or (isinstance(entry, Report) and entry.samples):
+            self._samples = True
+        [name] = [name for name, kind in KINDS.items() if isinstance(entry, kind)]
+        self._write({name: jsonable.encode(entry)})
         if self._over is not None and self.path is not None and self._file is not None:
             os.replace(self.path, self._over)
             self.path, self._over = self._over, None
@@ -116,8 +115,8 @@ class Journal:
 def refuse_running(journal: BinaryIO) -> None:
     """Raise FfnbenchError for a journal that another process writes to."""
     if not locked(journal):
-        told = f"--resume: {journal.name} is of a run that goes on now"
-        raise FfnbenchError(told, "wait until it ends (--wait), or give -o another file")
+        problem = f"--resume: {journal.name} is of a run that goes on now"
+        raise FfnbenchError(problem, "wait until it ends (--wait), or give -o another file")
 
 
 def journal_of(output: Path) -> Path:
@@ -137,30 +136,30 @@ def read_journal(content: bytes, path: str, bring_up: Callable[[str, Any], None]
     where they are of the same cases. `bring_up` turns what a line of an older file
     holds, told its kind, into what files have today.
     """
-    whole, _, _ = content.rpartition(b"\n")
-    head, *lines = whole.split(b"\n")
+    complete, _, _ = content.rpartition(b"\n")
+    head, *lines = complete.split(b"\n")
     if jsonable.parse(head) != HEAD:
         raise ValueError("its first line is not that of a journal of this version")
     runs: list[list[Any]] = []
     for number, line in enumerate(lines, start=2):
         try:
-            found = _read(line, bring_up)
-            if isinstance(found, Report):
+            entry = _read(line, bring_up)
+            if isinstance(entry, Report):
                 runs.append([])
             elif not runs:
                 raise ValueError("nothing says yet what was measured")
         except ValueError as problem:
             hint = f"head -n {number - 1} {shlex.quote(path)} > whole.journal keeps what stands before it"
             raise FfnbenchError(f"{path!r} is not a whole journal: line {number}: {problem}", hint) from problem
-        runs[-1].append(found)
+        runs[-1].append(entry)
     made = [run for run in _of_cells(map(_run, runs)) if run.samples or run.failures]
     if not any(run.samples for run in made):
         raise NoSamples(f"{path!r} is the journal of a run that ended before it had a sample", "remove it")
     first, *later = made
     for run in later:
         first = first.with_repeat(run)
-    found = with_figures(first)
-    return replace(found, warnings=(*found.warnings, Note(text=ENDED, kind=NoteKind.GENERAL)))
+    report = with_figures(first)
+    return replace(report, warnings=(*report.warnings, Note(text=ENDED, kind=NoteKind.GENERAL)))
 
 
 def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
@@ -173,10 +172,14 @@ def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
         turns[-1] = [*turns[-1], run]
     for turn in turns:
         done = [run for run in turn if not run.interrupted]
+        unfinished = [run for run in turn[-1:] if run.interrupted]
         if turn and added_kind(turn[0].plan.kind):  # its table may be of all cells together
-            yield joined([turn[0], *done, *(run for run in turn[-1:] if run.interrupted)])
+            yield joined([turn[0], *done, *unfinished])
             continue
-        yield from [joined([*done, *(run for run in turn[-1:] if run.interrupted)])] if done else turn
+        if done:
+            yield joined([*done, *unfinished])
+        else:
+            yield from turn
 
 
 def _run(lines: list[Any]) -> Report:
@@ -186,10 +189,10 @@ def _run(lines: list[Any]) -> Report:
         return start  # type: ignore[no-any-return]
 
     def each(kind: type) -> tuple[Any, ...]:
-        return tuple(found for found in rest if isinstance(found, kind))
+        return tuple(entry for entry in rest if isinstance(entry, kind))
 
     def last(kind: type) -> tuple[Any, ...]:
-        return tuple({found.case: found for found in each(kind)}.values())
+        return tuple({entry.case: entry for entry in each(kind)}.values())
 
     report: Report = replace(
         start,

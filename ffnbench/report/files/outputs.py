@@ -96,20 +96,23 @@ class Outputs:
             raise _unwritable(Path(text), problem) from problem
         if path.suffix.lower() not in self._suffixes:
             formats = f"formats: {', '.join(self._suffixes)}; a folder is written with a slash at its end"
-            found = f"unknown suffix {path.suffix!r}" if path.suffix else "no suffix"
-            raise FfnbenchError(f"{found} in {text!r}", hint_for(path.suffix, self._suffixes, formats))
+            message = f"unknown suffix {path.suffix!r}" if path.suffix else "no suffix"
+            raise FfnbenchError(f"{message} in {text!r}", hint_for(path.suffix, self._suffixes, formats))
         return [path]
 
 
 def inputs_of(*values: object) -> list[Path]:
     """The files that are named in what was typed: by itself, or as part of a variant, a list, a key."""
-    texts = [text for value in values for text in (value if isinstance(value, tuple) else (value,))]
-    parts = {part for text in texts if isinstance(text, str) for part in (text, *re.split(r"[,=@:]", text))}
-    found = []
+    parts = set()
+    for value in values:
+        for text in value if isinstance(value, tuple) else [value]:
+            if isinstance(text, str):
+                parts |= {text, *re.split(r"[,=@:]", text)}
+    paths = []
     for part in sorted(parts - {""}):
         path = Path(part)
-        found += [each for each in (path, path / "config.json") if _is_file(each)]
-    return found
+        paths += [each for each in (path, path / "config.json") if _is_file(each)]
+    return paths
 
 
 def _is_file(path: Path) -> bool:
@@ -122,7 +125,7 @@ def _is_file(path: Path) -> bool:
 def refuse_unwritable(path: Path, inputs: Iterable[Path] = ()) -> None:
     """Raise FfnbenchError for a path that can't be written, or that the same command reads. Nothing is made there."""
     try:
-        if any(path.exists() and path.samefile(one) for one in inputs):
+        if any(path.exists() and path.samefile(read) for read in inputs):
             raise FfnbenchError(f"{str(path)!r} is read by this command and would be overwritten", "write elsewhere")
         target = path.resolve()
         if not target.parent.is_dir():
@@ -194,18 +197,18 @@ def replace_file(path: Path, content: bytes) -> None:
             os.set_blocking(file.fileno(), True)
             file.write(content)
         return
-    beside = target.with_name(f"{BESIDE}{secrets.token_hex(8)}")
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
+    temporary = target.with_name(f"{BESIDE}{secrets.token_hex(8)}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         if mode is not None:
-            os.chmod(beside, stat.S_IMODE(mode))
-        os.replace(beside, target)
+            os.chmod(temporary, stat.S_IMODE(mode))
+        os.replace(temporary, target)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 

@@ -52,7 +52,7 @@ def load(path: str | Path) -> Report:
         of_folder = f"name its files: {shlex.quote(str(path))}/*.json"
         content = content_of(path, *[of_folder] * Path(path).is_dir())
         if is_journal(content):
-            report = read_journal(content, str(path), lambda kind, found: _bring_up_line(kind, found, str(path)))
+            report = read_journal(content, str(path), lambda kind, entry: _bring_up_line(kind, entry, str(path)))
         else:
             data = jsonable.parse(content)
             _refuse_others(data, str(path))
@@ -133,12 +133,12 @@ def _bring_up_failure(failure: dict[str, Any]) -> None:
         failure["kind"] = OLDER_FAILURES[failure["kind"]]
 
 
-def _bring_up_line(kind: str, found: dict[str, Any], path: str) -> None:
+def _bring_up_line(kind: str, entry: dict[str, Any], path: str) -> None:
     """What one line of a journal holds, as files have it today."""
     if kind in ("Report", "Plan"):
-        _bring_up(found, path)
+        _bring_up(entry, path)
     elif kind == "Failure":
-        _bring_up_failure(found)
+        _bring_up_failure(entry)
 
 
 def made_anew(path: str, run: Report, **other: object) -> str:

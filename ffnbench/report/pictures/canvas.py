@@ -164,12 +164,12 @@ def shortened(text: str, most: int = LONGEST) -> str:
 def names_apart(names: Sequence[str], most: int = LETTERS) -> list[str]:
     """Names of at most so many letters; those that are alike when they are cut are numbered."""
     cut = [shortened(name, most) for name in names]
-    apart = []
+    numbered = []
     for place, name in enumerate(cut):
         number = cut[: place + 1].count(name)
         is_alone = len({full for full, short in zip(names, cut, strict=True) if short == name}) == 1
-        apart.append(name if is_alone else f"{name} ({number})")
-    return apart
+        numbered.append(name if is_alone else f"{name} ({number})")
+    return numbered
 
 
 def pens(names: Iterable[str]) -> list[dict[str, Any]]:
@@ -197,9 +197,9 @@ def _pen(place: int) -> dict[str, Any]:
     return {"color": colour, "marker": MARKERS[place % len(MARKERS)], "markerfacecolor": face}
 
 
-def named_lines(names: Sequence[str], looks: Iterable[dict[str, Any]]) -> list[Line2D]:
+def named_lines(names: Sequence[str], pens_of_names: Iterable[dict[str, Any]]) -> list[Line2D]:
     """What a legend tells of curves: each name with its pen."""
-    return [Line2D([], [], label=literal(name), **look) for name, look in zip(names, looks, strict=True)]
+    return [Line2D([], [], label=literal(name), **pen) for name, pen in zip(names, pens_of_names, strict=True)]
 
 
 def ended(report: Report) -> str:
@@ -215,8 +215,8 @@ def ended(report: Report) -> str:
 def limits_of(values: Sequence[float], ends: Iterable[float | None]) -> tuple[float, float]:
     """All values, and of the ends of their intervals what is not FARTHEST away."""
     low, high = min(values), max(values)
-    known = [end for end in ends if end is not None]
-    return max(min([low, *known]), low / FARTHEST), min(max([high, *known]), high * FARTHEST)
+    bounds = [end for end in ends if end is not None]
+    return max(min([low, *bounds]), low / FARTHEST), min(max([high, *bounds]), high * FARTHEST)
 
 
 def scale_axis(axis: Any, low: float, high: float, *, below: float = 1.0, most: int = 5) -> None:

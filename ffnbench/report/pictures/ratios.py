@@ -119,8 +119,8 @@ def _amounts(report: Report, rows: Sequence[Row], *, is_compared: bool) -> list[
         columns += [column("params", units=SI), column("flops_timed"), column(PEAK)]
         if LATENCY not in report.plan.metrics and ERROR in report.plan.metrics:
             columns.append(column(ERROR))
-    known = [one for one in columns if any(row[one.key] for row in rows)]
-    return Frame(columns=tuple(known), rows=rows).shown()
+    shown = [each for each in columns if any(row[each.key] for row in rows)]
+    return Frame(columns=tuple(shown), rows=rows).shown()
 
 
 def _known(shown: ShownColumn, rows: Sequence[Row]) -> list[tuple[float, str]]:

@@ -69,12 +69,12 @@ def roofline_figure(report: Report) -> Figure:
     handles = []
     intensities = [_intensity(row) for row in rows]
     places = _side_by_side(intensities)
-    looks, names = pens(row["label"] for row in rows), names_apart([row["label"] for row in rows])
-    for row, place, look, name in zip(rows, places, looks, names, strict=True):
-        axes.vlines(place, *_ends(row), color=look["color"], zorder=2)
-        axes.plot(place, row["flops_per_s"] / GIGA, linestyle="", zorder=3, **look)
+    case_pens, names = pens(row["label"] for row in rows), names_apart([row["label"] for row in rows])
+    for row, place, pen, name in zip(rows, places, case_pens, names, strict=True):
+        axes.vlines(place, *_ends(row), color=pen["color"], zorder=2)
+        axes.plot(place, row["flops_per_s"] / GIGA, linestyle="", zorder=3, **pen)
         share = f" {100 * row['ceiling_share']:.0f}%" if row["ceiling_share"] else ""
-        handles.append(Line2D([], [], linestyle="", label=literal(name + share), **look))
+        handles.append(Line2D([], [], linestyle="", label=literal(name + share), **pen))
     for row in case_rows(report):
         if verdict_word(row) == BUSY:
             handles.append(Line2D([], [], linestyle="", label=literal(f"{row['label']} ({BUSY})")))

@@ -92,7 +92,9 @@ class Swept:
         """The value of a row in the unit, or an end of its interval; NaN where there is no figure."""
         if not self.is_known(row):
             return math.nan
-        value = row[self.key] if row[key or self.key] is None else row[key or self.key]
+        value = row[self.key]
+        if key and row[key] is not None:
+            value = row[key]
         return float(value) / self.size
 
 
@@ -131,7 +133,7 @@ def sweep_figure(report: Report) -> Figure:
     """The picture of a sweep."""
     drawn = swept(report)
     axis = drawn.axis
-    looks = dict(zip(drawn.names, pens(drawn.names), strict=True))
+    pens_of = dict(zip(drawn.names, pens(drawn.names), strict=True))
     count = len(drawn.panels)
     columns = columns_for(count)
     size = COLUMN if columns == 1 else PAGE, HEIGHT
@@ -140,7 +142,7 @@ def sweep_figure(report: Report) -> Figure:
     for axes, panel in zip(grid, drawn.panels, strict=True):
         axes.set_title(literal(shortened(panel.title)))
         for place, (name, curve) in enumerate(panel.curves.items()):
-            _draw(axes, drawn, curve, looks[name], place)
+            _draw(axes, drawn, curve, pens_of[name], place)
         if drawn.key == "ratio":
             axes.axhspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BAND, linewidth=0, zorder=0)
             axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
@@ -153,11 +155,11 @@ def sweep_figure(report: Report) -> Figure:
         axes.set_xlabel(literal(axis.name))
     for axes in grid[::columns]:
         axes.set_ylabel(literal(drawn.title))
-    finish(figure, "\n".join([about(report), *sweep_line(report)]), _handles(drawn, looks, crossings))
+    finish(figure, "\n".join([about(report), *sweep_line(report)]), _handles(drawn, pens_of, crossings))
     return figure
 
 
-def _draw(axes: Axes, drawn: Swept, curve: Sequence[Row], look: Mapping[str, Any], place: int) -> None:
+def _draw(axes: Axes, drawn: Swept, curve: Sequence[Row], pen: Mapping[str, Any], place: int) -> None:
     """A line that is broken where there is no value, and its band; crosses at the bottom for what is missing, those of
     each variant at a height of their own.
     """
@@ -166,22 +168,22 @@ def _draw(axes: Axes, drawn: Swept, curve: Sequence[Row], look: Mapping[str, Any
     value = np.array([drawn.value(row) for row in curve])
     low = np.array([drawn.value(row, low_key) for row in curve])
     high = np.array([drawn.value(row, high_key) for row in curve])
-    axes.fill_between(at, low, high, color=look["color"], alpha=0.16, linewidth=0)
-    axes.errorbar(at, value, yerr=[value - low, high - value], elinewidth=0.6, zorder=3, **look)
+    axes.fill_between(at, low, high, color=pen["color"], alpha=0.16, linewidth=0)
+    axes.errorbar(at, value, yerr=[value - low, high - value], elinewidth=0.6, zorder=3, **pen)
     missing = [row[drawn.axis.name] for row in curve if not drawn.is_known(row)]
     if missing:  # matplotlib leaves room even for a line without points
         height = [0.03 + 0.05 * place for _ in missing]
-        axes.plot(missing, height, color=look["color"], transform=axes.get_xaxis_transform(), **CROSS)
+        axes.plot(missing, height, color=pen["color"], transform=axes.get_xaxis_transform(), **CROSS)
 
 
 def _height(drawn: Swept, panel: Panel, crossing: Crossing) -> float:
     """Where two lines of ratios meet: at 1 for one that meets the reference."""
     if not {crossing.variant, crossing.than} <= panel.curves.keys():
         return 1.0
-    known = [row for row in panel.curves[crossing.variant] if drawn.is_known(row)]
+    measured = [row for row in panel.curves[crossing.variant] if drawn.is_known(row)]
     axis = drawn.axis
-    places = [axis.place(row[axis.name]) for row in known]
-    logs = [math.log(drawn.value(row)) for row in known]
+    places = [axis.place(row[axis.name]) for row in measured]
+    logs = [math.log(drawn.value(row)) for row in measured]
     return math.exp(np.interp(axis.place(crossing.at.value), places, logs))
 
 
@@ -190,27 +192,27 @@ def _number(axes: Axes, drawn: Swept, most: int) -> None:
     axis = drawn.axis
     if axis.logarithmic:
         axes.set_xscale("log")
-    apart = 0.999 * (axis.place(axis.values[-1]) - axis.place(axis.values[0])) / most
+    distance = 0.999 * (axis.place(axis.values[-1]) - axis.place(axis.values[0])) / most
     numbered = [axis.values[0]]
     for value in axis.values:
-        if axis.place(value) - axis.place(numbered[-1]) >= apart:
+        if axis.place(value) - axis.place(numbered[-1]) >= distance:
             numbered.append(value)
     axes.set_xticks(numbered, [number_text(value) for value in numbered])
     axes.set_xticks(axis.values, [""] * len(axis.values), minor=True)
-    known = [row for row in drawn.rows if drawn.is_known(row)]
-    values = [drawn.value(row) for row in known]
-    ends = [drawn.value(row, key) for row in known for key in keys_of(drawn.key)]
+    measured = [row for row in drawn.rows if drawn.is_known(row)]
+    values = [drawn.value(row) for row in measured]
+    ends = [drawn.value(row, key) for row in measured for key in keys_of(drawn.key)]
     if drawn.key == "ratio":
         values += [1 - 2 * SAME_WITHIN, 1 + 2 * SAME_WITHIN]
     if values:
-        room_for_crosses = 3.0 if len(known) < len(drawn.rows) else 1.0
+        room_for_crosses = 3.0 if len(measured) < len(drawn.rows) else 1.0
         scale_axis(axes.yaxis, *limits_of(values, ends), below=room_for_crosses)
         write_numbers(axes.yaxis, number_text)
 
 
-def _handles(drawn: Swept, looks: Mapping[str, dict[str, Any]], crossings: Sequence[Crossing]) -> list[Line2D]:
+def _handles(drawn: Swept, pens_of: Mapping[str, dict[str, Any]], crossings: Sequence[Crossing]) -> list[Line2D]:
     """What the legend tells."""
-    handles = named_lines(names_apart(list(looks)), looks.values())
+    handles = named_lines(names_apart(list(pens_of)), pens_of.values())
     reasons = {verdict_word(row) or "not known" for row in drawn.rows if not drawn.is_known(row)}
     if reasons:
         handles.append(Line2D([], [], color=GREY, label=f"no figure: {', '.join(sorted(reasons))}", **CROSS))

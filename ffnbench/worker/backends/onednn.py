@@ -2,25 +2,25 @@
 
 nn.Linear in float32 goes to MKL, which on some processors stays far below what they reach. oneDNN takes the same
 product with its weight packed once, in the layout that is fastest for a number of tokens; where it has the activation,
-or the product of gate and up, that is done on the way out. A module's nn.Linear layers are given another class, and
-keep their parameters: whoever counts them, or reads their weights, finds what was there.
+or the product of gate and up, that is done on the way out. Packed layers stand in the place of a module's nn.Linear
+layers and have their parameters: whoever counts them, or reads their weights, finds what was there.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import TypeGuard
 
 import torch
 from torch import Tensor, nn
 
 from ffnbench.common.errors import Unsupported
-from ffnbench.ffn.modules import ClampedFeedForward, FeedForward, GatedFeedForward
+from ffnbench.ffn.modules import FeedForward, GatedFeedForward, OutputGatedFeedForward
 from ffnbench.messages import Opened
 from ffnbench.metrics import HELD, PACK
 from ffnbench.plan import Workload
+from ffnbench.worker.backends.packed import with_parts_replaced
 from ffnbench.worker.subject import Subject
 
 Fused = tuple[str, list[float], str]  # oneDNN's name, its scalars, its algorithm
@@ -48,6 +48,7 @@ def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
 def prepare(subject: Subject, work: Workload) -> Opened:
     """Put oneDNN under the linear layers of a subject's module, in place."""
     packed = pack(subject.module, subject.x.detach())
+    subject.run = packed.run
     notes: tuple[str, ...] = ()
     if packed.unused:
         called = f"{packed.layers - packed.unused} of {packed.layers} linear layers"
@@ -55,22 +56,25 @@ def prepare(subject: Subject, work: Workload) -> Opened:
     return Opened(calls=1, values={PACK: packed.seconds, HELD: packed.bytes}, notes=notes)
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, fused: Fused) -> Tensor:
-    y: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, *fused)
-    return y
-
-
 class PackedLinear(nn.Linear):
-    """nn.Linear with a second, packed copy of its weight, which is what it computes with."""
+    """nn.Linear with the parameters of another one, which computes with a packed copy of the weight.
 
-    packed: Tensor
+    Raises RuntimeError where oneDNN can't pack it for so many tokens.
+    """
+
+    def __init__(self, layer: nn.Linear, tokens: int) -> None:
+        super().__init__(layer.in_features, layer.out_features, bias=layer.bias is not None, device="meta")
+        self.weight, self.bias = layer.weight, layer.bias
+        self.train(layer.training)
+        self.packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), tokens)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.then(x, PLAIN)
 
     def then(self, x: Tensor, fused: Fused) -> Tensor:
         """The layer and an activation after it."""
-        return _linear(x, self.packed, self.bias, fused)
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, *fused)
+        return y
 
     def times(self, x: Tensor, other: Tensor) -> Tensor:
         """The layer's output times another tensor of its shape."""
@@ -78,12 +82,41 @@ class PackedLinear(nn.Linear):
         return y
 
 
+class FusedForm(nn.Module):
+    """A form of ffnbench's whose layers are packed, with what comes after a layer done by oneDNN where it can."""
+
+    def __init__(self, form: FeedForward) -> None:
+        super().__init__()
+        self.form = form
+        self.is_gated = isinstance(form, GatedFeedForward)
+        self.is_output_gated = isinstance(form, OutputGatedFeedForward)
+        self.fused = FUSED.get(form.spec.activation) if form.spec.beta is None else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        form = self.form
+        y: Tensor = form.project(self.hidden(x))
+        if self.is_output_gated:
+            y = y * form.gate(x)
+        return y
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """What enters the down projection, (..., d_ff)."""
+        form, fused = self.form, self.fused
+        if not self.is_gated:
+            return form.up.then(x, fused) if fused else form.hidden(x)
+        gate = form.gate.then(x, fused) if fused else form.act(form.gate(x))
+        return form.up.times(x, gate)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """What packing a module came to: seconds, bytes of all weights that it computes with, and its layers, of which some
-    are never called as modules.
+    """A packed module, and what packing it came to.
+
+    `run` is what is called in the module's place. `seconds` are what packing took, `bytes` those of all weights that a
+    call computes with. Of its `layers` some are `unused`: they are never called as modules.
     """
 
+    run: nn.Module
     seconds: float
     bytes: int
     unused: int
@@ -91,28 +124,35 @@ class Packed:
 
 
 def pack(module: nn.Module, x: Tensor) -> Packed:
-    """Put oneDNN under every linear layer of a module, for inputs of x's shape (batch, seq_len, d_model).
+    """Put oneDNN under every linear layer of a module, in place, for inputs of x's shape (batch, seq_len, d_model).
 
     Raises Unsupported where nothing of the module can be run by oneDNN, or packing fails.
     """
-    if reason := no_onednn(x.dtype):
+    reason = no_onednn(x.dtype)
+    if reason:
         raise Unsupported(reason, "float32 runs: @dtype=float32" if x.dtype is torch.bfloat16 else "")
-    layers: list[Any] = [layer for layer in module.modules() if _takes(layer)]
-    if not layers:
+    linear = [layer for layer in module.modules() if _takes(layer)]
+    if not linear:
         raise Unsupported("it has no nn.Linear layer that oneDNN could run")
-    tokens = x[..., 0].numel()
-    for layer in layers:
-        layer.__class__ = PackedLinear
-    for part in module.modules():
-        if isinstance(part, FeedForward):
-            _fuse(part)
-    seconds = _pack_all(layers, tokens)
-    used = _used(module, layers, x)
+    start = perf_counter()
+    try:
+        packed = {layer: PackedLinear(layer, x[..., 0].numel()) for layer in linear}
+    except RuntimeError as problem:
+        raise Unsupported(f"oneDNN can't pack its weights: {_one_line(problem)}") from problem
+    seconds = perf_counter() - start
+    run = with_parts_replaced(module, packed)
+    layers = list(packed.values())
+    if type(run) in (FeedForward, GatedFeedForward, OutputGatedFeedForward):
+        run = FusedForm(run)
+        used = layers
+    else:
+        used = _called(run, layers, x)
     if not used:
         raise Unsupported("its nn.Linear layers are never called as modules, so that nothing can take their place")
-    held = {id(layer.weight) for layer in used}
-    rest = sum(p.nbytes for p in module.parameters() if id(p) not in held)
+    packed_weights = {id(layer.weight) for layer in used}
+    rest = sum(p.nbytes for p in module.parameters() if id(p) not in packed_weights)
     return Packed(
+        run=run,
         seconds=seconds,
         bytes=rest + sum(int(torch.ops.mkldnn._nbytes(layer.packed)) for layer in used),
         unused=len(layers) - len(used),
@@ -120,39 +160,28 @@ def pack(module: nn.Module, x: Tensor) -> Packed:
     )
 
 
-def _takes(layer: nn.Module) -> bool:
+def _takes(layer: nn.Module) -> TypeGuard[nn.Linear]:
     """Whether a layer computes what nn.Linear does, from a weight that stays as it is."""
     return (
         isinstance(layer, nn.Linear)
         and type(layer).forward is nn.Linear.forward
         and "forward" not in vars(layer)
         and not layer._forward_pre_hooks  # such a hook may make the weight anew at each call
+        and not layer._forward_hooks
         and not nn.utils.parametrize.is_parametrized(layer)
         and layer.weight.dtype in DTYPES
         and not (layer.weight.dtype is torch.bfloat16 and no_onednn(torch.bfloat16))
     )
 
 
-def _pack_all(layers: list[Any], tokens: int) -> float:
-    """Pack every layer for that many tokens; the seconds."""
-    start = perf_counter()
-    try:
-        for layer in layers:
-            layer.packed = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), tokens)
-    except RuntimeError as problem:
-        raise Unsupported(f"oneDNN can't pack its weights: {_one_line(problem)}") from problem
-    return perf_counter() - start
-
-
 def _one_line(problem: Exception) -> str:
     return " ".join(str(problem).split())[:200]
 
 
-def _used(module: nn.Module, layers: list[Any], x: Tensor) -> list[Any]:
-    """The layers that a call of the module runs as modules, or that its fused forms run."""
-    fused = {id(layer) for part in module.modules() if isinstance(part, FeedForward) for layer in part.modules()}
-    called = set[int]()
-    handles = [layer.register_forward_pre_hook(lambda layer, _: called.add(id(layer))) for layer in layers]
+def _called(module: nn.Module, layers: list[PackedLinear], x: Tensor) -> list[PackedLinear]:
+    """The layers that a call of the module runs as modules."""
+    called = set[nn.Module]()
+    handles = [layer.register_forward_pre_hook(lambda layer, _: called.add(layer)) for layer in layers]
     try:
         with torch.inference_mode():
             module(x)
@@ -161,28 +190,7 @@ def _used(module: nn.Module, layers: list[Any], x: Tensor) -> list[Any]:
     finally:
         for handle in handles:
             handle.remove()
-    return [layer for layer in layers if id(layer) in called | fused]
-
-
-def _fuse(form: FeedForward) -> None:
-    """Let oneDNN do what comes after the layers of one of ffnbench's forms, where it can."""
-    if isinstance(form, ClampedFeedForward):
-        return
-    fused = FUSED.get(form.spec.activation) if form.spec.beta is None else None
-    hidden: Any = _gated if isinstance(form, GatedFeedForward) else _classic if fused else None
-    if hidden is not None:
-        object.__setattr__(form, "hidden", partial(hidden, form, fused))
-
-
-def _classic(form: Any, fused: Fused, x: Tensor) -> Tensor:
-    y: Tensor = form.up.then(x, fused)
-    return y
-
-
-def _gated(form: Any, fused: Fused | None, x: Tensor) -> Tensor:
-    g = form.gate.then(x, fused) if fused else form.act(form.gate(x))
-    y: Tensor = form.up.times(x, g)
-    return y
+    return [layer for layer in layers if layer in called]
 
 
 def no_onednn(dtype: torch.dtype | None = None) -> str:

@@ -6,6 +6,7 @@ are the same function, and the halves of the product's output are strided.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,32 +22,49 @@ from ffnbench.plan import AnySpec
 
 
 class JoinedFeedForward(ClampedFeedForward):
-    """`down(act(g) * u)` where g and u are the halves of `gate_up(x)`; `gate_first` says which is the first."""
+    """A gated form with its own layers, gate and up joined: `down(act(g) * u)` where g and u are the halves of
+    `gate_up(x)`. `gate_first` says which half is g.
+    """
 
     gate_up: Any
-    gate_first: bool
+
+    def __init__(self, form: GatedFeedForward, *, gate_first: bool) -> None:
+        super().__init__(form.spec, device="meta")  # without memory: all of it is replaced by what the form has
+        del self._modules["gate"], self._modules["up"]
+        self.gate_first = gate_first
+        if gate_first:
+            self.gate_up = _joined(form.gate, form.up)
+        else:
+            self.gate_up = _joined(form.up, form.gate)
+        self.down = form.down
+        self.drop = form.drop
+        for name, _ in self.spec.row.learned:
+            setattr(self, name, getattr(form, name))
+        self.train(form.training)
 
     def hidden(self, x: Tensor) -> Tensor:
         """What enters the down projection, (..., d_ff)."""
-        halves = self.gate_up(x).split(self.spec.d_ff, dim=-1)
-        g, u = halves if self.gate_first else reversed(halves)
+        first, second = self.gate_up(x).split(self.spec.d_ff, dim=-1)
+        if self.gate_first:
+            g, u = first, second
+        else:
+            u, g = first, second
         return self.act(self._limited_gate(g)) * self._limited_up(u)
 
     @property
-    def gate(self) -> Any:
+    def gate(self) -> SimpleNamespace:
         """The rows of gate: weight and bias, views of the joined ones."""
-        return self._half(first=self.gate_first)
+        return self._half(0 if self.gate_first else 1)
 
     @property
-    def up(self) -> Any:
+    def up(self) -> SimpleNamespace:
         """The rows of up."""
-        return self._half(first=not self.gate_first)
+        return self._half(1 if self.gate_first else 0)
 
-    def _half(self, *, first: bool) -> SimpleNamespace:
-        def rows(tensor: Tensor | None, dim: int) -> Tensor | None:
-            return None if tensor is None else tensor.chunk(2, dim)[0 if first else 1]
-
-        return SimpleNamespace(weight=rows(self.gate_up.weight, -2), bias=rows(self.gate_up.bias, -1))
+    def _half(self, half: int) -> SimpleNamespace:
+        weight, bias = self.gate_up.weight, self.gate_up.bias
+        rows_of_bias = None if bias is None else bias.chunk(2, -1)[half]
+        return SimpleNamespace(weight=weight.chunk(2, -2)[half], bias=rows_of_bias)
 
 
 def joined(module: nn.Module, ffn: AnySpec, *, gate_first: bool) -> nn.Module:
@@ -81,12 +99,17 @@ def join(module: nn.Module, *, gate_first: bool) -> nn.Module:
     forms = [part for part in module.modules() if type(part) in (GatedFeedForward, ClampedFeedForward)]
     if not forms or not isinstance(module, OwnForm):
         raise Unsupported("it has no gate beside its up projection that the two could be one product")
-    for form in forms:
-        gate_up = _joined(*((form.gate, form.up) if gate_first else (form.up, form.gate)))
-        del form.gate, form.up
-        form.__class__ = JoinedFeedForward
-        form.gate_up, form.gate_first = gate_up, gate_first
-    return module
+    joined_forms = {form: JoinedFeedForward(form, gate_first=gate_first) for form in forms}
+    return with_parts_replaced(module, joined_forms)
+
+
+def with_parts_replaced(module: nn.Module, replacements: Mapping[Any, nn.Module]) -> nn.Module:
+    """The module with new parts at every place where the old ones stand; the new one where it is replaced itself."""
+    for parent in list(module.modules()):
+        for name, part in list(parent._modules.items()):
+            if part in replacements:
+                setattr(parent, name, replacements[part])
+    return replacements.get(module, module)
 
 
 def _joined(first: Any, second: Any) -> nn.Module:

@@ -192,20 +192,6 @@ def test_what_can_be_no_job_is_told_before_anything_is_submitted(call, submitted
     assert not Path("run.json.jobs").exists()
 
 
-@pytest.mark.parametrize("command", ["cost", "report", "check", "ab"])
-def test_what_measures_no_groups_has_no_such_flag(command: str, in_process) -> None:
-    code, _, err = in_process(command, "--on", "local")
-    assert (code, "--on" in err.splitlines()[0]) == (2, True), err
-
-
-@pytest.mark.parametrize("name", ["on", "slurm"])
-def test_no_file_sets_them(name: str, call) -> None:
-    for table in ("tool.ffnbench", "tool.ffnbench.compare"):
-        Path("pyproject.toml").write_text(f"[{table}]\n{name} = 'local'\n")
-        code, _, err = call("compare relu")
-        assert (code, f"sets {name}: no file may do that" in err) == (2, True), err
-
-
 def test_the_lines_of_the_page_work_one_after_another(call, submitted, monkeypatch: pytest.MonkeyPatch) -> None:
     submitted()
     monkeypatch.setattr(submitting.Cluster, "executor", lambda cluster, folder: None)

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from statistics import median
 
-import estimates
 import numpy as np
 import pytest
 from estimates import FEWEST, figures_of, spread_of
@@ -216,22 +215,6 @@ def test_what_the_package_says_of_bounds_is_what_was_measured() -> None:
         assert (told["machine"], told["measured"]) == (found[0]["machine"], found[0]["measured"])
 
 
-def test_the_script_draws_other_shapes_and_writes_its_summary(tmp_path: Path, monkeypatch, capsys) -> None:
-    shapes = [
-        (d, int(text.split("@seq_len=")[1].split("@")[0])) for d, of in estimates.drawn(50, 0).items() for text in of
-    ]
-    assert len(set(shapes)) > 45
-    assert all(256 <= d <= 4096 and 1 <= tokens <= 2048 and 16 * d * d * tokens < 6e10 for d, tokens in shapes)
-    rows = [f"m,d,{'memory' if n < 12 else 'products'},{1 + n},{'ab'[n % 2]}" for n in range(16)]
-    (tmp_path / "estimates.csv").write_text("\n".join(["machine,measured,bound_by,quotient,dtype", *rows]))
-    monkeypatch.setattr(estimates, "NEAR", tmp_path / "near.json")
-    assert estimates.main(["--summary", "--results", str(tmp_path)]) == 0
-    told = json.loads((tmp_path / "near.json").read_text())
-    assert (told["all"]["median"], told["memory"]["median"]) == (8.5, 6.5)
-    assert "products" not in told  # four are too few
-    assert told["dtypes"] == ["a", "b"]
-
-
 def test_how_near_such_bounds_have_been_stands_with_every_estimate(on_fakes, monkeypatch) -> None:
     memory, every = ({"shapes": n, "median": n / 10, "low": 1.0, "high": 5.0} for n in (20, 50))
     near = {"machine": "2 CPUs", "measured": "2026-01-02", "mode": "forward", "dtypes": ["float32"], "all": every,
@@ -244,14 +227,6 @@ def test_how_near_such_bounds_have_been_stands_with_every_estimate(on_fakes, mon
         out = " ".join(on_fakes(f"estimate relu {others}")[1].split())
         assert f"{named}: not held against measured times" in out
         assert "2 CPUs" not in out
-
-
-def test_the_list_tells_every_machine_with_its_source(on_fakes) -> None:
-    code, out, _ = on_fakes("list hardware --json")
-    listed = json.loads(out)
-    assert code == 0
-    assert {"h100", "mi300x", "epyc-9654"} <= {row["name"] for row in listed}
-    assert all(row["source"] and row["address"] for row in listed)
 
 
 def test_a_file_may_set_its_flags() -> None:

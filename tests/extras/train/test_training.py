@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import math
 import random
@@ -19,9 +18,7 @@ from paths import ROOT
 from scipy import stats
 from torch.utils.flop_counter import FlopCounterMode
 
-import ffnbench
 from ffnbench.api import preparing
-from ffnbench.cli.commands import options_of
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.train import measuring
 from ffnbench.extras.train.losses import front_of, learnt, paired, scatter_of, verdicts_of
@@ -448,12 +445,6 @@ def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
     code, _, err = in_process("check", tmp_path / "run.json")
     assert code == 2
     assert "says what is learnt" in err
-
-
-def test_the_arguments_are_the_flags_of_the_command() -> None:
-    of_terminal = {"format", "json", "verbose", "sort", "columns", "out", "resume", "on", "slurm"}
-    flags = options_of("train").keys()
-    assert flags - of_terminal == set(inspect.signature(ffnbench.train).parameters)
 
 
 def test_what_diverges_is_a_row(text: str, on_machine, tmp_path: Path) -> None:
