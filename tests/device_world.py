@@ -198,9 +198,6 @@ class Context:
     def rng_state(self) -> Tensor:
         return torch.get_rng_state()
 
-    def set_rng_state(self, state: Tensor) -> None:
-        torch.set_rng_state(state)
-
     def free_bytes(self) -> int:
         return self.world.memory_bytes
 

@@ -86,7 +86,8 @@ TYPED = {  # lines one after another, in a folder of their own that holds what t
     "history": ["history baseline.json again.json", "history again.json baseline.json --metric latency -o over.csv",
                 "history repeats.json -v"],
     "plot-activations": ["plot-activations --activations relu --range=-1:1 -o curves.csv -o curves.svg"],
-    "activations": ["activations --activations relu,gelu,silu -v -o facts.csv -o facts.json"],
+    "activations": ["activations --activations relu,gelu,silu,hardswish,softplus,swish@beta=2 -v "
+                    "-o facts.csv -o facts.json"],
     "activations-time": ["activations --time --activations relu,gelu --workers 3 --rounds 2 -o times.csv"],
     "list": ["list", *(f"list {what}" for what in ("keys", "activations", "rules", "presets", "dtypes", "backends")),
              "list hardware --json", "list rules -v"],

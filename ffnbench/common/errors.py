@@ -33,11 +33,16 @@ class FfnbenchError(Exception):
 
     def __str__(self) -> str:
         """Message and hint: what Python shows of an exception that nobody catches."""
-        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+        if not self.hint:
+            return self.message
+        return f"{self.message}\nhint: {self.hint}"
 
     def _render_traceback_(self, *_: object) -> list[str]:
         """What a notebook shows in place of a traceback: what is wrong, and what to do."""
-        return [f"error: {short(self.message)}", *([f"hint: {short(self.hint)}"] if self.hint else [])]
+        lines = [f"error: {short(self.message)}"]
+        if self.hint:
+            lines.append(f"hint: {short(self.hint)}")
+        return lines
 
 
 class Unfinished(FfnbenchError):
@@ -70,8 +75,10 @@ def interruption(report: Any = None) -> KeyboardInterrupt:
     A plain KeyboardInterrupt with an attribute, and no class of its own: a script that it ends then ends by SIGINT, so
     that a loop of a shell ends too.
     """
-    kept = "; its .report holds what was measured by then" if report is not None else ""
-    problem: Any = KeyboardInterrupt(f"interrupted before the answer was complete{kept}")
+    message = "interrupted before the answer was complete"
+    if report is not None:
+        message += "; its .report holds what was measured by then"
+    problem: Any = KeyboardInterrupt(message)
     problem.report = report
     problem._render_traceback_ = lambda *_: [f"KeyboardInterrupt: {problem}"]
     return problem  # type: ignore[no-any-return]
@@ -83,23 +90,23 @@ def termination_as_interruption() -> Iterator[None]:
 
     A SIGHUP that is ignored (nohup) stays so.
     """
-    polite = [s for s in POLITE if signal.getsignal(s) is not signal.SIG_IGN]
+    terminating = [number for number in POLITE if signal.getsignal(number) is not signal.SIG_IGN]
 
     def interrupt(*_: object) -> None:
-        for one in polite:
-            signal.signal(one, signal.SIG_IGN)
+        for number in terminating:
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     try:
-        before = [signal.signal(one, interrupt) for one in polite]
+        handlers = [signal.signal(number, interrupt) for number in terminating]
     except ValueError:  # signals belong to the main thread
         yield
         return
     try:
         yield
     finally:
-        for one, handler in zip(polite, before, strict=True):
-            signal.signal(one, handler)
+        for number, handler in zip(terminating, handlers, strict=True):
+            signal.signal(number, handler)
 
 
 def complain(message: str, hint: str, code: int) -> int:

@@ -54,5 +54,6 @@ def own_folder() -> Path:
 
 def is_own(folder: Path) -> bool:
     """Whether it is a folder of this user's, and no link, which nobody else may write to."""
-    found = folder.lstat()
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
+    status = folder.lstat()
+    others_may_write = status.st_mode & 0o022
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not others_may_write

@@ -24,20 +24,29 @@ def normalise(name: str) -> str:
 
 def near(name: str, known: Iterable[str]) -> list[str]:
     """The names that begin so, however it is written, else the two that are spelt most alike."""
-    known, plain = list(known), normalise(name).replace("_", "")
-    begun = [one for one in known if len(plain) > 1 and normalise(one).replace("_", "").startswith(plain)]
-    return begun[:MOST_NEAR] or get_close_matches(normalise(name), known, n=2, cutoff=0.6)
+    known = list(known)
+    typed = normalise(name).replace("_", "")
+    if len(typed) > 1:
+        beginning_so = [spelling for spelling in known if normalise(spelling).replace("_", "").startswith(typed)]
+        if beginning_so:
+            return beginning_so[:MOST_NEAR]
+    return get_close_matches(normalise(name), known, n=2, cutoff=0.6)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`did you mean 'a', 'b' or 'c'?`, or an empty string where nothing is near."""
-    *some, last = [*map(repr, near(name, known))] or [""]
-    return f"did you mean {', '.join(some)}{' or ' * bool(some)}{last}?" if last else ""
+    names = [repr(spelling) for spelling in near(name, known)]
+    if not names:
+        return ""
+    *others, last = names
+    if not others:
+        return f"did you mean {last}?"
+    return f"did you mean {', '.join(others)} or {last}?"
 
 
 def hint_for(name: str, known: Iterable[str], where: str) -> str:
     """The hint of an unknown name: the near ones first, then where to see all."""
-    return " ".join(part for part in (did_you_mean(name, known), where) if part)
+    return f"{did_you_mean(name, known)} {where}".strip()
 
 
 def choose(kind: type[E], name: str, value: object) -> E:
@@ -84,7 +93,8 @@ class Registry(Generic[T]):
 
     def spellings(self) -> list[str]:
         """Every name that `get` understands."""
-        return [*self._entries, *(known for known in self._known if known not in map(self._plain, self._entries))]
+        main_names = {self._plain(name) for name in self._entries}
+        return [*self._entries, *(spelling for spelling in self._known if spelling not in main_names)]
 
     def canonical(self, name: str) -> str:
         """The main name behind any spelling, as it is written; raises FfnbenchError for an unknown one."""
@@ -94,5 +104,6 @@ class Registry(Generic[T]):
 
     def get(self, name: str) -> T:
         """The entry behind any spelling; raises FfnbenchError with did-you-mean for an unknown one."""
-        found = self._entries.get(name)  # as it is written: nothing to normalise
-        return self._entries[self.canonical(name)] if found is None else found
+        if name in self._entries:  # as it is written: nothing to normalise
+            return self._entries[name]
+        return self._entries[self.canonical(name)]

@@ -42,7 +42,9 @@ def say(text: str) -> None:
 def short(text: str) -> str:
     """A message in one line of a bearable length, its beginning and its end kept."""
     text = visible(text)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST * 2 // 3]}...{text[-LONGEST // 4 :]}"
+    if len(text) <= LONGEST:
+        return text
+    return f"{text[: LONGEST * 2 // 3]}...{text[-LONGEST // 4 :]}"
 
 
 def prepare() -> None:

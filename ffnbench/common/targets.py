@@ -122,8 +122,11 @@ def _neighbours(folder: Path) -> Iterator[None]:
 
 def one_line(problem: BaseException) -> str:
     """An exception as one line, type first, and where in the user's code it was raised."""
+    line = type(problem).__name__
     text = " ".join(str(getattr(problem, "message", problem)).split())[:300]
-    return (f"{type(problem).__name__}: {text}" if text else type(problem).__name__) + raised_at(problem)
+    if text:
+        line += f": {text}"
+    return line + raised_at(problem)
 
 
 def raised_at(problem: BaseException) -> str:

@@ -5,6 +5,7 @@ Inside ffnbench every number is in its base unit; these functions are for the ed
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from fractions import Fraction
@@ -25,7 +26,11 @@ def scale(values: Sequence[float], units: Sequence[tuple[str, float]]) -> tuple[
     if not positive:
         return "", 1.0
     middle = median(positive)
-    return next((unit for unit in reversed(units) if middle >= unit[1]), units[0])
+    suiting = units[0]
+    for name, size in units:
+        if middle >= size:
+            suiting = name, size
+    return suiting
 
 
 def digits(value: float, significant: int = 3) -> str:
@@ -44,21 +49,27 @@ def decimals(half: float) -> int:
         return 3
     exponent = floor(log10(half))
     leading = int(half / 10.0**exponent + 1e-9)
-    return min(9, max(0, -exponent + (leading == 1)))
+    count = -exponent
+    if leading == 1:
+        count += 1
+    return min(9, max(0, count))
 
 
 def supported(value: float, half: float, *, least: int = 2, most: int = 5) -> str:
     """A number without the digits that its half-width does not support; with at least and at most so many."""
-    first = floor(log10(abs(value))) if value else 0
-    fewest, room = (max(0, count - 1 - first) for count in (least, most))
-    return f"{value:,.{max(fewest, min(decimals(half), room))}f}"
+    before_point = floor(log10(abs(value))) + 1 if value else 1
+    fewest = max(0, least - before_point)
+    highest = max(0, most - before_point)
+    return f"{value:,.{max(fewest, min(decimals(half), highest))}f}"
 
 
 def quantity(value: float, units: Sequence[tuple[str, float]]) -> str:
     """One number with its own unit: `12.0 MiB`, `25.1 ms`, `4.72 M`."""
     name, size = scale([value], units)
-    plain = digits(value / size) if size != 1 or value != int(value) else f"{int(value):,}"
-    return f"{plain} {name}".rstrip()
+    text = digits(value / size)
+    if size == 1 and value == int(value):
+        text = f"{int(value):,}"
+    return f"{text} {name}".rstrip()
 
 
 def percent(fraction: float) -> str:
@@ -66,7 +77,11 @@ def percent(fraction: float) -> str:
     value = abs(fraction) * 100
     if value >= 999.5:
         return ">999%"
-    return f"{value:.0f}%" if value >= 9.95 else f"{value:.1f}%" if value >= 0.095 else f"{value:.2f}%"
+    if value >= 9.95:
+        return f"{value:.0f}%"
+    if value >= 0.095:
+        return f"{value:.1f}%"
+    return f"{value:.2f}%"
 
 
 def signed_percent(fraction: float) -> str:
@@ -74,25 +89,39 @@ def signed_percent(fraction: float) -> str:
     if fraction == 0:
         return "0%"
     text = percent(fraction)
-    return text if text == "0.00%" else ("+" if fraction > 0 else "-") + text
+    if text == "0.00%":
+        return text
+    return f"+{text}" if fraction > 0 else f"-{text}"
 
 
 def counted(number: int, what: str) -> str:
     """`1 row`, `2 rows`, `4,096 tokens`: a number with its noun."""
-    plural = what if number == 1 else what + ("es" if what.endswith("s") else "s")
-    return f"{number:,} {plural}"
+    if number == 1:
+        return f"{number:,} {what}"
+    ending = "es" if what.endswith("s") else "s"
+    return f"{number:,} {what}{ending}"
 
 
 # What people write: the same readers for flags and for Python
 
-COUNTS = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}  # 2k is 2,000, 2Ki is 2,048
-SECONDS = {
-    "ms": 0.001, **dict.fromkeys(("seconds", "second", "sec", "s"), 1.0),
-    **dict.fromkeys(("minutes", "minute", "mins", "min", "m"), 60.0),
-    **dict.fromkeys(("hours", "hour", "h"), 3600.0), **dict.fromkeys(("days", "day", "d"), 86400.0),
-}  # fmt: skip
+COUNTS = {
+    "k": 10**3,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+}  # 2k is 2,000, 2Ki is 2,048
+SECONDS = (
+    {"ms": 0.001}
+    | dict.fromkeys(("seconds", "second", "sec", "s"), 1.0)
+    | dict.fromkeys(("minutes", "minute", "mins", "min", "m"), 60.0)
+    | dict.fromkeys(("hours", "hour", "h"), 3600.0)
+    | dict.fromkeys(("days", "day", "d"), 86400.0)
+)
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)"
-_COUNT = re.compile(rf"({_NUMBER})\s*({'|'.join(COUNTS)}|K)", re.ASCII)
+_COUNT = re.compile(rf"({_NUMBER})\s*({'|'.join(COUNTS)})", re.ASCII)
 _PART = re.compile(rf"\s*({_NUMBER})\s*({'|'.join(SECONDS)})\s*", re.ASCII)
 COUNT_HINT = "a count is 2048, 2k (2,000), 2Ki (2,048) or 1M"
 SECONDS_HINT = "a time is 90 (seconds), 90s, 5m, 1h or 1m30s"
@@ -103,13 +132,14 @@ def read_count(text: int | str) -> int:
     """`2048`, `2k` (2,000), `2Ki` (2,048), `1.5M`; raises FfnbenchError for what is no whole number."""
     if isinstance(text, int):
         return text
-    written = text.strip()
-    if found := _COUNT.fullmatch(written):
-        exact = Fraction(found[1]) * COUNTS["k" if found[2] == "K" else found[2]]
+    with_unit = _COUNT.fullmatch(text.strip())
+    if with_unit:
+        number, unit = with_unit.groups()
+        exact = Fraction(number) * COUNTS[unit]
         if exact.denominator == 1:
             return int(exact)
     try:
-        return int(written)
+        return int(text.strip())
     except ValueError:
         raise FfnbenchError(f"{text!r} is not a whole number", COUNT_HINT) from None
 
@@ -118,13 +148,16 @@ def read_seconds(text: float | str) -> float:
     """Seconds of `90`, `90s`, `5m`, `1h`, `1m30s`; raises FfnbenchError for what is no time."""
     if not isinstance(text, str):
         return float(text)
-    parts, end = [], 0
-    while found := _PART.match(text, end):
-        parts.append((float(found[1]), found[2]))
-        end = found.end()
-    units = [SECONDS[unit] for _, unit in parts]
-    if parts and end == len(text) and units == sorted(set(units), reverse=True):  # 1h30m, and not 30m1h
-        return sum(number * SECONDS[unit] for number, unit in parts)
+    total, end = 0.0, 0
+    last_unit_s = math.inf
+    part = _PART.match(text)
+    while part and SECONDS[part[2]] < last_unit_s:  # 1h30m, and not 30m1h
+        last_unit_s = SECONDS[part[2]]
+        total += float(part[1]) * last_unit_s
+        end = part.end()
+        part = _PART.match(text, end)
+    if end and end == len(text):
+        return total
     return _plain(text, "is not a time", SECONDS_HINT)
 
 
@@ -137,19 +170,22 @@ def read_percent(text: float | str) -> float:
 
 def read_number(text: float | str) -> float:
     """A plain number, without a unit; raises FfnbenchError for what is none."""
-    return _plain(text, "is not a number", "a number is 4 or 0.5") if isinstance(text, str) else float(text)
+    if not isinstance(text, str):
+        return float(text)
+    return _plain(text, "is not a number", "a number is 4 or 0.5")
 
 
 def read_share(text: str) -> float:
     """The share that `5%` is, 0.05. Raises FfnbenchError for a bare number, which could be percent or a share."""
     written = text.strip()
+    number = _plain(written.removesuffix("%"), "is not a percentage", "for example 5%", shown=text)
     if written.endswith("%"):
-        return _plain(written.removesuffix("%"), "is not a percentage", "for example 5%", shown=text) / 100
-    bare = _plain(written, "is not a percentage", "for example 5%", shown=text)
-    if bare and isfinite(bare):
-        either = f"{bare:g}%", f"{100 * bare:g}%"
-        raise FfnbenchError(f"{text!r} could mean {' or '.join(either)}", "write " + " or ".join(map(repr, either)))
-    return bare
+        return number / 100
+    if number and isfinite(number):
+        percents, of_share = f"{number:g}%", f"{100 * number:g}%"
+        hint = f"write {percents!r} or {of_share!r}"
+        raise FfnbenchError(f"{text!r} could mean {percents} or {of_share}", hint)
+    return number
 
 
 def _plain(text: str, complaint: str, hint: str, shown: str = "") -> float:

@@ -141,10 +141,6 @@ class Accelerator:
         """The state that random numbers on it come from."""
         return torch.cuda.get_rng_state(self.device)
 
-    def set_rng_state(self, state: Tensor) -> None:
-        """Go on from that state."""
-        torch.cuda.set_rng_state(state, self.device)
-
     def requested_bytes(self) -> int:
         """Bytes of living tensors as they were asked for, without the allocator's rounding."""
         return int(torch.cuda.memory_stats(self.device).get("requested_bytes.all.current", 0))

@@ -136,8 +136,8 @@ def _numbers(name: str, text: str, read: Callable[[str], float]) -> float | str 
 
 T = TypeVar("T")
 MOST_CELLS = 100_000
-_SIZES = {**COUNTS, "K": COUNTS["k"], "": 1}
-_END = rf"\s*(\d{{1,15}}(?:\.\d{{1,15}})?)({'|'.join(COUNTS)}|K)?\s*"
+_SIZES = COUNTS | {"": 1}
+_END = rf"\s*(\d{{1,15}}(?:\.\d{{1,15}})?)({'|'.join(COUNTS)})?\s*"
 _RANGE = re.compile(rf"(?:{_END})?\.\.(?:{_END})?(?:/{_END})?", re.ASCII)
 
 

@@ -40,11 +40,13 @@ def fits(roof: Roof, case: Case, needed: Needed) -> bool:
         return True
     if roof.threads != work.threads:
         return False
-    if roof.bound is Bound.PRODUCTS:
-        finer = COARSEST_FIRST.index(roof.matmul_precision) >= COARSEST_FIRST.index(work.matmul_precision)
-        return item_bytes(roof.dtype) >= item_bytes(work.dtype) and (work.dtype != "float32" or finer)
-    both_of_memory = roof.level == MEMORY and roof.read_bytes <= needed.bytes
-    return both_of_memory or abs(roof.read_bytes - needed.bytes) <= 2 * ALIKE * needed.bytes
+    if roof.bound is Bound.BYTES:
+        both_of_memory = roof.level == MEMORY and roof.read_bytes <= needed.bytes
+        return both_of_memory or abs(roof.read_bytes - needed.bytes) <= 2 * ALIKE * needed.bytes
+    if work.dtype == "float32":
+        is_as_exact = COARSEST_FIRST.index(roof.matmul_precision) >= COARSEST_FIRST.index(work.matmul_precision)
+        return is_as_exact and item_bytes(roof.dtype) >= item_bytes(work.dtype)
+    return item_bytes(roof.dtype) >= item_bytes(work.dtype)
 
 
 def needed_by_cases(cases: Iterable[Case], costs: Iterable[CaseCost]) -> list[tuple[Case, Needed]]:
@@ -59,14 +61,16 @@ def may_bind(
     """The roofs whose least time for some case is at least that share of the one that binds it."""
     names: set[str] = set()
     for case, needed in needed_by_cases(cases, costs):
+        fitting = [ceiling for ceiling in reached if fits(ceiling.roof, case, needed)]
         fastest: dict[Bound, float] = {}
-        for ceiling in reached:
+        for ceiling in fitting:
             least_s = ceiling.least_s(needed)
-            if least_s and fits(ceiling.roof, case, needed):
+            if least_s:
                 bound = ceiling.roof.bound
                 fastest[bound] = min(least_s, fastest.get(bound, math.inf))
-        near = {bound for bound, least_s in fastest.items() if least_s >= share * max(fastest.values())}
-        names |= {c.roof.name for c in reached if c.roof.bound in near and fits(c.roof, case, needed)}
+        binding_s = max(fastest.values(), default=0.0)
+        near = {bound for bound, least_s in fastest.items() if least_s >= share * binding_s}
+        names |= {ceiling.roof.name for ceiling in fitting if ceiling.roof.bound in near}
     return frozenset(names)
 
 
@@ -84,21 +88,22 @@ def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> Ceilings:
             measured.append(Ceiling(roof=roof, seconds=math.exp(mean.mean)))
     fastest: dict[str, dict[Bound, Ceiling]] = defaultdict(dict)
     for case, needed in needed_by_cases(run.plan.shown, costs):
-        of_case = fastest[case.label]
-        for ceiling in _nearest([c for c in measured if fits(c.roof, case, needed)], needed):
-            bound = ceiling.roof.bound
+        fitting = [ceiling for ceiling in measured if fits(ceiling.roof, case, needed)]
+        for ceiling in _nearest(fitting, needed):
+            of_case, bound = fastest[case.label], ceiling.roof.bound
             if bound not in of_case or ceiling.rate > of_case[bound].rate:
                 of_case[bound] = ceiling
-    return {label: of_case for label, of_case in fastest.items() if of_case}
+    return dict(fastest)
 
 
 def _nearest(ceilings: Sequence[Ceiling], needed: Needed) -> list[Ceiling]:
     """Without the ceilings of bytes whose size is not nearest to the case's own."""
-    distances = {
-        c.roof.name: abs(math.log(c.roof.read_bytes / needed.bytes)) for c in ceilings if c.roof.bound is Bound.BYTES
-    }
+    distances: dict[str, float] = {}
+    for ceiling in ceilings:
+        if ceiling.roof.bound is Bound.BYTES:
+            distances[ceiling.roof.name] = abs(math.log(ceiling.roof.read_bytes / needed.bytes))
     nearest = min(distances.values(), default=0.0)
-    return [c for c in ceilings if distances.get(c.roof.name, 0.0) <= nearest + ALIKE]
+    return [ceiling for ceiling in ceilings if distances.get(ceiling.roof.name, 0.0) <= nearest + ALIKE]
 
 
 def shares_of(run: Run, costs: Iterable[CaseCost], ceilings: Ceilings) -> tuple[Share, ...]:
@@ -127,22 +132,28 @@ def roofline_of(report: Report, ceilings: Mapping[str, Mapping[Bound, Ceiling]])
     """The ceilings of a roofline, the fastest first: of the products of the cases that were timed all, of bytes those
     that hold a case back; where they hold none back the slowest, to show how far away that is.
     """
-    timed = [case.label for case in report.plan.shown if report.has_time(case.label)]
-    products, reads, binding = [], [], []
-    for label in timed:
-        of_case, share = ceilings.get(label, {}), report.share(label)
+    products, reads, binding_reads = [], [], []
+    for case in report.plan.shown:
+        if not report.has_time(case.label):
+            continue
+        of_case, share = ceilings.get(case.label, {}), report.share(case.label)
         if Bound.PRODUCTS in of_case:
             products.append(of_case[Bound.PRODUCTS])
         if Bound.BYTES in of_case:
             reads.append(of_case[Bound.BYTES])
             if share and share.bound is Bound.BYTES:
-                binding.append(of_case[Bound.BYTES])
-    slowest = sorted(reads, key=lambda ceiling: ceiling.rate)[:1]
+                binding_reads.append(of_case[Bound.BYTES])
+    reads.sort(key=_rate_of)
+    shown = products + (binding_reads or reads[:1])
     lines: list[Ceiling] = []
-    for ceiling in sorted([*products, *(binding or slowest)], key=lambda ceiling: -ceiling.rate):
+    for ceiling in sorted(shown, key=_rate_of, reverse=True):
         if not any(_is_one_line(ceiling, line) for line in lines):
             lines.append(ceiling)
     return tuple(lines)
+
+
+def _rate_of(ceiling: Ceiling) -> float:
+    return ceiling.rate
 
 
 def _is_one_line(ceiling: Ceiling, faster: Ceiling) -> bool:

@@ -26,11 +26,13 @@ def cells_of(plan: Plan) -> tuple[Plan, ...]:
     """A plan of each group, the control in that of its reference; one that has a single group stands for itself."""
     if not plan.is_sweep:
         return (plan,)
-    controls = {plan.reference: tuple(case for case in plan.cases if case.label == CONTROL)}
-    return tuple(
-        replace(plan, cases=(*group.cases, *controls.get(group.reference, ())), reference=group.reference, notes=())
-        for group in plan.groups
-    )
+    cells = []
+    for group in plan.groups:
+        cases = list(group.cases)
+        if group.reference == plan.reference:
+            cases += [case for case in plan.cases if case.label == CONTROL]
+        cells.append(replace(plan, cases=tuple(cases), reference=group.reference, notes=()))
+    return tuple(cells)
 
 
 def complete_cells(report: R, cells: Sequence[Plan]) -> R:
@@ -52,8 +54,10 @@ def complete_cells(report: R, cells: Sequence[Plan]) -> R:
         last_metric = cell.cases[0].ends_with
         if last_metric:
             return alive <= {sample.case for sample in report.samples if sample.metric == last_metric}
-        if "latency" in cell.metrics and any(len(rounds.get(label, ())) < cell.protocol.workers for label in alive):
-            return False
+        if "latency" in cell.metrics:
+            fewest_workers = min((len(rounds.get(label, ())) for label in alive), default=cell.protocol.workers)
+            if fewest_workers < cell.protocol.workers:
+                return False
         return alive <= sampled
 
     complete = {case.label for cell in cells if is_complete(cell) for case in cell.cases}
@@ -68,17 +72,25 @@ def restricted(report: R, plan: Plan) -> R:
     for field in fields(report):
         entries = getattr(report, field.name)
         if isinstance(entries, tuple):
-            labels = [getattr(entry, "case", getattr(entry, "label", "")) for entry in entries]
-            of_part[field.name] = tuple(e for e, label in zip(entries, labels, strict=True) if label not in others)
+            of_part[field.name] = tuple(entry for entry in entries if _label_of(entry) not in others)
     return replace(report, plan=plan, **of_part)
+
+
+def _label_of(entry: Any) -> str:
+    """The label of the case that an entry of a report is about; "" for none."""
+    label: str = getattr(entry, "case", "") or getattr(entry, "label", "")
+    return label
 
 
 def undecided(report: Report, cells: Sequence[Plan]) -> list[Plan]:
     """The cells with a row that can't be decided, the one that is known worst first."""
     worst: list[tuple[float, int]] = []
     for number, cell in enumerate(cells):
-        rows = [report.comparison(case.label) for case in cell.cases]
-        resolutions = [row.resolution or 1.0 for row in rows if row and row.verdict in (Verdict.UNCLEAR, Verdict.BUSY)]
+        resolutions = []
+        for case in cell.cases:
+            row = report.comparison(case.label)
+            if row and row.verdict in (Verdict.UNCLEAR, Verdict.BUSY):
+                resolutions.append(row.resolution or 1.0)
         if resolutions and cell.protocol.precision is not None:
             worst.append((max(resolutions), number))
     return [cells[number] for _, number in sorted(worst, reverse=True)]
@@ -94,12 +106,8 @@ def joined(reports: Sequence[R], plan: Plan | None = None) -> R:
         return reports[0]
     parts = _renumbered(reports)
     first = parts[0]
-    cases = {case.label: case for part in parts for case in part.plan.cases}
-    costs = {cost.case: cost for part in parts for cost in part.costs}
-    if plan is None:
-        plan = replace(first.plan, cases=tuple(cases.values()))
-    notes = dict.fromkeys((*plan.notes, *(note for part in parts for note in part.plan.notes)))
-    plan = replace(plan, cases=tuple(cases.get(case.label, case) for case in plan.cases), notes=tuple(notes))
+    plan = _joined_plan(parts, plan)
+    costs = {cost.case: cost for cost in _all(parts, "costs")}
     surroundings = [part.around for part in parts if part.around]
     return replace(
         first,
@@ -125,6 +133,17 @@ def joined(reports: Sequence[R], plan: Plan | None = None) -> R:
     )
 
 
+def _joined_plan(parts: Sequence[Report], plan: Plan | None) -> Plan:
+    """The plan of all parts: its cases as they were measured, with the notes of all."""
+    cases = {case.label: case for part in parts for case in part.plan.cases}
+    if plan is None:
+        plan = replace(parts[0].plan, cases=tuple(cases.values()))
+    notes = dict.fromkeys(plan.notes)
+    for part in parts:
+        notes |= dict.fromkeys(part.plan.notes)
+    return replace(plan, cases=tuple(cases.get(case.label, case) for case in plan.cases), notes=tuple(notes))
+
+
 def _all(parts: Iterable[Report], name: str) -> tuple[Any, ...]:
     return tuple(entry for part in parts for entry in getattr(part, name))
 
@@ -144,16 +163,20 @@ def _first_of(parts: Iterable[Report], name: str) -> Any:
 
 def _renumbered(parts: Iterable[R]) -> list[R]:
     renumbered = []
-    workers = starters = 0
+    workers = starters = 0  # of the parts before
     for part in parts:
-        samples = [
-            replace(s, worker=s.worker + workers, starter=None if s.starter is None else s.starter + starters)
-            for s in part.samples
-        ]
+        samples = []
+        for sample in part.samples:
+            starter = sample.starter
+            if starter is not None:
+                starter += starters
+            samples.append(replace(sample, worker=workers + sample.worker, starter=starter))
         devices = tuple(replace(device, worker=device.worker + workers) for device in part.devices)
         renumbered.append(replace(part, samples=tuple(samples), devices=devices))
-        workers = max((sample.worker + 1 for sample in samples), default=workers)
-        starters = max((s.starter + 1 for s in samples if s.starter is not None), default=starters)
+        for sample in samples:
+            workers = max(workers, sample.worker + 1)
+            if sample.starter is not None:
+                starters = max(starters, sample.starter + 1)
     return renumbered
 
 
@@ -178,12 +201,18 @@ def of_shards(parts: Sequence[R]) -> R:
             "`ffnbench report FILE` shows each of them by itself",
         )
     ordered = [by_shard[name] for name in names]
-    by_turns = zip_longest(*(cells_of(part.plan) for part in ordered))
-    cells = [cell for turn in by_turns for cell in turn if cell]
+    cells: list[Plan] = []
+    for in_turn in zip_longest(*(cells_of(part.plan) for part in ordered)):
+        cells += [cell for cell in in_turn if cell is not None]
     first = ordered[0].plan
-    protocol = replace(first.protocol, looks=max(part.plan.protocol.looks for part in ordered))
-    cases = tuple(case for cell in cells for case in cell.cases)
-    return joined(ordered, replace(first, cases=cases, reference=cells[0].reference, shard="", protocol=protocol))
+    whole_sweep = replace(
+        first,
+        cases=tuple(case for cell in cells for case in cell.cases),
+        reference=cells[0].reference,
+        shard="",
+        protocol=replace(first.protocol, looks=max(part.plan.protocol.looks for part in ordered)),
+    )
+    return joined(ordered, whole_sweep)
 
 
 def shard(plan: Plan, number: int, of: int) -> Plan:

@@ -8,6 +8,7 @@ bends by between two points of the axis, as far as their neighbours show it (ben
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -32,6 +33,11 @@ class Place:
     mean: Mean
     side: int
 
+    @property
+    def log(self) -> float:
+        """The log ratio."""
+        return self.mean.mean
+
 
 def crossings_of(report: Report) -> Crossings | None:
     """The crossings that the times of a sweep support, along the axis with most points; None without an axis."""
@@ -40,17 +46,21 @@ def crossings_of(report: Report) -> Crossings | None:
     axis = report.plan.axes[0]
     lines = _lines(report, axis)
     pairs, slack = pairs_of(report), control_slack(report)
-    crossings = [crossing for line in lines for crossing in _crossings_on(line, axis, report, pairs, slack)]
+    crossings: list[Crossing] = []
+    for line in lines:
+        crossings += _crossings_on(line, axis, report, pairs, slack)
     return Crossings(axis=axis, lines=len(lines), places=tuple(crossings))
 
 
 def _lines(report: Report, axis: Axis) -> list[Line]:
     """The cells along the axis, for each combination of the values of all others."""
-    lines: dict[tuple[object, ...], Line] = {}
+    lines: dict[tuple[object, ...], Line] = defaultdict(list)
     for group in report.plan.groups:
         held = tuple(value for key, value in group.values.items() if key != axis.name)
-        lines.setdefault(held, []).append(group)
-    return [sorted(groups, key=lambda group: float(group.values[axis.name])) for groups in lines.values()]
+        lines[held].append(group)
+    for line in lines.values():
+        line.sort(key=lambda group: float(group.values[axis.name]))
+    return list(lines.values())
 
 
 def _crossings_on(line: Line, axis: Axis, report: Report, pairs: Pairs, slack: float) -> Iterator[Crossing]:
@@ -60,10 +70,11 @@ def _crossings_on(line: Line, axis: Axis, report: Report, pairs: Pairs, slack: f
     """
     labels: dict[str, dict[float, str]] = {}  # by variant: where its time is known, the label of its case
     for group in line:
+        x = float(group.values[axis.name])
         for case in group.cases:
             of_variant = labels.setdefault(group.variant_of(case), {})
             if report.has_time(case.label):
-                of_variant[float(group.values[axis.name])] = case.label
+                of_variant[x] = case.label
     within = {key: value for key, value in line[0].values.items() if key != axis.name}
     for other, variant in combinations(labels, 2):
         places = []
@@ -74,22 +85,29 @@ def _crossings_on(line: Line, axis: Axis, report: Report, pairs: Pairs, slack: f
         for first, last in turns(places):
             if axis.name == WIDTH and not is_once(places, first, last):
                 continue
-            value, low, high = map(axis.value, where(places, first, last, slack))
-            at = Estimate(value=value, low=low, high=high)
-            yield Crossing(within=within, variant=variant, than=other, slower=places[last].side > 0, at=at)
+            value, low, high = where(places, first, last, slack)
+            yield Crossing(
+                within=within,
+                variant=variant,
+                than=other,
+                slower=places[last].side > 0,
+                at=Estimate(value=axis.value(value), low=axis.value(low), high=axis.value(high)),
+            )
 
 
 def turns(places: Sequence[Place]) -> Iterator[tuple[int, int]]:
     """The last place that is decided on one side and the first that is decided on the other, for each change."""
     decided = [number for number, place in enumerate(places) if place.side]
-    return ((a, b) for a, b in pairwise(decided) if places[a].side != places[b].side)
+    for last, first in pairwise(decided):
+        if places[last].side != places[first].side:
+            yield last, first
 
 
 def is_once(places: Sequence[Place], first: int, last: int) -> bool:
     """Whether all means up to the first place are on one side of 0, and all from the last place on on the other."""
-    side = places[first].mean.mean
-    before = all(place.mean.mean * side > 0 for place in places[:first])
-    return before and all(place.mean.mean * side < 0 for place in places[last:])
+    side = places[first].log
+    before = all(place.log * side > 0 for place in places[:first])
+    return before and all(place.log * side < 0 for place in places[last:])
 
 
 def where(places: Sequence[Place], first: int, last: int, slack: float = 0.0) -> tuple[float, float, float]:
@@ -100,16 +118,18 @@ def where(places: Sequence[Place], first: int, last: int, slack: float = 0.0) ->
     """
     zeros, grid = [], []
     for left, right in pairwise(places[first : last + 1]):
-        length, fall = right.at - left.at, left.mean.mean - right.mean.mean
+        length, fall = right.at - left.at, left.log - right.log
         grid += [left.at + length * step / FINE for step in range(FINE)]
-        if left.mean.mean * right.mean.mean <= 0 and fall:
-            zeros.append(left.at + length * left.mean.mean / fall)
+        if left.log * right.log <= 0 and fall:
+            zeros.append(left.at + length * left.log / fall)
     grid = sorted([*grid, *zeros, places[last].at])
     middle = zeros[len(zeros) // 2]
     if len(places) < LEAST_POINTS:
         return middle, grid[0], grid[-1]
     inside = [n for n, at in enumerate(grid) if at in zeros or _band_holds_zero(places, first, at, slack)]
-    return middle, grid[max(0, inside[0] - 1)], grid[min(len(grid) - 1, inside[-1] + 1)]
+    low = max(0, inside[0] - 1)
+    high = min(len(grid) - 1, inside[-1] + 1)
+    return middle, grid[low], grid[high]
 
 
 def _band_holds_zero(places: Sequence[Place], first: int, at: float, slack: float) -> bool:
@@ -119,22 +139,27 @@ def _band_holds_zero(places: Sequence[Place], first: int, at: float, slack: floa
         number += 1
     left, right = places[number], places[number + 1]
     share = (at - left.at) / (right.at - left.at)
-    parts = [
-        VarianceEstimate((weight * place.mean.error) ** 2, place.mean.freedom)
-        for weight, place in ((1 - share, left), (share, right))
-        if place.mean.freedom > 0
-    ]
-    curve = mean_with_error((1 - share) * left.mean.mean + share * right.mean.mean, parts)
-    bends = (_bend(places[k - 1 : k + 2]) for k in (number, number + 1) if 0 < k < len(places) - 1)
-    bent = sum(bends) * (at - left.at) * (right.at - at)
+    value, parts = 0.0, []
+    for weight, place in ((1 - share, left), (share, right)):
+        value += weight * place.log
+        if place.mean.freedom > 0:
+            parts.append(VarianceEstimate((weight * place.mean.error) ** 2, place.mean.freedom))
+    curve = mean_with_error(value, parts)
+    bend = _bend(places, number) + _bend(places, number + 1)
+    bent = bend * (at - left.at) * (right.at - at)
     return abs(curve.mean) <= curve.half_width(CONFIDENCE) + slack + bent
 
 
-def _bend(three: Sequence[Place]) -> float:
-    """By how much the slope changes at the second of three places, for each unit of the axis: what is beyond chance."""
-    a, b, c = three
-    before, after = b.at - a.at, c.at - b.at
-    change = (c.mean.mean - b.mean.mean) / after - (b.mean.mean - a.mean.mean) / before
-    weights = 1 / before, 1 / before + 1 / after, 1 / after  # of the three means in that change
-    chance = math.hypot(*(weight * place.mean.error for weight, place in zip(weights, three, strict=True)))
-    return max(0.0, abs(change) - chance) * 2 / (c.at - a.at)
+def _bend(places: Sequence[Place], number: int) -> float:
+    """By how much the slope changes at a place, for each unit of the axis: what is beyond chance, 0 at both ends."""
+    if not 0 < number < len(places) - 1:
+        return 0.0
+    left, middle, right = places[number - 1 : number + 2]
+    before, after = middle.at - left.at, right.at - middle.at
+    change = (right.log - middle.log) / after - (middle.log - left.log) / before
+    chance = math.hypot(
+        left.mean.error / before,
+        middle.mean.error * (1 / before + 1 / after),
+        right.mean.error / after,
+    )
+    return max(0.0, abs(change) - chance) * 2 / (right.at - left.at)

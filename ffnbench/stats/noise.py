@@ -62,7 +62,8 @@ def busy_text(run: Run | Report) -> str:
     if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):  # the device's clocks, and not the CPUs
         causes = " and ".join(_causes(unclean))
         return f"busy: {CLOCKS_HELD} ({causes}){clean}; let it cool down, or see `ffnbench env`"
-    threads = max((case.workload.threads for case in run.plan.cases if case.workload.device == "cpu"), default=1)
+    threads_on_cpu = [case.workload.threads for case in run.plan.cases if case.workload.device == "cpu"]
+    threads = max(threads_on_cpu, default=1)
     if run.environment and threads > run.environment.usable_cpus:
         cpus = run.environment.usable_cpus
         return f"busy: {threads} threads had {counted(cpus, 'CPU')}; try --threads {cpus}"
@@ -74,7 +75,9 @@ def busy_text(run: Run | Report) -> str:
         ways.append("--threads 1")
     if run.plan.protocol.precision is not None:
         ways.append("a longer --budget")
-    advice = f"wait, or try {' or '.join(ways)}" if ways else "wait"
+    advice = "wait"
+    if ways:
+        advice += f", or try {' or '.join(ways)}"
     return f"busy: {who}{clean}; {advice}"
 
 
@@ -108,10 +111,11 @@ def device_clocks(run: Run | Report) -> str:
     """Where the clock of a device moved: how far, and how often it was at its power limit."""
     texts = []
     for device, readings in _by_device(run).items():
-        clocks = [mhz for reading in readings for mhz in (reading.least_clock_mhz, reading.most_clock_mhz) if mhz]
-        if not clocks or min(clocks) >= (1 - MOVES) * max(clocks):
+        least = min((reading.least_clock_mhz for reading in readings if reading.least_clock_mhz), default=0)
+        most = max((reading.most_clock_mhz for reading in readings if reading.most_clock_mhz), default=0)
+        if least >= (1 - MOVES) * most:
             continue
-        text = f"the clock of {device} fell from {max(clocks):,} to {min(clocks):,} MHz"
+        text = f"the clock of {device} fell from {most:,} to {least:,} MHz"
         capped = [POWER_CAP in (sample.throttled or "") for sample in run.samples if sample.metric == LATENCY]
         if any(capped):
             text += f", at its {POWER_CAP} in {percent(fmean(capped))} of the samples"
@@ -121,8 +125,12 @@ def device_clocks(run: Run | Report) -> str:
 
 def device_others(run: Run | Report) -> str:
     """Who else computed on a device."""
-    most = {device: max(reading.others or 0 for reading in readings) for device, readings in _by_device(run).items()}
-    return "; ".join(f"{counted(n, 'other process')} computed on {device}" for device, n in most.items() if n)
+    texts = []
+    for device, readings in _by_device(run).items():
+        most = max(reading.others or 0 for reading in readings)
+        if most:
+            texts.append(f"{counted(most, 'other process')} computed on {device}")
+    return "; ".join(texts)
 
 
 def _by_device(run: Run | Report) -> dict[str, list[DeviceReadings]]:

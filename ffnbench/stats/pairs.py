@@ -46,17 +46,17 @@ def pairs_of(report: Report) -> Pairs:
     without_reference: dict[tuple[str, str], Mean] = {}
     for group in report.plan.groups:
         labels = [case.label for case in group.cases if report.has_time(case.label)]
-        for first, second in combinations(labels, 2):
-            if group.reference in (first, second):
-                label = second if first == group.reference else first
+        others = [label for label in labels if label != group.reference]
+        if group.reference in labels:
+            for label in others:
                 comparison, mean = report.comparison(label), table.row(label).mean()
                 if mean and comparison and comparison.verdict is not Verdict.BUSY:
                     pairs[label, group.reference] = Pair(mean, comparison.verdict)
-            else:
-                row = table.ratio(second, first)
-                mean = row.mean()
-                if mean and not row.disturbed:
-                    without_reference[second, first] = mean
+        for first, second in combinations(others, 2):
+            row = table.ratio(second, first)
+            mean = row.mean()
+            if mean and not row.disturbed:
+                without_reference[second, first] = mean
     decided = verdicts(without_reference, control_slack(report), report.plan.protocol.looks)
     pairs |= {labels: Pair(mean, decided[labels][0]) for labels, mean in without_reference.items()}
     return in_both_orders(pairs)
@@ -64,7 +64,8 @@ def pairs_of(report: Report) -> Pairs:
 
 def in_both_orders(pairs: Mapping[tuple[K, K], Pair]) -> dict[tuple[K, K], Pair]:
     """Pairs as they are, and the other way round."""
-    return {**pairs, **{(other, name): pair.inverse for (name, other), pair in pairs.items()}}
+    inverse = {(other, name): pair.inverse for (name, other), pair in pairs.items()}
+    return {**pairs, **inverse}
 
 
 def pareto_front(names: Iterable[K], *families: Mapping[tuple[K, K], Pair]) -> list[K]:

@@ -114,14 +114,19 @@ class RoundTable:
         self.starters: dict[int, int] = {}
         timed: dict[str, dict[int, dict[int, Timed]]] = defaultdict(lambda: defaultdict(dict))
         for sample in samples:
-            if sample.metric == metric and sample.case not in failed:
-                call = Timed(sample.value, clean=is_clean(sample), held=bool(held_down(sample)))
-                timed[sample.case][sample.worker][sample.round] = call
-                self.starters[sample.worker] = sample.worker if sample.starter is None else sample.starter
+            if sample.metric != metric or sample.case in failed:
+                continue
+            call = Timed(sample.value, clean=is_clean(sample), held=bool(held_down(sample)))
+            timed[sample.case][sample.worker][sample.round] = call
+            if sample.starter is None:
+                self.starters[sample.worker] = sample.worker
+            else:
+                self.starters[sample.worker] = sample.starter
         self.rounds: dict[str, Rounds] = {**timed}
         if metric == LATENCY:
-            protocol = plan.protocol
-            fewest = protocol.rounds // 2 + 1 if protocol.precision is None else protocol.rounds
+            fewest = plan.protocol.rounds
+            if plan.protocol.precision is None:
+                fewest = plan.protocol.rounds // 2 + 1
             self.rounds = {label: _complete(rounds, fewest) for label, rounds in timed.items()}
         self._sharing_rounds = Counter(plan.reference_of(case.label) for case in plan.shown)
 
@@ -158,11 +163,12 @@ class RoundTable:
 
     @cached_property
     def _reference_and_control(self) -> Rounds:
-        rounds, again = self.rounds.get(self.plan.reference, {}), self.rounds.get(CONTROL, {})
-        return {
-            worker: {number: _mean_of_two(call, again.get(worker, {}).get(number)) for number, call in made.items()}
-            for worker, made in rounds.items()
-        }
+        control = self.rounds.get(CONTROL, {})
+        means: dict[int, dict[int, Timed]] = {}
+        for worker, made in self.rounds.get(self.plan.reference, {}).items():
+            again = control.get(worker, {})
+            means[worker] = {number: _mean_of_two(call, again.get(number)) for number, call in made.items()}
+        return means
 
     def seconds(self, label: str) -> RowLogs:
         """log(seconds) of a case, the mean fitted: those of two rows differ by their ratio."""
@@ -174,7 +180,8 @@ class RoundTable:
 
         The control does not count, so that a check and its baseline do it alike.
         """
-        return midmean if self._sharing_rounds[self.plan.reference_of(label)] <= FEW_CASES else median
+        sharing_rounds = self._sharing_rounds[self.plan.reference_of(label)]
+        return midmean if sharing_rounds <= FEW_CASES else median
 
     @cached_property
     def round_effects(self) -> Rounds:
@@ -225,10 +232,15 @@ class RoundTable:
 
     def fewest_clean(self) -> tuple[str, RowLogs] | None:
         """The row with the smallest share of clean rounds, a ratio if any is; None where nothing was timed."""
-        labels = [label for label in self.labels if self.plan.compared == 0 or not self.plan.is_reference(label)]
-        rows = {label: self.row(label) for label in labels}
-        timed = [(label, row) for label, row in rows.items() if row.rounds]
-        return min(timed, key=lambda item: item[1].clean_rounds / item[1].rounds, default=None)
+        fewest: tuple[str, RowLogs] | None = None
+        smallest_share = math.inf
+        for label in self.labels:
+            if self.plan.compared and self.plan.is_reference(label):
+                continue
+            row = self.row(label)
+            if row.rounds and row.clean_rounds / row.rounds < smallest_share:
+                fewest, smallest_share = (label, row), row.clean_rounds / row.rounds
+        return fewest
 
 
 _recent: deque[RoundTable] = deque(maxlen=RECENT)
@@ -286,19 +298,19 @@ def paired(rounds: Rounds, others: Rounds, starters: Mapping[int, int]) -> RowLo
     points: dict[int, list[Point]] = {}
     for worker, made in rounds.items():
         made_by_other = others.get(worker, {})
-        points[worker] = [
-            (call.clean and made_by_other[number].clean, math.log(call.seconds / made_by_other[number].seconds))
-            for number, call in made.items()
-            if number in made_by_other
-        ]
+        points[worker] = []
+        for number, call in made.items():
+            other = made_by_other.get(number)
+            if other is not None:
+                points[worker].append((call.clean and other.clean, math.log(call.seconds / other.seconds)))
     return _row_of(points, starters)
 
 
 def _seconds(rounds: Rounds, starters: Mapping[int, int]) -> RowLogs:
     """log(seconds)."""
-    points = {
-        worker: [(call.clean, math.log(call.seconds)) for call in made.values()] for worker, made in rounds.items()
-    }
+    points = {}
+    for worker, made in rounds.items():
+        points[worker] = [(call.clean, math.log(call.seconds)) for call in made.values()]
     return _row_of(points, starters)
 
 

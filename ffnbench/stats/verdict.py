@@ -128,7 +128,8 @@ def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
     slack = slack_of(control)
     decided = verdicts(compared, slack, plan.protocol.looks)
     if control:
-        decided[CONTROL] = _verdict_on_control(control, slack), "" if control.freedom > 0 else ONE_WORKER
+        reason = "" if control.freedom > 0 else ONE_WORKER
+        decided[CONTROL] = _verdict_on_control(control, slack), reason
     # the strictest level that Holm's correction may ask for
     strictest = 1 - (1 - CONFIDENCE) / (plan.protocol.looks * max(1, len(compared)))
 
@@ -163,7 +164,8 @@ def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
                 resolution=resolution,
             )
         )
-    return tuple(_without_ratio(row) if _is_left_alone(row, comparisons) else row for row in comparisons)
+    left_alone = [row for row in comparisons if _is_left_alone(row, comparisons)]
+    return tuple(_without_ratio(row) if row in left_alone else row for row in comparisons)
 
 
 def _is_left_alone(reference: Comparison, comparisons: Iterable[Comparison]) -> bool:
@@ -181,8 +183,10 @@ def _without_ratio(reference: Comparison) -> Comparison:
 
 def _why_busy(table: RoundTable, label: str, row: RowLogs) -> str:
     """Such a row has no ratio: disturbed rounds of two forms differ by more than chance."""
-    held = any(call.held for made in table.rounds[label].values() for call in made.values())
-    return f"{row.clean_rounds} of {row.rounds} rounds were undisturbed: {CLOCKS_HELD if held else CPUS_TAKEN}"
+    cause = CPUS_TAKEN
+    if any(call.held for made in table.rounds[label].values() for call in made.values()):
+        cause = CLOCKS_HELD
+    return f"{row.clean_rounds} of {row.rounds} rounds were undisturbed: {cause}"
 
 
 def control_slack(report: Report) -> float:
@@ -192,10 +196,12 @@ def control_slack(report: Report) -> float:
 
 def slack_of(control: Mean | None) -> float:
     """How far the mean of a control (in logs) may be off, where that is more than chance; else 0."""
-    interval = control.interval(CONTROL_CONFIDENCE) if control else None
+    if control is None:
+        return 0.0
+    interval = control.interval(CONTROL_CONFIDENCE)
     if interval is None or interval[0] <= 0 <= interval[1]:
         return 0.0
-    return max(map(abs, interval))
+    return max(abs(interval[0]), abs(interval[1]))
 
 
 def _verdict_on_control(control: Mean, slack: float) -> Verdict:
@@ -211,12 +217,12 @@ def is_launch_bound(device: Estimate | None, host: Estimate | None) -> bool | No
     Calls one after another take whichever is longer. None where the intervals overlap, have no ends, or one of the two
     is not known.
     """
-    intervals = [(e.low, e.high) for e in (device, host) if e and e.low is not None and e.high is not None]
-    if len(intervals) < 2:
+    if device is None or device.low is None or device.high is None:
         return None
-    (device_low, device_high), (host_low, host_high) = intervals
-    if host_low > device_high:
+    if host is None or host.low is None or host.high is None:
+        return None
+    if host.low > device.high:
         return True
-    if host_high < device_low:
+    if host.high < device.low:
         return False
     return None

@@ -71,7 +71,10 @@ def _answers(module: nn.Module, case: Case, x: Tensor, seed: int) -> tuple[Tenso
     """
     torch.manual_seed(seed)
     with torch.no_grad():
-        exact = reference_output(module, x) if isinstance(module, OwnForm) else in_float64(module, x.clone())
+        if isinstance(module, OwnForm):
+            exact: Tensor | None = reference_output(module, x)
+        else:
+            exact = in_float64(module, x.clone())
         subject = Subject(module, x.clone(), x, train=False)
         implementation_of(case.workload.backend).prepare(subject, case.workload)
         torch.manual_seed(seed)

@@ -26,7 +26,8 @@ def failed(problem: BaseException, *, compiled: bool, measures: bool) -> Failed:
     A failure ends this process where it has broken its device, or where torch.compile failed: what a compiler leaves
     behind then makes later rows of a process wrong.
     """
-    if broken := device_error(problem):
+    broken = device_error(problem)
+    if broken:
         return Failed(kind=FailureKind.CRASH, message=broken, ends=True)
     if not isinstance(problem, FfnbenchError):
         ends = compiled and not _is_expected(problem)
@@ -61,7 +62,8 @@ def _kind_of(problem: BaseException) -> FailureKind:
 def _message_of(problem: BaseException) -> str:
     """What it says, in one line."""
     text = " ".join(str(problem).split())
-    if asked := ALLOCATING.search(text):
+    asked = ALLOCATING.search(text)
+    if asked:
         return f"it tried to allocate {int(asked[1]) / 2**30:,.2f} GiB at once"
     if is_full(problem):
         return first_line(str(problem))

@@ -53,8 +53,10 @@ def value_and_slope(function: Function, x: Tensor) -> tuple[Tensor, Tensor]:
     return y.detach(), slope
 
 
-def checked(function: Function, name: str) -> Function:
-    """The function, tried: it must keep shape and dtype, work element by element, repeat itself, be differentiable."""
+def check_function(function: Function, name: str) -> None:
+    """Raise FfnbenchError unless a function keeps shape and dtype, works element by element, repeats itself, and can be
+    differentiated.
+    """
     for dtype in DTYPES:
         x = torch.linspace(-2, 2, 9, dtype=getattr(torch, dtype), requires_grad=True)
         try:
@@ -63,7 +65,9 @@ def checked(function: Function, name: str) -> Function:
             if dtype == "float64" or "not implemented for" not in problem.message:
                 raise  # else a kernel that torch has not got, which is told where it is timed
     x = torch.linspace(-2, 2, 9, dtype=torch.float64).repeat(REPEATS)
-    y, again, part = (_called(function, z.clone(), name) for z in (x, x, x[2:3]))
+    y = _called(function, x.clone(), name)
+    again = _called(function, x.clone(), name)
+    part = _called(function, x[2:3].clone(), name)
     if not torch.equal(y.nan_to_num(), again.nan_to_num()):
         raise FfnbenchError(
             f"{name} is random: two calls with the same x differ",
@@ -71,7 +75,6 @@ def checked(function: Function, name: str) -> Function:
         )
     if not torch.allclose(part, y[2:3], equal_nan=True):
         raise FfnbenchError(f"{name} mixes elements", "an activation works element by element")
-    return function
 
 
 def _called(function: Function, x: Tensor, name: str) -> Tensor:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from ffnbench.worker.ceiling_calls import Ceilings
 
 COPIES = 4  # of a pool: as it is written and as it is read, inputs and gradients
-LATER = 2  # beside the seed: of the input that is looked at after the rounds
+AFTER_ROUNDS = 2  # added to the seed, for the input that is checked after the rounds
 
 
 @dataclass(slots=True)
@@ -67,76 +67,94 @@ class Jobs:
 
     def open(self, request: Open) -> Opened:
         """Build, check and warm up a case; finds how many calls make a sample unless that is known."""
-        label, calls, checked, weights = request.label, request.calls, request.checked, request.weights
+        label, calls = request.label, request.calls
         case, protocol = self.plan.case(label), self.plan.protocol
-        work = case.workload
-        if reason := lacks(case.ffn, work):
-            raise Unsupported(reason)
-        if work.slowdown and work.device != "cpu":
-            raise Unsupported("@slowdown works on the CPU only: @device=cpu")
-        _settle(work)
-        seed_all(protocol.seed, case.ffn)
-        with padded(f"{self.block}/{label}", work.device) as pads:
-            module = build(case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype))
-        module = changed(module, case.ffn, work.backend)
-        impose_routing(module, work, protocol.seed)
-        subject = subject_of(module, work, case.ffn.d_model, protocol.seed)
-        subject.pads = pads
-        if weights:
-            carried(weights, subject.module)
-        opened = implementation_of(work.backend).prepare(subject, work)
-        if not checked or subject.accelerator is not None:
+        subject = self._build(case, request.weights)
+        opened = implementation_of(case.workload.backend).prepare(subject, case.workload)
+        if not request.checked or subject.accelerator is not None:
             _first_call(subject, case)
-        self.checks[label] = Correctness(case, protocol.seed, weights)
-        if not checked:
+        self.checks[label] = Correctness(case, protocol.seed, request.weights)
+        if not request.checked:
             self.checks[label].check(subject, protocol.seed)
-        with _settled(work):
+        with _settled(case.workload):
             if calls is None:  # where they are known, the round of practice does the rest
                 meters.warm_up(subject, protocol.warmup_s)
-            calls = calls or meters.calls_for(subject, protocol.min_sample_s)
-        free = self.memory_bytes if subject.accelerator is None else subject.accelerator.free_bytes()
-        share = None if free is None else free // (COPIES * len(self.plan.cases))
-        most = 1 if self._alone(case) else most_inputs(subject.x, share)
-        calls = calls if self._alone(case) else min(calls, most)
-        inputs = min(calls, most)
+                calls = meters.calls_for(subject, protocol.min_sample_s)
+        if self._is_alone(case):
+            inputs = 1
+        else:
+            inputs = calls = min(calls, self._most_inputs(subject))
         subject.pool.renew(protocol.seed, inputs)
         if subject.train:
             subject.grads.renew(protocol.seed, inputs)
         self.subjects[label] = subject
         return replace(opened, calls=calls, inputs=inputs, input_bytes=subject.pool.memory.nbytes)
 
+    def _build(self, case: Case, weights: str) -> Subject:
+        """The module of a case with its inputs, as its backend wants it; `weights` is a folder with those it takes
+        over. Raises Unsupported where it can't be run.
+        """
+        work, seed = case.workload, self.plan.protocol.seed
+        reason = lacks(case.ffn, work)
+        if reason:
+            raise Unsupported(reason)
+        if work.slowdown and work.device != "cpu":
+            raise Unsupported("@slowdown works on the CPU only: @device=cpu")
+        _settle(work)
+        seed_all(seed, case.ffn)
+        with padded(f"{self.block}/{case.label}", work.device) as pads:
+            module = build(case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype))
+        module = changed(module, case.ffn, work.backend)
+        impose_routing(module, work, seed)
+        subject = subject_of(module, work, case.ffn.d_model, seed)
+        subject.pads = pads
+        if weights:
+            carried(weights, subject.module)
+        return subject
+
+    def _most_inputs(self, subject: Subject) -> int:
+        """How many inputs its pool may have, so that those of all cases fit into memory."""
+        free = self.memory_bytes
+        if subject.accelerator is not None:
+            free = subject.accelerator.free_bytes()
+        if free is None:
+            return most_inputs(subject.x, None)
+        return most_inputs(subject.x, free // (COPIES * len(self.plan.cases)))
+
     def drain(self, label: str) -> None:
         """Wait for the device of a case, so that an error of what it still does comes up now."""
-        if (accelerator := accelerator_of(self.plan.case(label).workload.device)) is not None:
+        accelerator = accelerator_of(self.plan.case(label).workload.device)
+        if accelerator is not None:
             accelerator.synchronize()
 
     def has_compiled(self, label: str) -> bool:
         """Whether it is a case that is compiled, and the compiler is at work in this process."""
-        compiled = {case.label for case in self.plan.cases if case.workload.compiled}
-        return label in compiled and "torch._dynamo" in sys.modules
+        is_compiled = any(case.label == label and case.workload.compiled for case in self.plan.cases)
+        return is_compiled and "torch._dynamo" in sys.modules
 
     def forget(self, label: str) -> None:
         """Let go of all that a case holds: it has failed, and others want the memory."""
         self.subjects.pop(label, None)
         self.checks.pop(label, None)
 
-    def _alone(self, case: Case) -> bool:
+    def _is_alone(self, case: Case) -> bool:
         """Whether it is an activation of ffnbench's own among such: timed on one input, which stays in a cache."""
-        return isinstance(case.ffn, ActivationSpec) and not any(
-            isinstance(one.ffn, ActivationSpec) and one.ffn.own for one in self.plan.cases
-        )
+        if not isinstance(case.ffn, ActivationSpec):
+            return False
+        return not any(isinstance(other.ffn, ActivationSpec) and other.ffn.own for other in self.plan.cases)
 
     def sample(self, request: TakeSample) -> Sampled:
         """Time the calls of a sample."""
         subject, case = self.subjects[request.label], self.plan.case(request.label)
         work = case.workload
-        count = 1 if self._alone(case) else request.calls
-        turns = request.calls // count
+        different, turns = request.calls, 1
+        if self._is_alone(case):
+            different, turns = 1, request.calls
         _settle(work)
-        inputs = subject.pool.renew(request.salt, count) * turns
+        inputs = subject.pool.renew(request.salt, different) * turns
         grads: list[Tensor] = []
         if subject.train:
-            grads = subject.grads.renew(gradient_salt(request.salt), count) * turns
+            grads = subject.grads.renew(gradient_salt(request.salt), different) * turns
         with _settled(work):
             before = getrusage(RUSAGE_SELF).ru_minflt
             times, waited = self.waits.with_share(partial(meters.sample, subject, inputs, grads), work.threads)
@@ -167,7 +185,7 @@ class Jobs:
         check = self.checks[request.label]
         _settle(self.plan.case(request.label).workload)
         if check.again:
-            check.check(self.subjects[request.label], self.plan.protocol.seed + LATER, "after its rounds ")
+            check.check(self.subjects[request.label], self.plan.protocol.seed + AFTER_ROUNDS, "after its rounds ")
         return Values(values={ERROR: check.output_error, GRADIENT_ERROR: check.gradient_error})
 
     def explore_roofs(self, request: ExploreRoofs) -> ReachedRoofs:
@@ -241,7 +259,8 @@ def _settled(work: Workload) -> AbstractContextManager[None]:
 
 def _settle(work: Workload) -> None:
     """Threads, device and precision are properties of the case: user code and other cases may have changed them."""
-    if (accelerator := accelerator_of(work.device)) is not None:
+    accelerator = accelerator_of(work.device)
+    if accelerator is not None:
         accelerator.settle()
     if torch.get_num_threads() != work.threads:
         torch.set_num_threads(work.threads)

@@ -63,7 +63,9 @@ def keep_freed_memory() -> str:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None or not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"):
         return SYSTEM
-    return KEEPS if mallopt(M_MMAP_MAX, NO_MMAP) and mallopt(M_TRIM_THRESHOLD, NEVER_TRIM) else SYSTEM
+    if mallopt(M_MMAP_MAX, NO_MMAP) and mallopt(M_TRIM_THRESHOLD, NEVER_TRIM):
+        return KEEPS
+    return SYSTEM
 
 
 PR_SET_PDEATHSIG = 1
@@ -88,8 +90,8 @@ def main() -> None:
         return
     gc.freeze()
     gc.enable()
-    said = _in_a_child(about_torch) | about_machine() | {"allocator": allocator, "forks": can_fork()}
-    channel.send({"greeting": said})
+    greeting = _in_a_child(about_torch) | about_machine() | {"allocator": allocator, "forks": can_fork()}
+    channel.send({"greeting": greeting})
     torch.set_num_threads(1)  # looking takes small operations, whose threads wait for each other; a case sets its own
     jobs: Jobs | None = None
     while (line := channel.receive()) is not None:
@@ -113,7 +115,8 @@ def _in_a_child(ask: Callable[[], Line]) -> Line:
     if not can_fork():
         return ask()
     reading, writing = os.pipe()
-    if not (child := os.fork()):
+    child = os.fork()
+    if not child:
         with os.fdopen(writing, "w", encoding="utf-8") as pipe:
             json.dump(ask(), pipe)
         os._exit(0)
@@ -123,8 +126,8 @@ def _in_a_child(ask: Callable[[], Line]) -> Line:
     os.waitpid(child, 0)
     if not text:
         return ask()
-    said: Line = json.loads(text)
-    return said
+    facts: Line = json.loads(text)
+    return facts
 
 
 def can_fork() -> bool:
@@ -141,7 +144,8 @@ def _split() -> Line:
     """Fork. In the child it comes back at once; in the starter when the child has ended, saying how."""
     if not can_fork():
         return answer_line(Forked())
-    if not (child := os.fork()):
+    child = os.fork()
+    if not child:
         _die_with_parent()
         os.setpgid(0, 0)
         return answer_line(Forked(process=os.getpid()))
@@ -205,7 +209,9 @@ def _limit_memory(usable: int | None) -> None:
         data_pages = int(file.read().split()[5])
     limit = data_pages * os.sysconf("SC_PAGE_SIZE") + usable
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
 if __name__ == "__main__":

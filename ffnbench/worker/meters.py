@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from os import urandom
 from time import perf_counter
 
@@ -41,12 +41,17 @@ def empty_call() -> float:
 
 def warm_up(subject: Subject, seconds: float) -> None:
     """Call until the time is over and the last calls are no faster than those before, at most 5x as long."""
-    start, best, since = _now(subject), math.inf, 0
-    while (elapsed := _now(subject) - start) < 5 * seconds:
-        took = sample(subject, fresh(subject), counts=False).value
-        best, since = (took, 0) if took < 0.98 * best else (best, since + 1)
-        if elapsed >= seconds and since >= 3:
+    start = _now(subject)
+    best_s, calls_since_best = math.inf, 0
+    elapsed_s = 0.0
+    while elapsed_s < 5 * seconds:
+        call_s = sample(subject, fresh(subject), counts=False).value
+        calls_since_best += 1
+        if call_s < 0.98 * best_s:
+            best_s, calls_since_best = call_s, 0
+        if elapsed_s >= seconds and calls_since_best >= 3:
             return
+        elapsed_s = _now(subject) - start
 
 
 def calls_for(subject: Subject, min_sample_s: float) -> int:
@@ -69,13 +74,18 @@ def calls_for(subject: Subject, min_sample_s: float) -> int:
 
 def _lasts(subject: Subject, calls: int) -> float:
     """Seconds of so many calls, each; with what it takes to flush the cache, where that stands between them."""
-    inputs, start = fresh(subject) * calls, _now(subject)
-    took = sample(subject, inputs, counts=False).value
-    return (_now(subject) - start) / calls if subject.cold else took
+    inputs = fresh(subject) * calls
+    start = _now(subject)
+    call_s = sample(subject, inputs, counts=False).value
+    if subject.cold:
+        return (_now(subject) - start) / calls
+    return call_s
 
 
 def _now(subject: Subject) -> float:
-    return perf_counter() if subject.accelerator is None else subject.accelerator.now()
+    if subject.accelerator is None:
+        return perf_counter()
+    return subject.accelerator.now()
 
 
 def fresh(subject: Subject) -> list[Tensor]:
@@ -101,13 +111,19 @@ def sample(
         from ffnbench.worker.accelerated import measure
 
         return Times(**measure(subject, inputs, grads, counts=counts))
-    seconds = _one_by_one(subject, inputs, grads) if subject.train or subject.cold else _in_a_row(subject, inputs)
-    return Times(value=seconds / len(inputs), wall=seconds / len(inputs))
+    if subject.train or subject.cold:
+        seconds = _one_by_one(subject, inputs, grads)
+    else:
+        seconds = _in_a_row(subject, inputs)
+    call_s = seconds / len(inputs)
+    return Times(value=call_s, wall=call_s)
 
 
 def _in_a_row(subject: Subject, inputs: Sequence[Tensor]) -> float:
     """On the CPU, calls one after another."""
-    call = subject.slowed(subject.call) if subject.slowdown else subject.call
+    call: Callable[..., Tensor] = subject.call
+    if subject.slowdown:
+        call = subject.slowed(call)
     start = perf_counter()
     for x in inputs:
         call(x)
@@ -117,12 +133,11 @@ def _in_a_row(subject: Subject, inputs: Sequence[Tensor]) -> float:
 def _one_by_one(subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> float:
     """On the CPU: between calls gradients are cleared, and caches flushed where they should be cold."""
     total = 0.0
-    flush = _flusher() if subject.cold else None
     for x, grad in zip(inputs, grads, strict=True):
         subject.clear(x)
         call = subject.timed(x, grad)
-        if flush is not None:
-            flush()
+        if subject.cold:
+            _flush()
         start = perf_counter()
         call()
         total += perf_counter() - start
@@ -135,10 +150,17 @@ def _buffer_of(size: int) -> Tensor:
     return torch.zeros(size, dtype=torch.uint8).view(torch.int64)
 
 
-def _flusher() -> Callable[[], object]:
-    """What evicts the CPU's caches: it reads and writes twice what the last of them holds. To write alone would not do:
+@cache
+def _flush_size(threads: int) -> int:
+    """Twice what the last cache holds that so many threads may use."""
+    known = caches()
+    if not known:
+        return 2 * UNKNOWN_CACHE
+    return 2 * known[-1].capacity(threads)
+
+
+def _flush() -> None:
+    """Evict what the CPU's caches hold: read and write twice what the last of them does. To write alone would not do:
     the C library writes so much past the caches.
     """
-    known = caches()
-    size = known[-1].capacity(torch.get_num_threads()) if known else UNKNOWN_CACHE
-    return partial(_buffer_of(2 * size).add_, 1)
+    _buffer_of(_flush_size(torch.get_num_threads())).add_(1)

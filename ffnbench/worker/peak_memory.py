@@ -13,9 +13,14 @@ from ffnbench.ffn.modules import FeedForward
 from ffnbench.worker.subject import Subject
 
 MATMULS = (
-    "aten::addmm", "aten::mm", "aten::bmm", "aten::baddbmm", "aten::linear", "aten::mkldnn_linear",
+    "aten::addmm",
+    "aten::mm",
+    "aten::bmm",
+    "aten::baddbmm",
+    "aten::linear",
+    "aten::mkldnn_linear",
     "aten::_addmm_activation",
-)  # fmt: skip
+)
 
 
 def peak_bytes(subject: Subject) -> int:
@@ -23,7 +28,8 @@ def peak_bytes(subject: Subject) -> int:
     asked for, since the allocator's own blocks are larger.
     """
     subject.clear()
-    if (accelerator := subject.accelerator) is None:
+    accelerator = subject.accelerator
+    if accelerator is None:
         return _cpu_peak(subject)
     accelerator.synchronize()
     accelerator.reset_peak()
@@ -51,17 +57,22 @@ def _cpu_peak(subject: Subject) -> int:
 
 def _tensor_events(recorded: object) -> list[tuple[int, int]]:
     """(time, bytes) of every allocation and release, without the scratch that a matmul takes and gives back."""
+    allocation = torch._C._profiler._EventType.Allocation
     kept: list[tuple[int, int]] = []
-
-    def visit(nodes: list, parent: str) -> None:
-        own = [node for node in nodes if node.tag == torch._C._profiler._EventType.Allocation]
-        events = [(n.start_time_ns, n.extra_fields.alloc_size, n.extra_fields.ptr) for n in own]
-        kept.extend(without_scratch(events) if parent in MATMULS else [event[:2] for event in events])
+    # operations with what was recorded inside of them
+    operations = [("", recorded.kineto_results.experimental_event_tree())]  # type: ignore[attr-defined]
+    while operations:
+        name, nodes = operations.pop()
+        events = []
         for node in nodes:
-            if node.tag != torch._C._profiler._EventType.Allocation:
-                visit(node.children, node.name)
-
-    visit(recorded.kineto_results.experimental_event_tree(), "")  # type: ignore[attr-defined]
+            if node.tag == allocation:
+                events.append((node.start_time_ns, node.extra_fields.alloc_size, node.extra_fields.ptr))
+            else:
+                operations.append((node.name, node.children))
+        if name in MATMULS:
+            kept += without_scratch(events)
+        else:
+            kept += [(time, size) for time, size, _ in events]
     return kept
 
 
@@ -79,9 +90,8 @@ def without_scratch(events: list[tuple[int, int, int]]) -> list[tuple[int, int]]
 
 def saved_bytes(subject: Subject) -> int:
     """Bytes that autograd keeps between forward and backward: each storage once, without parameters and input."""
-    outside = {
-        t.untyped_storage().data_ptr() for t in (*subject.module.parameters(), *subject.module.buffers(), subject.x)
-    }
+    not_counted = (*subject.module.parameters(), *subject.module.buffers(), subject.x)
+    outside = {tensor.untyped_storage().data_ptr() for tensor in not_counted}
     kept: dict[int, Tensor] = {}
 
     def pack(tensor: Tensor) -> Tensor:
@@ -104,13 +114,13 @@ def sparsity(subject: Subject) -> tuple[float, float]:
     """
     zeros, dead = [], []
 
-    def look(_: nn.Module, args: tuple[Tensor, ...], named: dict[str, Tensor]) -> None:
+    def count_zeros(_: nn.Module, args: tuple[Tensor, ...], named: dict[str, Tensor]) -> None:
         hidden = args[0] if args else named["input"]
         zero = (hidden == 0).reshape(-1, hidden.shape[-1])  # counted at once: the tensor may be overwritten
         zeros.append((int(zero.sum()), zero.numel()))
         dead.append(zero.all(dim=0))
 
-    handle = _down_projection(subject).register_forward_pre_hook(look, with_kwargs=True)
+    handle = _down_projection(subject).register_forward_pre_hook(count_zeros, with_kwargs=True)
     subject.module.eval()
     try:
         with torch.inference_mode():

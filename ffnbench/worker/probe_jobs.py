@@ -100,29 +100,37 @@ class _Census(TorchDispatchMode):
             return func(*args, **(kwargs or {}))
         packet = func._overloadpacket
         name = packet.__name__
-        known = packet in flop_registry or torch.Tag.pointwise in func.tags or func.is_view or name in BOOKKEEPING
-        if not known and not name.endswith("_backward"):
+        is_counted = packet in flop_registry
+        is_elementwise = torch.Tag.pointwise in func.tags
+        is_bookkeeping = func.is_view or name in BOOKKEEPING or name.endswith("_backward")
+        if not (is_counted or is_elementwise or is_bookkeeping):
             self.unknown[str(packet)] = None
         return func(*args, **(kwargs or {}))
 
 
 def count(spec: ImportedSpec, workload: Workload) -> Cost:
     """Count a user's module; raises FfnbenchError where it can't be built or gives another shape than it got."""
-    module, found = _counted(spec, workload)
-    parameters, item = list(module.parameters()), item_bytes(workload.dtype)
-    total = sum(p.numel() for p in parameters)
+    module, flops = _counted(spec, workload)
+    parameters = list(module.parameters())
+    total = weight_bytes = 0
+    for parameter in parameters:
+        element_bytes = parameter.element_size()
+        if parameter.is_floating_point():
+            element_bytes = item_bytes(workload.dtype)
+        total += parameter.numel()
+        weight_bytes += parameter.numel() * element_bytes
     return Cost(
         params=total,
         params_active=total,
         params_formula=None,
-        flops_forward=found.forward,
-        flops_backward=found.backward,
+        flops_forward=flops.forward,
+        flops_backward=flops.backward,
         flops_elementwise=None,
         flops_elementwise_backward=None,
-        weight_bytes=sum(p.numel() * (item if p.is_floating_point() else p.element_size()) for p in parameters),
+        weight_bytes=weight_bytes,
         counted=True,
-        counted_how=found.how,
-        uncounted=found.uncounted,
+        counted_how=flops.how,
+        uncounted=flops.uncounted,
         width_note=width_note(spec, [tuple(p.shape) for p in parameters]),
     )
 
@@ -153,17 +161,17 @@ def _counted(spec: ImportedSpec, workload: Workload) -> tuple[nn.Module, Flops]:
             why = one_line(problem)
             continue
         try:
-            found = _run(module, spec, shape, device, workload)
+            flops = _run(module, spec, shape, device, workload)
         except FfnbenchError:
             raise
         except Exception as problem:  # data-dependent code, a kernel without a meta implementation, or a plain bug
             why = one_line(problem)
             continue
-        if found.forward or not any(weight.dim() > 1 for weight in module.parameters()):
-            return module, found
+        if flops.forward or not any(weight.dim() > 1 for weight in module.parameters()):
+            return module, flops
         if device.type != "meta":  # what stands in for its kernels there says nothing of them
             none = "not counted: torch saw no matrix product"
-            return module, Flops(uncounted=(*found.uncounted, UNNAMED), how=none)
+            return module, Flops(uncounted=(*flops.uncounted, UNNAMED), how=none)
     return module, Flops(how=f"not counted: it raised {why[:120]}")
 
 
@@ -181,7 +189,9 @@ def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int],
 def _run(
     module: nn.Module, spec: ImportedSpec, shape: tuple[int, int], device: torch.device, workload: Workload
 ) -> Flops:
-    dtype = torch.float32 if device.type == "cpu" else getattr(torch, workload.dtype)
+    dtype = torch.float32
+    if device.type != "cpu":
+        dtype = getattr(torch, workload.dtype)
     x = torch.randn((*shape, spec.d_model), device=device, dtype=dtype, requires_grad=True)
     module = module.to(dtype=dtype)
     backward, tokens = None, shape[0] * shape[1]
@@ -192,8 +202,13 @@ def _run(
         if y.requires_grad:
             y.sum().backward()
             backward = (counter.get_total_flops() - forward) // tokens
-    how = f"counted by running it on {f'{tokens} tokens' if device.type != 'meta' else META}"
-    return Flops(forward=forward // tokens, backward=backward, uncounted=tuple(census.unknown), how=how)
+    input_ = META if device.type == "meta" else f"{tokens} tokens"
+    return Flops(
+        forward=forward // tokens,
+        backward=backward,
+        uncounted=tuple(census.unknown),
+        how=f"counted by running it on {input_}",
+    )
 
 
 def check_output(y: object, x: Tensor, name: str) -> None:
@@ -216,15 +231,17 @@ def check_output(y: object, x: Tensor, name: str) -> None:
 
 def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:
     """What the module made of d_ff, where its matrices are not d_ff wide; an empty string where they are."""
-    if given := [f"{key}={value}" for key, value in spec.arguments if key in D_FF_NAMES]:
-        return f"its width is set by @{given[0]}"
+    for key, value in spec.arguments:
+        if key in D_FF_NAMES:
+            return f"its width is set by @{key}={value}"
     widths = sorted({size for shape in shapes if len(shape) >= 2 for size in shape[-2:]} - {spec.d_model})
     asked = spec.d_ff
     if not widths or asked == spec.d_model:
         return ""
     if asked in widths:
-        packed = asked % 2 == 0 and asked // 2 in widths
-        return f"reads d_ff {asked:,} as the packed width: each branch is {asked // 2:,} wide" if packed else ""
+        if asked % 2 == 0 and asked // 2 in widths:
+            return f"reads d_ff {asked:,} as the packed width: each branch is {asked // 2:,} wide"
+        return ""
     near = min(widths, key=lambda width: abs(width - 2 * asked / 3))
     if abs(near - 2 * asked / 3) <= 0.05 * asked:
         return f"reduces d_ff {asked:,} to about 2/3 by itself: it is {near:,} wide"
@@ -236,13 +253,13 @@ class InProcess(Probe):
 
     def describe(self, target: str) -> OwnActivation | None:
         """What a function declares as an activation; raises FfnbenchError where it does not behave like one."""
-        found = resolve(target)
-        own = as_activation(found, target)
-        if own is not None:
-            from ffnbench.worker.functions import checked
+        function = resolve(target)
+        activation = as_activation(function, target)
+        if activation is not None:
+            from ffnbench.worker.functions import check_function
 
-            checked(found, target)
-        return own
+            check_function(function, target)
+        return activation
 
     def within(self, arm: Arm) -> InProcess:
         """There is this process alone; who builds in it refuses another arm."""
@@ -288,7 +305,8 @@ def preload(request: Preload) -> Done:
     for target in request.targets:
         with suppress(Exception, SystemExit):
             resolve(target)
-    for name in ("torch._dynamo", "torch._inductor.compile_fx") if request.compiles else ():
-        with suppress(ImportError):
-            import_module(name)
+    if request.compiles:
+        for name in ("torch._dynamo", "torch._inductor.compile_fx"):
+            with suppress(ImportError):
+                import_module(name)
     return Done()

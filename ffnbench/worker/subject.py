@@ -44,17 +44,17 @@ def set_precision(matmul_precision: str, *, reduced_reductions: bool = True) -> 
     Convolutions follow: a 1x1 one is a linear layer too, and cuDNN's would be TF32 where nobody asked. What is set by
     torch's newer `fp32_precision` comes undone, for torch refuses to answer where both ways were used.
     """
-    every: Any = torch.backends
-    of_cublas, of_conv, of_matmul = every.cuda.matmul, every.mkldnn.conv, every.mkldnn.matmul
-    for one in (every, every.cudnn, every.mkldnn):
-        if one.fp32_precision != INHERITED:
-            one.fp32_precision = INHERITED
+    backends: Any = torch.backends
+    for settings in (backends, backends.cudnn, backends.mkldnn):
+        if settings.fp32_precision != INHERITED:
+            settings.fp32_precision = INHERITED
     torch.set_float32_matmul_precision(matmul_precision)  # cuBLAS and oneDNN
-    every.cudnn.allow_tf32 = matmul_precision != MatmulPrecision.HIGHEST
-    of_conv.fp32_precision = of_matmul.fp32_precision
-    of_cublas.allow_fp16_reduced_precision_reduction = reduced_reductions
-    of_cublas.allow_bf16_reduced_precision_reduction = reduced_reductions
-    of_cublas.allow_fp16_accumulation = False  # torch's default, and no workload asks for another
+    backends.cudnn.allow_tf32 = matmul_precision != MatmulPrecision.HIGHEST
+    backends.mkldnn.conv.fp32_precision = backends.mkldnn.matmul.fp32_precision
+    cublas = backends.cuda.matmul
+    cublas.allow_fp16_reduced_precision_reduction = reduced_reductions
+    cublas.allow_bf16_reduced_precision_reduction = reduced_reductions
+    cublas.allow_fp16_accumulation = False  # torch's default, and no workload asks for another
 
 
 PAD_BYTES = 1 << 18
@@ -99,8 +99,10 @@ PART = 4096  # at most, of such a list
 
 def most_inputs(x: Tensor, memory_bytes: int | None) -> int:
     """How many inputs like x a pool may have: a sixteenth of the memory at most; one at least."""
-    room = MOST_BYTES if memory_bytes is None else min(MOST_BYTES, memory_bytes // 16)
-    return max(1, room // max(1, int(x.nbytes)))
+    most_bytes = MOST_BYTES
+    if memory_bytes is not None:
+        most_bytes = min(MOST_BYTES, memory_bytes // 16)
+    return max(1, most_bytes // max(1, int(x.nbytes)))
 
 
 def gradient_salt(salt: int) -> int:
@@ -112,7 +114,7 @@ def width_of(d_model: int) -> int:
     """Elements of a row: of a token, or the largest divisor that cuts a long list into parts."""
     if d_model <= WIDEST:
         return d_model
-    return next(width for width in range(PART, 0, -1) if d_model % width == 0)
+    return max(width for width in range(1, PART + 1) if d_model % width == 0)
 
 
 def factors_of(salt: int, calls: int, width: int) -> Tensor:
@@ -129,7 +131,8 @@ class Pool:
     """
 
     def __init__(self, base: Tensor, *, train: bool) -> None:
-        self._base, self._train = base.detach().clone(), train  # its own: the seeded one is moved
+        self._base = base.detach().clone()  # its own: the seeded one is moved
+        self._train = train
         self._width = width_of(base.shape[-1])
         self._rows = self._base.view(-1, self._width)
         self.memory = torch.empty(0, *base.shape, dtype=base.dtype, device=base.device)
@@ -143,8 +146,8 @@ class Pool:
             factors = factors_of(salt, calls, self._width).to(self._base.device, self._base.dtype)
             written = self.memory[:calls].view(calls, -1, self._width)
             torch.mul(self._rows, factors.view(calls, 1, self._width), out=written)
-            made = [torch.empty_like(self._base) for _ in range(calls - len(self._inputs))]
-            self._inputs += [x.requires_grad_(self._train) for x in made]
+            while len(self._inputs) < calls:
+                self._inputs.append(torch.empty_like(self._base).requires_grad_(self._train))
             torch._foreach_copy_([x.detach() for x in self._inputs[:calls]], list(self.memory[:calls].unbind(0)))
         return self._inputs[:calls]
 
@@ -191,20 +194,23 @@ class Subject:
 
     def call(self, x: Tensor | None = None, grad: Tensor | None = None) -> Tensor:
         """One call as it is timed: forward, or forward and backward through a fresh graph. Gives the output."""
-        run, x = self.forward, self.x if x is None else x
-        if self.train:
-            y = run(x)
-            y.backward(self.grad if grad is None else grad)
-            return y
-        with torch.inference_mode():
-            return run(x)
+        if x is None:
+            x = self.x
+        if not self.train:
+            with torch.inference_mode():
+                return self.forward(x)
+        y = self.forward(x)
+        y.backward(self.grad if grad is None else grad)
+        return y
 
     def timed(self, x: Tensor, grad: Tensor) -> Callable[[], Tensor]:
         """What to time: the whole call, or for backward alone the second half, its graph built here."""
         call: Callable[[], Tensor] = partial(self.call, x, grad)
         if self.backward_only:
             call = partial(self._backward, self.forward(x), grad)
-        return self.slowed(call) if self.slowdown else call
+        if self.slowdown:
+            call = self.slowed(call)
+        return call
 
     def _backward(self, y: Tensor, grad: Tensor) -> Tensor:
         y.backward(grad)
@@ -230,21 +236,32 @@ class Subject:
 
     def clear(self, x: Tensor | None = None) -> None:
         """Forget all leaf gradients, so that no call pays for adding to the last one's."""
-        if self.train:
-            (self.x if x is None else x).grad = None
-            for parameter in self.module.parameters():
-                parameter.grad = None
+        if not self.train:
+            return
+        if x is None:
+            x = self.x
+        x.grad = None
+        for parameter in self.module.parameters():
+            parameter.grad = None
 
 
 def subject_of(module: nn.Module, workload: Workload, d_model: int, seed: int) -> Subject:
     """Move nothing, time nothing: inputs of seeded N(0, 1), gradient of the output's shape, mode set."""
-    dtype, train = getattr(torch, workload.dtype), workload.train
     generator = torch.Generator().manual_seed(seed)
-    shape, place = (workload.batch, workload.seq_len, d_model), place_of(workload.device)
-    x, grad = (torch.randn(shape, generator=generator).to(place, dtype) for _ in range(2))
-    module.train(train)
-    cold = workload.cache == Cache.COLD
+    shape = (workload.batch, workload.seq_len, d_model)
+    where, dtype = place_of(workload.device), getattr(torch, workload.dtype)
+    x = torch.randn(shape, generator=generator).to(where, dtype)
+    grad = torch.randn(shape, generator=generator).to(where, dtype)
+    module.train(workload.train)
+    is_cold = workload.cache == Cache.COLD
     return Subject(
-        module, x.requires_grad_(train), grad, train, workload.mode == Mode.BACKWARD, workload.slowdown,
-        accelerator=accelerator_of(workload.device), by_device=cold or workload.time == Time.DEVICE, cold=cold,
-    )  # fmt: skip
+        module,
+        x.requires_grad_(workload.train),
+        grad,
+        train=workload.train,
+        backward_only=workload.mode == Mode.BACKWARD,
+        slowdown=workload.slowdown,
+        accelerator=accelerator_of(workload.device),
+        by_device=is_cold or workload.time == Time.DEVICE,
+        cold=is_cold,
+    )

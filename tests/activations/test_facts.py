@@ -16,7 +16,7 @@ from ffnbench.activations.facts import Facts, facts_of
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.worker.functions import checked, function_of
+from ffnbench.worker.functions import check_function, function_of
 
 SELU, ALPHA = 1.0507009873554805, 1.6732632423543772
 
@@ -184,5 +184,5 @@ def test_moments_under_the_normal_distribution(name: str, found: dict[str, Facts
 )
 def test_what_is_no_activation_is_refused(function, says: str) -> None:
     with pytest.raises(FfnbenchError, match=says) as caught:
-        checked(function, "mine.py:f")
+        check_function(function, "mine.py:f")
     assert caught.value.hint

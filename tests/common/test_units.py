@@ -7,6 +7,7 @@ from ffnbench.common.units import (
     IEC,
     SI,
     TIME,
+    decimals,
     digits,
     percent,
     quantity,
@@ -35,6 +36,11 @@ def test_percent_has_two_digits(fraction: float, text: str) -> None:
 
 def test_signed_percent_has_a_sign_and_an_exact_zero() -> None:
     assert (signed_percent(0.002), signed_percent(-0.5), signed_percent(0.0)) == ("+0.2%", "-50%", "0%")
+
+
+def test_a_half_width_supports_its_first_digit_and_one_more_after_a_1() -> None:
+    by_hand = {0.3: 1, 0.1: 2, 0.19: 2, 0.02: 2, 0.012: 3, 5.0: 0, 1.5: 1, 12.0: 0}
+    assert {half: decimals(half) for half in by_hand} == by_hand
 
 
 def test_one_scale_for_a_column_and_none_for_an_empty_one() -> None:

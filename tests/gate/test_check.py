@@ -8,17 +8,25 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 import pytest
-from fake_machine import FakeLaunch, KnownProber
+from fake_machine import FakeLaunch, KnownProber, prepare
 from gate_world import edited, machine, measured, saved
 
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.gate import checking
-from ffnbench.gate.decision import Finding, Policy, Status, exit_code, parse_tolerances, status_of
+from ffnbench.gate.decision import (
+    Finding,
+    Policy,
+    Status,
+    exact_findings,
+    exit_code,
+    parse_tolerances,
+    status_of,
+)
 from ffnbench.messages import Open
 from ffnbench.plan import Workload
-from ffnbench.request import CheckRequest
+from ffnbench.request import CheckRequest, CompareRequest
 from ffnbench.run.world import World
 
 ALL = ("relu", "gelu", "swiglu", "(control)")
@@ -71,6 +79,28 @@ def test_tolerances() -> None:
     assert (policy.of("swiglu", "params"), policy.of("swiglu", "peak_bytes")) == (0.01, 0.0)
     assert Policy().of("swiglu", "latency") == 0.05
     assert parse_tolerances(["0.5%", "params=0"], []) == (("", "latency", 0.005), ("", "params", 0.0))
+
+
+def test_a_tolerance_of_one_row_counts_before_that_of_its_group() -> None:
+    labels = [f"swiglu@seq_len={tokens}" for tokens in (1, 2)]
+    for texts in (("swiglu:latency=3%", f"{labels[0]}:latency=8%"), (f"{labels[0]}:latency=8%", "swiglu:latency=3%")):
+        policy = Policy(tolerances=parse_tolerances(texts, labels))
+        assert [policy.of(label, "latency") for label in labels] == [0.08, 0.03]
+
+
+def test_less_for_less_work_is_no_gain() -> None:
+    before, now = (
+        prepare(CompareRequest(variants="relu", d_model=64, seq_len=tokens, device="cpu")).cost_report()
+        for tokens in (16, 8)
+    )
+    statuses = {found.metric: found.status for found in exact_findings(before, now, Policy())}
+    assert (statuses["params"], statuses["peak_bytes"]) == (Status.OK, Status.REGRESSED)
+
+
+@pytest.mark.parametrize("what", ["cpu", "cpu_capability", "gpu"])
+def test_times_of_another_kind_of_machine_are_not_compared(call, baseline: Path, what: str) -> None:
+    code, out, _ = call(edited(baseline, lambda data: data["environment"].update({what: "other"})))
+    assert (code, "swiglu latency INCOMPARABLE" in out) == (0, True), out
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from itertools import product
 import numpy
 import pytest
 from fake_machine import FakeLaunch, KnownProber, measure, prepare
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ffnbench
 from ffnbench.activations.plan import plan_timing
@@ -29,24 +31,25 @@ def points(plan: Plan) -> list[dict]:
     return [dict(group.values) for group in plan.groups]
 
 
-@pytest.mark.parametrize(
-    ("text", "values"),
-    [
-        ("1..4096", [2**n for n in range(13)]),
-        ("3..20", [3, 6, 12, 20]),
-        ("1..1", [1]),
-        ("2688..2752/8", list(range(2688, 2753, 8))),
-        ("1..10/4", [1, 5, 9]),
-        ("1,16..128", [1, 16, 32, 64, 128]),
-        ("1Ki..4Ki,1024, 5", [1024, 2048, 4096, 5]),
-        ("2..3/0.25", [2, 2.25, 2.5, 2.75, 3]),
-        ("0..0.2/0.1", [0, 0.1, 0.2]),
-        ("0.5..2", [0.5, 1, 2]),
-    ],
-)
-def test_ranges(text: str, values: list[float]) -> None:
-    reads = {"Ki": lambda part: 1024 * int(part[:-2])}
-    assert list(several("ratio", text, lambda part: reads.get(part[-2:], float)(part))) == values
+def numbers(text: str) -> list[float]:
+    return list(several("ratio", text, float))
+
+
+@given(st.integers(1, 999), st.integers(0, 60), st.integers(1, 40), st.sampled_from((1, 4)))
+def test_a_range_with_a_step_is_that_of_python(first: int, steps: int, step: int, parts: int) -> None:
+    """In quarters as well: what is left over behind the last step is not reached."""
+    last = first + steps * step + step // 2
+    expected = [value / parts for value in range(first, last + 1, step)]
+    if step <= last - first:
+        assert numbers(f"{first / parts}..{last / parts}/{step / parts}") == pytest.approx(expected)
+
+
+@given(st.integers(1, 999), st.integers(0, 9), st.integers(0, 98))
+def test_a_range_without_a_step_doubles_and_has_its_end(first: int, doublings: int, more: int) -> None:
+    last = first * 2**doublings + more * first // 100
+    values = [first * 2**n for n in range(doublings + 1)]
+    assert numbers(f"{first}..{last}") == (values if last == values[-1] else [*values, last])
+    assert numbers(f"{first}..{last}, {last + 7}") == [*numbers(f"{first}..{last}"), last + 7]
 
 
 def test_cells_are_the_product_of_the_axes() -> None:

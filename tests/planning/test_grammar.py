@@ -3,6 +3,8 @@ from __future__ import annotations
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import Gate
@@ -37,19 +39,66 @@ def test_names_mean_forms(text: str, activation: str, gate: Gate) -> None:
     assert (variant.activation, variant.gate) == (activation, gate)
 
 
-def test_label_and_keys_are_told_apart() -> None:
-    variant = parse_variant("mine=swiglu@d_ff=2048@bias=true@dtype=bf16")
-    assert (variant.label, variant.text) == ("mine", "swiglu@d_ff=2048@bias=true@dtype=bf16")
-    assert variant.spec_keys == {"d_ff": 2048, "bias": True}
-    assert variant.workload_keys == {"dtype": "bf16"}
+WORDS = st.text("abcxyz_09", min_size=1, max_size=8)
+OF_SPEC = {"d_ff": st.integers(1, 9999), "bias": st.booleans(), "multiple_of": st.integers(1, 64)}
+OF_WORKLOAD = {
+    "dtype": st.sampled_from(("bf16", "float32")),
+    "batch": st.integers(1, 99),
+    "seq_len": st.integers(1, 99),
+}
+NAMES = st.sampled_from(("relu", "swiglu", "gelu_tanh", "llama3-8b", "path/to/file.py:Outer.Mlp", "pkg.mod:f"))
 
 
-def test_user_code_keeps_its_own_keys() -> None:
-    variant = parse_variant("path/to/file.py:Outer.Mlp@d_ff=64@bias=false@batch=2")
-    assert (variant.label, variant.target) == ("Outer.Mlp@d_ff=64@bias=false@batch=2", "path/to/file.py:Outer.Mlp")
-    assert variant.arguments == (("bias", False),)
-    assert variant.spec_keys == {"d_ff": 64}
-    assert variant.workload_keys == {"batch": 2}
+@st.composite
+def written(draw) -> tuple[str, str, dict, dict]:
+    """A variant as it is typed, its name, and what it says of the form and of the workload."""
+    name = draw(NAMES)
+    both = draw(st.fixed_dictionaries({}, optional=OF_SPEC | OF_WORKLOAD))
+    keys = [f"@{key}={str(value).lower()}" for key, value in both.items()]
+    text = name + "".join(draw(st.permutations(keys)))
+    return (
+        text,
+        name,
+        {key: v for key, v in both.items() if key in OF_SPEC},
+        {k: v for k, v in both.items() if k in OF_WORKLOAD},
+    )
+
+
+@given(written(), WORDS | st.none())
+def test_label_name_and_keys_are_told_apart(typed: tuple[str, str, dict, dict], label: str | None) -> None:
+    """Code of the user's keeps its own keys; the size is that of every form."""
+    text, name, of_spec, of_workload = typed
+    variant = parse_variant(text if label is None else f"{label}={text}")
+    assert variant.text == text
+    assert variant.workload_keys == of_workload
+    if ":" in name:
+        assert variant.target == name
+        assert dict(variant.arguments) == {key: value for key, value in of_spec.items() if key != "d_ff"}
+        of_spec = {key: value for key, value in of_spec.items() if key == "d_ff"}
+    assert variant.spec_keys.items() >= of_spec.items()
+    assert (
+        variant.label == (label or text.replace("path/to/file.py:", "").replace("pkg.mod:", "")) or name == "llama3-8b"
+    )
+
+
+@given(st.lists(written(), min_size=1, max_size=5))
+def test_a_list_of_variants_has_each_of_them(typed: list[tuple[str, str, dict, dict]]) -> None:
+    texts = [f"v{number}={text}" for number, (text, *_) in enumerate(typed)]
+    variants = parse_variants(" , ".join(texts))
+    assert [variant.label for variant in variants] == [f"v{number}" for number in range(len(texts))]
+    assert [variant.text for variant in variants] == [text for text, *_ in typed]
+
+
+@given(st.text("relugs,@=.:0-9 /_(&é", max_size=30))
+def test_any_other_text_is_a_mistake_with_a_way_out(text: str) -> None:
+    try:
+        parse_variants(text)
+    except FfnbenchError as caught:
+        problem = caught
+    else:
+        return
+    assert problem.hint
+    assert problem.exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,16 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from fake_machine import FakeLaunch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from paths import ROOT
 
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.report.files.store import load
 
 COMPARE = ["compare", "--variants", "relu,swiglu", "--d-model", "32", "--threads", "1", "--metrics", "latency"]
@@ -94,37 +98,48 @@ cli.main()
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
-def test_a_killed_run_is_shown_by_report(call, tmp_path: Path) -> None:
-    killed_at(150, "-o", "a.json", "--workers", "5", "--rounds", "20", folder=tmp_path)
-    assert not (tmp_path / "a.json").exists()
-    code, out, _ = call("report", "a.json.journal")
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The journal of a run that was killed at its sample 150."""
+    folder = tmp_path_factory.mktemp("killed")
+    killed_at(150, "-o", "a.json", "--workers", "5", "--rounds", "20", folder=folder)
+    assert [path.name for path in folder.iterdir()] == ["a.json.journal"]
+    return (folder / "a.json.journal").read_bytes()
+
+
+def test_a_killed_run_is_shown_by_report(call, killed: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.json.journal").write_bytes(killed)
+    code, out, _ = call("report", "a.json.journal", "-o", "b.json")
     assert code == 0
     assert "killed" in " ".join(out.split())
     assert "1.3" in out
-    assert call("report", "a.json.journal", "-o", "b.json")[0] == 0
     assert len(load("b.json").samples) >= 140
-    old = (tmp_path / "a.json.journal").read_text().replace('"command": ', '"request": {"launch": null}, "command": ')
-    (tmp_path / "old.json.journal").write_text(old)  # a flag that there was
+    old = killed.replace(b'"command": ', b'"request": {"launch": null}, "command": ')
+    (tmp_path / "old.json.journal").write_bytes(old)  # a flag that there was
     assert load("old.json.journal") == load("a.json.journal")
 
 
-def test_a_torn_last_line_is_dropped_and_any_other_is_told(call, tmp_path: Path) -> None:
-    killed_at(150, "-o", "a.json", "--workers", "5", "--rounds", "20", folder=tmp_path)
-    whole = (tmp_path / "a.json.journal").read_bytes()
-    samples = len(load("a.json.journal").samples)
-    for cut in (1, 5, 60):
-        (tmp_path / "torn.journal").write_bytes(whole[:-cut])
-        assert len(load("torn.journal").samples) == samples - 1
-    lines = whole.splitlines(keepends=True)
-    for bad in (b"{\n", b'{"Sample": 1}\n', b'{"Evil": {}}\n', b"\xff\n", b"[]\n"):
-        (tmp_path / "bad.journal").write_bytes(b"".join([*lines[:10], bad, *lines[11:]]))
-        code, out, err = call("report", "bad.journal")
-        assert (code, out) == (2, "")
-        assert "line 11" in err
-    for number in (1, 2, 3):
-        (tmp_path / "short.journal").write_bytes(b"".join(lines[:number]))
-        code, _, err = call("report", "short.journal")
-        assert (code, err.count("\n")) == (2, 2)
+@given(share=st.floats(0, 1))
+@settings(max_examples=30)
+def test_a_journal_that_is_cut_anywhere_has_the_samples_that_are_whole(killed: bytes, share: float) -> None:
+    cut = killed[: round(share * len(killed))]
+    samples = sum(b'"Sample"' in line for line in cut.rpartition(b"\n")[0].splitlines())
+    with tempfile.NamedTemporaryFile(suffix=".journal") as file:
+        Path(file.name).write_bytes(cut)
+        if samples:
+            assert len(load(file.name).samples) == samples
+        else:
+            with pytest.raises(FfnbenchError):
+                load(file.name)
+
+
+@pytest.mark.parametrize("bad", [b"{\n", b'{"Sample": 1}\n', b'{"Evil": {}}\n', b"\xff\n", b"[]\n"])
+def test_a_line_that_fits_not_is_told(call, killed: bytes, tmp_path: Path, bad: bytes) -> None:
+    lines = killed.splitlines(keepends=True)
+    (tmp_path / "bad.journal").write_bytes(b"".join([*lines[:10], bad, *lines[11:]]))
+    code, out, err = call("report", "bad.journal")
+    assert (code, out) == (2, "")
+    assert "line 11" in err
 
 
 def test_several_runs_are_several_again(call, tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ def seed_all(seed: int, spec: AnySpec | None = None) -> None:
         resolve(spec.target)
     torch.manual_seed(seed)
     random.seed(seed)
-    if numpy := sys.modules.get("numpy"):
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
         numpy.random.seed(seed % 2**32)
 
 
@@ -81,9 +82,9 @@ def impose_routing(module: nn.Module, work: Workload, seed: int) -> None:
 def carry(state: dict[str, Tensor], module: nn.Module) -> str:
     """Give the module these weights; why not, where names or shapes do not fit."""
     own = module.state_dict()
-    if other := sorted(set(state) ^ set(own)):
-        where = "base" if other[0] in state else "head"
-        return f"only {where} has {other[0]}"
+    for name in sorted(state.keys() ^ own.keys()):
+        where = "base" if name in state else "head"
+        return f"only {where} has {name}"
     for name, value in own.items():
         if value.shape != state[name].shape:
             return f"{name} is {tuple(state[name].shape)} in base and {tuple(value.shape)} in head"
@@ -101,9 +102,11 @@ def build_foreign(spec: ImportedSpec) -> nn.Module:
     its weights now, by a call with one token.
     """
     module: nn.Module = build_imported(spec)
-    if lazy := [p for p in (*module.parameters(), *module.buffers()) if is_lazy(p)]:
+    lazy = [tensor for tensor in (*module.parameters(), *module.buffers()) if is_lazy(tensor)]
+    if lazy:
+        token = torch.zeros(1, 1, spec.d_model, device=lazy[0].device, dtype=lazy[0].dtype)
         with torch.no_grad():
-            module.eval()(torch.zeros(1, 1, spec.d_model, device=lazy[0].device, dtype=lazy[0].dtype))
+            module.eval()(token)
         module.train()
     return module
 

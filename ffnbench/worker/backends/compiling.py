@@ -166,31 +166,41 @@ MOST = 300  # characters of a reason
 
 def not_compiled(problem: BaseException) -> str:
     """Why code could not be compiled, in one line; "" for any other problem, and for memory that was full meanwhile."""
-    named = any(one.__module__ == INDUCTOR or one.__name__ in NAMES for one in type(problem).__mro__)
-    if not named and not _of_triton(problem):
+    if not _is_of_compiler(problem) and not _is_of_triton(problem):
         return ""
     inner = problem
-    while isinstance(deeper := getattr(inner, "inner_exception", None), BaseException) and deeper is not inner:
+    deeper = getattr(inner, "inner_exception", None)
+    while isinstance(deeper, BaseException) and deeper is not inner:
         inner = deeper
+        deeper = getattr(inner, "inner_exception", None)
     if isinstance(inner, MemoryError) or type(inner).__name__ == "OutOfMemoryError":
         return ""
-    who = "Triton" if _of_triton(inner) else "torch.compile"
+    who = "Triton" if _is_of_triton(inner) else "torch.compile"
     return f"{who} can't compile it: {_reason(inner)}"[:MOST]
 
 
-def _of_triton(problem: BaseException) -> bool:
-    return any(one.__module__.split(".")[0] == "triton" and one.__name__ in TRITON for one in type(problem).__mro__)
+def _is_of_compiler(problem: BaseException) -> bool:
+    return any(kind.__module__ == INDUCTOR or kind.__name__ in NAMES for kind in type(problem).__mro__)
+
+
+def _is_of_triton(problem: BaseException) -> bool:
+    kinds = [kind for kind in type(problem).__mro__ if kind.__module__.split(".")[0] == "triton"]
+    return any(kind.__name__ in TRITON for kind in kinds)
 
 
 def _reason(problem: BaseException) -> str:
     """The line that says what is wrong: Triton's stands last, under the code, a C++ compiler's has `error:`."""
-    said = getattr(problem, "error_message", None) or str(problem)
-    lines = [line.strip() for line in str(said).splitlines() if line.strip()]
-    if not lines:
-        return type(problem).__name__
-    errors = [line.partition("error:")[2].strip() for line in lines if "error:" in line]
-    if errors:
-        return errors[0]
-    line = lines[-1] if _of_triton(problem) else lines[0]
+    text = str(getattr(problem, "error_message", None) or problem)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     name = type(problem).__name__
-    return line if line.startswith(name) or _of_triton(problem) else f"{name}: {line}"
+    if not lines:
+        return name
+    for line in lines:
+        _, is_error, message = line.partition("error:")
+        if is_error:
+            return message.strip()
+    if _is_of_triton(problem):
+        return lines[-1]
+    if lines[0].startswith(name):
+        return lines[0]
+    return f"{name}: {lines[0]}"

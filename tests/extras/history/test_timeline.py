@@ -13,14 +13,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from fake_machine import prepare
 from gate_world import machine, measured
 from paths import ROOT
 from shell import ffnbench
 
 from ffnbench.extras.history.table import history_view
-from ffnbench.extras.history.timeline import Shift, Timeline, change_since_first, steps_of, timeline_of
+from ffnbench.extras.history.timeline import Shift, Timeline, change_since_first, scatter, steps_of, timeline_of
 from ffnbench.report.files.store import report_text
 from ffnbench.report.terminal import plain
+from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost, Estimate, Report
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.history import history_of
@@ -72,6 +74,13 @@ def test_the_place_is_where_absolute_deviations_are_least() -> None:
     assert found.at == min(left, key=left.__getitem__) == 6
     assert steps_of(runs[6:]) == []
     assert steps_of(runs[:3]) == []
+
+
+def test_the_scatter_of_many_runs_is_their_standard_deviation() -> None:
+    """Of normal values, whatever level a step takes them to."""
+    dice = np.random.default_rng(6)
+    runs = [Mean(float(dice.normal(0.1 * (number > 200), 0.02)), 1e-4, 6.0) for number in range(400)]
+    assert scatter(runs) == pytest.approx(0.02, rel=0.1)
 
 
 def test_the_change_since_the_first_run_knows_what_moves_between_runs() -> None:
@@ -149,6 +158,14 @@ def test_what_is_another_row_another_machine_or_a_copy(first: Report) -> None:
     assert lines[0] == "history of 5 runs, 4 to 5 a row, 2026-11-01 to 2026-11-10"
     assert plain(history_view(timeline_of([*runs[:2], *elsewhere[:1]])).table, 120).startswith("history of 2 of 3 runs")
     assert timeline_of([*runs[:1], *apart[:1]]).alone == ("gelu",)
+
+
+def test_what_was_never_timed_is_followed_though_nothing_has_changed() -> None:
+    counted = prepare(CompareRequest(variants="relu,gelu", d_model=64, device="cpu")).cost_report()
+    runs = [replace(counted, created=f"2026-11-{day:02}T03:00:00+00:00") for day in (1, 2)]
+    rows = timeline_of(runs).rows
+    assert {row.case.label for row in rows if row.metric == "params"} == {"relu", "gelu"}
+    assert {row.change.value for row in rows} == {1.0}
 
 
 def test_what_is_exact_steps_without_statistics(first: Report) -> None:
