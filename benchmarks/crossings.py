@@ -19,9 +19,8 @@ from random import Random
 from exam.text import share, table
 
 from ffnbench.plan import Axis
-from ffnbench.stats.curves import Place, turns, where
+from ffnbench.stats.curves import Pair, Place, turns, where
 from ffnbench.stats.interval import Mean, WorkerValue, mean_of
-from ffnbench.stats.pairs import Pair
 from ffnbench.stats.verdict import verdicts
 
 Truth = Callable[[float], float]  # the log of the ratio, by the logarithm to base 2 of the axis

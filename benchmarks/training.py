@@ -15,7 +15,7 @@ import torch.nn.functional as F
 
 from ffnbench.extras.train.plan import TrainRequest, plan_train, trained_by
 from ffnbench.extras.train.worker import TrainingRun
-from ffnbench.plan import NoProbe
+from ffnbench.plan import Probe
 
 SOME = 5  # steps at a time
 
@@ -40,7 +40,7 @@ def main() -> None:
     given = arguments.parse_args()
     torch.set_num_threads(given.threads)
     asked = TrainRequest(variants="swiglu", device="cpu", threads=given.threads, steps=10 * given.steps)
-    case = next(case for case in plan_train(asked, NoProbe()).cases if trained_by(case))
+    case = next(case for case in plan_train(asked, Probe()).cases if trained_by(case))
     ours, other = TrainingRun(case, None), TrainingRun(case, None)
     text = torch.frombuffer(bytearray(other.parts.train), dtype=torch.uint8)
     optimizer = torch.optim.AdamW(other.model.parameters(), lr=1e-3)

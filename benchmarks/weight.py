@@ -36,7 +36,7 @@ class Own(nn.Module):
     def forward(self, x):
         return self.down(nn.functional.relu(self.up(x)))
 """
-COMPARE = ["compare", "relu", "mine=own.py:Own", "--d-model", "64", "--budget", "6s", "-q"]
+COMPARE = ["compare", "relu", "mine=own.py:Own", "--d-model", "64", "--quick", "-q"]
 COMMANDS = {"--help": ["--help"], "cost": ["cost", "relu"], "compare": COMPARE}
 # what every Python process of a command runs first: it notes each module of ours whose import begins
 NOTING = """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ffnbench.gate.python import ab, check
     from ffnbench.gate.shown import ShownCheck as Check
     from ffnbench.python.calls import build, load
-    from ffnbench.report.answers import Answer
+    from ffnbench.report.shown_report import Answer
     from ffnbench.report.shown_report import ShownReport as Report
 
 __version__ = "0.2.0"
@@ -29,7 +29,7 @@ __all__ = [
     "check", "compare", "cost", "load", "plot_activations", "time_activations",
 ]  # fmt: skip
 _HOMES = {
-    "Answer": ("report.answers", "Answer"),
+    "Answer": ("report.shown_report", "Answer"),
     "Check": ("gate.shown", "ShownCheck"),
     "Error": ("common.errors", "FfnbenchError"),
     "FFNSpec": ("ffn.spec", "FFNSpec"),

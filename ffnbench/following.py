@@ -33,7 +33,7 @@ class ProgressListener:
 class _Part(ProgressListener):
     """Progress of one part as that of all of them."""
 
-    whole: ProgressListener
+    of_all: ProgressListener
     number: int
     of: int
     what: str
@@ -45,18 +45,18 @@ class _Part(ProgressListener):
 
     @property
     def tells(self) -> bool:  # type: ignore[override]
-        return self.whole.tells
+        return self.of_all.tells
 
     def __call__(self, event: Progress) -> None:
         """With the part's number before the text."""
         done = (self.number - 1 + event.done) / self.of
         text = f"{self.what} {self.number}/{self.of}: {event.text}"
         eta_s = None if event.eta_s is None else event.eta_s + self.later_s
-        self.whole(replace(event, done=done, text=text, eta_s=eta_s))
+        self.of_all(replace(event, done=done, text=text, eta_s=eta_s))
 
     def tell(self, text: str) -> None:
         """As the whole does."""
-        self.whole.tell(text)
+        self.of_all.tell(text)
 
 
 SILENT = ProgressListener()
@@ -71,7 +71,7 @@ class Following:
     """
 
     progress: ProgressListener = SILENT
-    journal: Callable[[Any], None] = lambda found: None
+    journal: Callable[[Any], None] = lambda entry: None
     resumed: Callable[[], Report | None] = lambda: None
 
     def part(self, number: int, of: int, what: str, later_s: float = 0.0) -> Following:

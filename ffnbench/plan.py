@@ -486,7 +486,8 @@ class Plan:
     @cached_property
     def arms(self) -> tuple[Arm, ...]:
         """Where its cases run, the reference's arm first: one process each."""
-        return tuple(dict.fromkeys((self.case(self.reference).arm, *(case.arm for case in self.cases))))
+        reference = self.case(self.reference)
+        return tuple(dict.fromkeys(case.arm for case in (reference, *self.cases)))
 
     @cached_property
     def is_sweep(self) -> bool:
@@ -500,7 +501,8 @@ class Plan:
 
     def with_device(self, device: str) -> Plan:
         """The plan on a device, `auto` resolved."""
-        return replace(self, cases=tuple(replace(case, workload=case.workload.on(device)) for case in self.cases))
+        cases = [replace(case, workload=case.workload.on(device)) for case in self.cases]
+        return replace(self, cases=tuple(cases))
 
 
 def control_of(cases: Iterable[Case], reference: str) -> Case:
@@ -556,9 +558,6 @@ class Probe:
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         """Parameters and FLOPs of a module."""
         raise FfnbenchError(f"{spec.target} can only be counted by running it", "use `ffnbench compare`")
-
-
-NoProbe = Probe
 
 
 def cost_of(case: Case, probe: Probe) -> Cost:

@@ -112,7 +112,9 @@ class Estimate:
     @property
     def half_width(self) -> float | None:
         """Half the interval, relative to the value; None without an interval."""
-        return math.sqrt(self.high / self.low) - 1 if self.low and self.high else None
+        if not self.low or not self.high:
+            return None
+        return math.sqrt(self.high / self.low) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +170,9 @@ class Roof:
     @property
     def read_bytes(self) -> int:
         """The bytes of its buffer, which a call may read several times: its shape then says how often."""
-        return self.amount // self.shape[0] if self.shape else self.amount
+        if not self.shape:
+            return self.amount
+        return self.amount // self.shape[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +189,16 @@ class Ceiling:
 
     def least_s(self, needed: Needed) -> float | None:
         """The least seconds that a call of these needs takes by this bound; None where it is not known."""
-        amount = {Bound.PRODUCTS: needed.flops, Bound.BYTES: needed.bytes, Bound.CALL: 1}[self.roof.bound]
-        return None if amount is None else self.seconds * amount / self.roof.amount
+        match self.roof.bound:
+            case Bound.PRODUCTS:
+                amount = needed.flops
+            case Bound.BYTES:
+                amount = needed.bytes
+            case Bound.CALL:
+                amount = 1
+        if amount is None:
+            return None
+        return self.seconds * amount / self.roof.amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -505,7 +517,9 @@ class Report(Run):
     def mismatch(self, label: str) -> str:
         """How the answer of a case differs from what it should be; empty where it was not seen to."""
         failure = self.failure(label)
-        return failure.message if failure and failure.kind is FailureKind.MISMATCH else ""
+        if failure is None or failure.kind is not FailureKind.MISMATCH:
+            return ""
+        return failure.message
 
     def inputs_of(self, label: str) -> Inputs | None:
         """The inputs of a sample of a case, or None where that is not known."""
@@ -560,5 +574,6 @@ class Report(Run):
         own = {name: getattr(now, name) for name in REPEATED}
         for name in ("samples", "failures", "inputs"):
             own[name] = tuple(entry for entry in own[name] if entry.case in labels)
-        repeats = sorted((*self.repeats, Repeat(protocol=now.plan.protocol, **own)), key=lambda run: run.created)
+        repeats = [*self.repeats, Repeat(protocol=now.plan.protocol, **own)]
+        repeats.sort(key=lambda run: run.created)
         return replace(self, repeats=tuple(repeats[-KEPT:]))

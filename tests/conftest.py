@@ -19,9 +19,9 @@ from hypothesis import settings
 
 from ffnbench import cli
 from ffnbench.run import world
-from ffnbench.run.neighbours import machine_lock
 from ffnbench.run.prober import Prober
 from ffnbench.run.session import Session
+from ffnbench.run.world import machine_lock
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

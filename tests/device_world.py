@@ -39,8 +39,7 @@ from ffnbench.messages import (
     line_of,
     request_of,
 )
-from ffnbench.worker.answers import answer_to
-from ffnbench.worker.jobs import Jobs
+from ffnbench.worker.jobs import Jobs, answer_to
 
 US = 1e-6
 AT_ONCE = {"warmup_s": 0.004, "min_sample_s": 0.004}  # nothing here has to get warm, and nothing scatters

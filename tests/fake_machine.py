@@ -231,7 +231,7 @@ class InThisProcess:
     def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
         import torch  # which not every test needs
 
-        from ffnbench.worker.answers import answer_to
+        from ffnbench.worker.jobs import answer_to
 
         torch.set_num_threads(1)
         return answer_to(request)

@@ -135,27 +135,6 @@ class TwoThirds(nn.Module):
         return self.w2(torch.sigmoid(self.w1(x)) * self.w3(x))
 
 
-@torch.library.custom_op("hostile::fused", mutates_args=())
-def fused(x: Tensor, w: Tensor) -> Tensor:
-    return x @ w
-
-
-@fused.register_fake
-def _(x: Tensor, w: Tensor) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-fused.register_autograd(lambda ctx, grad: (grad, None))
-
-
-class Fused(Plain):
-    """A kernel that torch's FLOP counter knows nothing of."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        square = torch.eye(x.shape[-1], device=x.device, dtype=x.dtype)
-        return torch.ops.hostile.fused(super().forward(x), square)
-
-
 class Configured(Plain):
     """Takes one config object, as Hugging Face's modules do."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import NoProbe, Plan, cost_of
+from ffnbench.plan import Plan, Probe, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost, Report, Run, Sample
@@ -47,7 +47,7 @@ def ten_rounds(ratio: float = 1.0, disturbed: float = 1.3, clean: int = 10, work
 
 def with_costs(report: Report) -> Report:
     """With what its cases cost."""
-    costs = tuple(CaseCost(case=case.label, cost=cost_of(case, NoProbe())) for case in report.plan.cases)
+    costs = tuple(CaseCost(case=case.label, cost=cost_of(case, Probe())) for case in report.plan.cases)
     return replace(report, costs=costs)
 
 

@@ -10,6 +10,7 @@ from itertools import permutations
 
 import pytest
 from paths import ROOT
+from weight import loaded_by, nodes_of
 
 PACKAGE = ROOT / "ffnbench"
 WINDOWS = (PACKAGE / "__init__.py", PACKAGE / "extras" / "__init__.py")
@@ -20,7 +21,7 @@ TORCH_FILES = {
     "worker/backends/packed.py", "worker/backends/eager.py", "worker/backends/running.py",
     "device/accelerator.py", "ffn/attention_module.py", "ffn/experts.py", "ffn/like.py",
     "ffn/modules.py",
-    "worker/accelerated.py", "worker/agreement.py", "worker/answers.py", "worker/ceiling_calls.py",
+    "worker/accelerated.py", "worker/agreement.py", "worker/ceiling_calls.py",
     "worker/correctness.py", "worker/failures.py", "worker/functions.py", "worker/jobs.py", "worker/meters.py",
     "worker/peak_memory.py",
     "worker/probe_jobs.py",
@@ -37,6 +38,9 @@ ROOMS = (
 )  # fmt: skip
 APART = {("report", room) for room in ("run", "worker", "device")}  # neither knows the other
 APART |= set(permutations(QUESTIONS, 2))
+# what commands load, in the parent and its workers together (benchmarks/weight.py)
+MODULES_OF_COMPARE, NODES_OF_COMPARE = 94, 125_000
+MODULES_OF_COST, NODES_OF_HELP = 60, 22_000
 
 
 def part_of(name: str) -> str:
@@ -129,7 +133,8 @@ def test_no_private_name_crosses_files() -> None:
 
 def test_writers_call_no_function_that_makes_figures() -> None:
     """Figures stand in the report: what writes, draws or says one takes it from there. Types and constants are data."""
-    writers = [*PACKAGE.glob("report/*.py"), *PACKAGE.glob("report/pictures/*.py"), PACKAGE / "compare" / "table.py"]
+    writers = [*PACKAGE.glob("report/*.py"), *PACKAGE.glob("report/pictures/*.py")]
+    writers += [PACKAGE / "compare" / f"{name}.py" for name in ("table", "pivots")]
     writers += [PACKAGE / "gate" / f"{name}.py" for name in ("table", "side_by_side_table")]
     for room in ("block", "activations", "extras/*"):
         for name in ("table", "picture", "layers"):
@@ -210,7 +215,7 @@ def loaded_after(code: str) -> set[str]:
     return set(done.stdout.rpartition("LOADED")[2].split())
 
 
-def test_the_parent_of_a_comparison_loads_no_torch_and_no_more_of_the_house_than_it_needs() -> None:
+def test_the_parent_of_a_comparison_loads_no_torch() -> None:
     code = (
         "import sys; sys.path.insert(0, 'tests')\nfrom fake_machine import FakeLaunch, measure, prepare\n"
         "from ffnbench.request import CompareRequest\n"
@@ -218,7 +223,15 @@ def test_the_parent_of_a_comparison_loads_no_torch_and_no_more_of_the_house_than
     )
     loaded = loaded_after(code)
     assert loaded & HEAVY <= {"numpy", "scipy"}
-    assert sum(name.split(".")[0] == "ffnbench" for name in loaded) <= 92
+
+
+def test_a_command_loads_no_more_of_the_house_than_it_needs() -> None:
+    """What parent and workers load together; the limits only fall."""
+    compared = loaded_by(["compare", "relu", "mine=own.py:Own", "--d-model", "64", "--quick", "-q"])
+    assert len(compared) <= MODULES_OF_COMPARE
+    assert sum(len(nodes_of(path)) for path in compared) <= NODES_OF_COMPARE
+    assert len(loaded_by(["cost", "relu"])) <= MODULES_OF_COST
+    assert sum(len(nodes_of(path)) for path in loaded_by(["--help"])) <= NODES_OF_HELP
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["compare", "--help"], ["cost"], ["estimate"]])

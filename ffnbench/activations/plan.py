@@ -10,7 +10,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import GATED, ActivationSpec, Gate
-from ffnbench.plan import GIVEN, Case, Kind, NoProbe, Plan, Probe, group_suffix
+from ffnbench.plan import GIVEN, Case, Kind, Plan, Probe, group_suffix
 from ffnbench.planning.axes import cells_of, listed_variants
 from ffnbench.planning.compare import as_compare, identify
 from ffnbench.planning.effort import protocol_of
@@ -93,7 +93,7 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
     listed = listed_variants(request.activations or every_activation().removeprefix("identity,"))
     cases: list[Case] = []
     for cell, mode in product(cells_of(request, OF_TIMING, listed.axes), (Mode.FORWARD, Mode.BACKWARD)):
-        specs = select(",".join(listed.texts(cell.keys, named=True)), probe or NoProbe())
+        specs = select(",".join(listed.texts(cell.keys, named=True)), probe or Probe())
         specs = specs if REFERENCE in specs else {REFERENCE: ActivationSpec(activation=REFERENCE), **specs}
         if specs[REFERENCE].activation != REFERENCE:
             raise FfnbenchError(f"{REFERENCE!r} is the reference, and no label for another", "for example mine=...")

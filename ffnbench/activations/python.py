@@ -9,9 +9,8 @@ from ffnbench.activations.describing import draw_activations, facts
 from ffnbench.api.measuring import measure
 from ffnbench.api.preparing import prepare
 from ffnbench.python.arguments import Activations, Devices, DTypes, Float, Int, Ints, StrPath, asked
-from ffnbench.python.following import called_here
-from ffnbench.python.public import public
-from ffnbench.report.answers import Answer, as_displayed, written_to
+from ffnbench.python.public import called_here, public
+from ffnbench.report.shown_report import Answer, as_displayed, written_to
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.request import FactsRequest, PictureRequest, TimingRequest
 

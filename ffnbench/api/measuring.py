@@ -24,7 +24,6 @@ from ffnbench.run.budget import Budget
 from ffnbench.run.runner import run
 from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.run.world import World
-from ffnbench.stats.cells import cells_of
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import StopRule
@@ -54,7 +53,8 @@ def refuse_short(plan: Plan) -> None:
     """Raise FfnbenchError for a budget that its cells can't keep to, on whatever machine: warm-up and samples have a
     least length.
     """
-    protocol, cells = plan.protocol, len(cells_of(plan))
+    protocol = plan.protocol
+    cells = len(plan.groups) if plan.is_sweep else 1
     a_case_s = protocol.warmup_s + protocol.workers * (protocol.rounds + 1) * protocol.min_sample_s
     least_s = math.ceil(max(cells * LEAST_BUDGET_S, len(plan.cases) * a_case_s))
     adaptive = protocol.precision is not None
@@ -162,7 +162,7 @@ def measure_run(
     locked: AbstractContextManager[str] = nullcontext("")
     if "latency" in plan.metrics:  # bytes are the same beside anyone
         locked = world.lock(following.progress.tell)
-    with closing(WorkerPool(plan, world.launch, world.now)) as pool, locked as beside:
+    with closing(WorkerPool(plan, world.launch, world.now)) as pool, locked as other_run:
         budget = Budget(world.now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
         cells = CellsOfRun(prepared=prepared, world=world, budget=budget, pool=pool, stop=stop, weights=weights)
         before = following.resumed()  # what another run has left that was waited for
@@ -172,7 +172,7 @@ def measure_run(
             report = Sweep(prepared, world, following, cells.measure, before, budget).measure()
         else:
             report = cells.measure(plan, following)
-    return ended(report, plan, beside)
+    return ended(report, plan, other_run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,13 +214,13 @@ def measure_cell(plan: Plan, prepared: Prepared, world: World, following: Follow
     return replace(new_report(done.plan, prepared.costs_of(done.plan)), **raw_of(done))
 
 
-def ended(report: ShownReport, plan: Plan, beside: str) -> ShownReport:
-    """What a plan was measured to be, with its figures; `beside` is what is to be said of another run."""
+def ended(report: ShownReport, plan: Plan, other_run: str) -> ShownReport:
+    """What a plan was measured to be, with its figures; `other_run` is what is to be said of one beside it."""
     timed = "latency" in plan.metrics
     if timed and report.limit == "budget" and not (report.interrupted or table_of(report).complete_workers):
         report = replace(report, stopped=f"the budget of {plan.protocol.budget_s:g} s was over before all was measured")
-    if beside:
-        report = replace(report, warnings=(Note(text=beside, kind=NoteKind.SEEN), *report.warnings))
+    if other_run:
+        report = replace(report, warnings=(Note(text=other_run, kind=NoteKind.SEEN), *report.warnings))
     return with_figures(report)
 
 

@@ -12,7 +12,7 @@ from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import usable_cpus
 from ffnbench.features import function_of
 from ffnbench.ffn.cost import cost_unknown
-from ffnbench.plan import CONTROL, OWN, Arm, Case, NoProbe, Note, NoteKind, Plan, Probe, cost_of
+from ffnbench.plan import CONTROL, OWN, Arm, Case, Note, NoteKind, Plan, Probe, cost_of
 from ffnbench.planning.effort import check_timeout, pause_of, repeated, shard_of
 from ffnbench.planning.workload import device_of
 from ffnbench.report.shown_report import ShownReport
@@ -50,11 +50,10 @@ class Prepared:
 
     def cost_report(self) -> ShownReport:
         """A report of the costs alone."""
-        failed = [
-            Failure(case=one.case, kind=FailureKind.UNSUPPORTED, message=one.cost.failed)
-            for one in self.costs
-            if one.cost.failed
-        ]
+        failed = []
+        for entry in self.costs:
+            if entry.cost.failed:
+                failed.append(Failure(case=entry.case, kind=FailureKind.UNSUPPORTED, message=entry.cost.failed))
         return replace(new_report(self.plan.with_device("cpu"), self.costs), failures=tuple(failed))
 
     def costs_of(self, plan: Plan) -> tuple[CaseCost, ...]:
@@ -62,12 +61,15 @@ class Prepared:
 
         What has no costs is the control, and costs what its reference does.
         """
-        known = {found.case: found for found in self.costs}
-        return tuple(
-            replace(found, case=case.label) if found.cost.counted else _price(case, NoProbe())
-            for case in plan.cases
-            if (found := known.get(case.label) or known[plan.reference])
-        )
+        by_label = {entry.case: entry for entry in self.costs}
+        costs = []
+        for case in plan.cases:
+            entry = by_label.get(case.label) or by_label[plan.reference]
+            if entry.cost.counted:
+                costs.append(replace(entry, case=case.label))
+            else:
+                costs.append(_cost_of_case(case, Probe()))
+        return tuple(costs)
 
 
 def prepare(
@@ -104,17 +106,20 @@ def prepare(
 
 def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
     """The plan with the command that asks for it again, and what that says of runs and budget."""
-    whole = replace(request, shard=None) if isinstance(request, GroupedRequest) else request
-    counted = counts and isinstance(request, CompareRequest)
-    command = command_line(whole, CostRequest.COMMAND if counted else "")
-    return replace(plan, command=command, protocol=repeated(plan.protocol, request))
+    all_shards = request
+    if isinstance(request, GroupedRequest):
+        all_shards = replace(request, shard=None)
+    command = ""
+    if counts and isinstance(request, CompareRequest):
+        command = CostRequest.COMMAND
+    return replace(plan, command=command_line(all_shards, command), protocol=repeated(plan.protocol, request))
 
 
 def _plan(request: AnyRequest, probe: Probe, planned: Planned | None) -> Plan:
     """The plan of a request; mistakes in its flags are found before code of the user's is loaded."""
     plan_of: Planned = planned or function_of(PLANS[type(request)])
     if isinstance(request, CompareRequest) and ":" in request.variants and "routing" not in request.metrics:
-        plan_of(replace(request, variants="swiglu", reference=None), NoProbe())
+        plan_of(replace(request, variants="swiglu", reference=None), Probe())
     return plan_of(request, probe)
 
 
@@ -126,7 +131,9 @@ def with_notes(plan: Plan, texts: Sequence[str]) -> Plan:
 
 def with_threads(request: A) -> A:
     """The request with the CPUs that a process may use, where none were typed."""
-    return replace(request, threads=usable_cpus()) if request.threads is None else request
+    if request.threads is not None:
+        return request
+    return replace(request, threads=usable_cpus())
 
 
 def with_costs(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared:
@@ -137,7 +144,7 @@ def with_costs(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared
     costs, problems = [], []
     for case in plan.cases:
         try:
-            costs.append(_price(case, prober))
+            costs.append(_cost_of_case(case, prober))
         except Unsupported as problem:
             problems.append(problem)
             if not lenient or len(problems) == len(plan.cases):
@@ -149,13 +156,13 @@ def with_costs(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared
 def start_all(prober: Prober, arms: Iterable[Arm]) -> None:
     """Look whether each arm has torch; all of them are started before the first is waited for."""
     probers = [prober.within(arm) for arm in arms if arm != OWN and arm.name != CONTROL]
-    for one in probers:
-        one.start()
-    for one in probers:
-        one.refuse_without_torch()
+    for of_arm in probers:
+        of_arm.start()
+    for of_arm in probers:
+        of_arm.refuse_without_torch()
 
 
-def _price(case: Case, probe: Probe) -> CaseCost:
+def _cost_of_case(case: Case, probe: Probe) -> CaseCost:
     return CaseCost(case=case.label, cost=cost_of(case, probe))
 
 
@@ -168,7 +175,10 @@ def refuse_at_once(plan: Plan, world: World) -> None:
 
 def refuse_device(device: str, world: World) -> None:
     """Raise FfnbenchError for a GPU where it is known that there is none."""
-    if device_of(device) not in ("auto", "cpu") and (why := world.no_gpu()):
+    if device_of(device) in ("auto", "cpu"):
+        return
+    why = world.no_gpu()
+    if why:
         hint = "use --device cpu, or a CUDA build of torch on a machine with a GPU"
         raise FfnbenchError(f"device {device!r} was asked for, but {why}", hint)
 

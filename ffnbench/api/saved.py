@@ -9,7 +9,7 @@ from ffnbench.plan import METHOD
 from ffnbench.report.files.store import load as load_report
 from ffnbench.report.files.store import made_anew
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.result import Figures, Report
+from ffnbench.result import Estimate, Figures, Report
 from ffnbench.stats.figures import figures_of, with_figures
 
 
@@ -27,16 +27,18 @@ def report_of(path: str) -> tuple[ShownReport, str]:
     return fresh, difference(stored, fresh)
 
 
-def as_shown(found: Report) -> ShownReport:
+def as_shown(report: Report) -> ShownReport:
     """A report that can show itself, with its figures: a file has none."""
-    if found.samples and found.figures == Figures():
-        found = replace(found, figures=figures_of(found))
-    return ShownReport(**{field.name: getattr(found, field.name) for field in fields(Report)})
+    if report.samples and report.figures == Figures():
+        report = replace(report, figures=figures_of(report))
+    return ShownReport(**{field.name: getattr(report, field.name) for field in fields(Report)})
 
 
-def recompute(found: ShownReport) -> ShownReport:
+def recompute(report: ShownReport) -> ShownReport:
     """The report with every figure computed anew from its samples, by today's method."""
-    return found if found.environment is None else with_figures(found)
+    if report.environment is None:
+        return report
+    return with_figures(report)
 
 
 def difference(stored: Report, fresh: Report) -> str:
@@ -49,10 +51,15 @@ def difference(stored: Report, fresh: Report) -> str:
     return f"the figures are computed again from the samples: those in the file, by ffnbench {stored.version}, differ"
 
 
-def _figures(found: Report) -> list[tuple[str, str, str, str]]:
+def _figures(report: Report) -> list[tuple[str, str, str, str]]:
     """What is compared, to nine digits: sums of floats may differ in the last ones between machines."""
-    figures = [(m.case, m.metric, f"{m.estimate.value:.9g}", "") for m in found.measured]
-    for c in found.comparisons:
-        figures.append((c.case, c.metric, f"{c.ratio.value:.9g}" if c.ratio else "", c.verdict.value))
-    figures += [(s.case, s.roof, f"{s.share.value:.9g}", s.bound.value) for s in found.shares]
+    figures = [(row.case, row.metric, _nine_digits(row.estimate), "") for row in report.measured]
+    figures += [(row.case, row.metric, _nine_digits(row.ratio), row.verdict.value) for row in report.comparisons]
+    figures += [(row.case, row.roof, _nine_digits(row.share), row.bound.value) for row in report.shares]
     return figures
+
+
+def _nine_digits(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return ""
+    return f"{estimate.value:.9g}"

@@ -44,21 +44,27 @@ def environment(
     """Where numbers would be made, with what the harness itself costs and what the machine can do where that is asked
     for. `settings` are further facts, with their values.
     """
+    of_timer: list[Row] = []
+    of_ceilings: list[Row] = []
+    noise: list[str] = []
     worker = world.launch()
     try:
         greeting = worker.greeting()
         gpu = device_facts(worker, auto_device(greeting))
-        overhead = _timer_here(worker) if timer else []
-        found = describe(greeting, gpu)
-        reached, disturbing = _ceilings_here(worker, world, progress) if ceilings else ([], [])
+        if timer:
+            of_timer = _timer_here(worker)
+        records = environment_records(describe(greeting, gpu))
+        if ceilings:
+            of_ceilings, noise = _ceilings_here(worker, world, progress)
     finally:
         worker.close()
-    set_ = [{"fact": name, "value": value} for name, value in settings]
-    devices = device_records(_devices(greeting, world), gpu or DeviceFacts())
-    set_.append(workers_record(greeting.forks))
-    records = [*environment_records(found), *devices, *set_, *overhead, *reached]
-    noisy = [*disturbing, *advice(), *(device_advice(gpu) if gpu else [])]
-    return records_view(records, [f"noise: {text}" for text in noisy])
+    records += device_records(_devices(greeting, world), gpu or DeviceFacts())
+    records += [{"fact": name, "value": value} for name, value in settings]
+    records += [workers_record(greeting.forks), *of_timer, *of_ceilings]
+    noise += advice()
+    if gpu:
+        noise += device_advice(gpu)
+    return records_view(records, [f"noise: {text}" for text in noise])
 
 
 def _timer_here(worker: Worker) -> list[Row]:
@@ -73,9 +79,11 @@ def _devices(greeting: Greeting, world: World) -> str:
     """The accelerators that a worker sees, or why it sees none; "" where there is nothing to tell."""
     if greeting.gpus:
         return listed(greeting)
-    if why := why_not_seen(greeting):
+    why = why_not_seen(greeting)
+    if why:
         return f"cpu only: {why}; {TRY_CUDA}"
-    return f"cpu only: {reason}" if (reason := world.no_gpu()) else ""
+    reason = world.no_gpu()
+    return f"cpu only: {reason}" if reason else ""
 
 
 def _unfinished(reason: str) -> Unfinished:
@@ -102,11 +110,15 @@ def _ceilings_here(worker: Worker, world: World, progress: ProgressListener) -> 
     """What this machine can do: the fastest roofs of each path; and what disturbed them."""
     asked = roofs_of_machine(usable_cpus(), DTYPES.names(), caches(), room_for_ceilings((), usable_memory()))
     request = MeasureCeilings(roofs=tuple(asked), seconds=CEILINGS_S)
-    with world.lock(lambda text: progress.tell(text.partition(";")[0])) as beside:  # here there is no --wait
+    with world.lock(lambda text: progress.tell(text.partition(";")[0])) as other_run:  # here there is no --wait
         answer = worker.ask(request, COUNT_TIMEOUT_S)
     if isinstance(answer, Failed):
         raise Unfinished(f"the ceilings could not be measured: {answer.message}", "`ffnbench env` shows the machine")
-    found = [Ceiling(roof=reached.roof, seconds=reached.seconds) for reached in answer.roofs]
+    ceilings = [Ceiling(roof=reached.roof, seconds=reached.seconds) for reached in answer.roofs]
     disturbed = {reached.roof.name for reached in answer.roofs if reached.disturbed}
-    told = f"{DISTURBED}: {CPUS_TAKEN} at every look; a quiet machine can do more" if disturbed else ""
-    return machine_records(found, disturbed), list(filter(None, (beside, told)))
+    noise = []
+    if other_run:
+        noise.append(other_run)
+    if disturbed:
+        noise.append(f"{DISTURBED}: {CPUS_TAKEN} at every look; a quiet machine can do more")
+    return machine_records(ceilings, disturbed), noise

@@ -12,7 +12,7 @@ from functools import partial
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, read_positive
-from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
+from ffnbench.models.model import LayerGroup, ModelSpec, crosses
 from ffnbench.models.presets import PRESETS, model_of
 from ffnbench.plan import Case, Kind, Note, Plan, Point, Probe, Sizing, group_suffix
 from ffnbench.planning.axes import Cell, cells_of, listed_variants, swept_flags
@@ -129,17 +129,24 @@ def attentions_of(
 ) -> list[tuple[AttentionSpec, int | None]]:
     """The attentions of a kind of layer that are counted, by their windows; where these differ with their layers."""
     spec = attention_of(request, d_model, group)
-    seen = [sight for sight in group.seen if not sight.other] if group else [Sight(count=1)]
-    if not seen and group:
+    if group is None:
+        return [(spec, None)]
+    windows = [window for window in group.all_windows if not window.other]
+    if not windows:
         raise FfnbenchError(uncounted(group), f"`ffnbench cost --preset {request.preset}` counts its FFN")
-    return [(replace(spec, window=sight.window), sight.count if len(seen) > 1 else None) for sight in seen]
+    if len(windows) == 1:
+        return [(replace(spec, window=windows[0].tokens), None)]
+    return [(replace(spec, window=window.tokens), window.count) for window in windows]
 
 
 def uncounted(group: LayerGroup) -> str:
     """Which of its layers have an attention that is not counted, in words; "" where there are none."""
-    found = [sight for sight in group.sights if sight.other]
-    what = " and ".join(sight.other.replace("_", " ") for sight in found)
-    return f"{what} is not counted: {sum(s.count for s in found)} of its {group.count} layers have it" if found else ""
+    windows = [window for window in group.windows if window.other]
+    if not windows:
+        return ""
+    what = " and ".join(window.other.replace("_", " ") for window in windows)
+    count = sum(window.count for window in windows)
+    return f"{what} is not counted: {count} of its {group.count} layers have it"
 
 
 def attention_of(request: BlockRequest, d_model: int, group: LayerGroup | None) -> AttentionSpec:

@@ -19,8 +19,7 @@ from ffnbench.python.arguments import (
     Variant,
     asked,
 )
-from ffnbench.python.following import called_here
-from ffnbench.python.public import public
+from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.request import BlockRequest
 

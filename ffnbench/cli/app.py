@@ -7,7 +7,6 @@ is kept for a check that found a regression.
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -25,20 +24,16 @@ from ffnbench.common.errors import (
     complain,
     termination_as_interruption,
 )
-from ffnbench.common.files import content_of
-from ffnbench.common.names import hint_for
 from ffnbench.common.streams import hush, prepare
-from ffnbench.request import EXAMPLES, spelling
 
 INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"
 OWN = ("--help", "-h", "--version", "-V", "--install-completion", "--show-completion")  # flags without a command
-UNNEEDED = {"warmup", "iters", "num_iters", "iterations", "n", "number", "repeat", "repeats", "reps", "steps", "trials"}
 
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    rich_markup_mode="rich" if sys.stdout.isatty() else None,
+    rich_markup_mode="rich" if sys.stdout is not None and sys.stdout.isatty() else None,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "token_normalize_func": lambda name: name.replace("_", "-"),
@@ -74,7 +69,9 @@ def run(words: Sequence[str]) -> int:
     completes = "_FFNBENCH_COMPLETE" in os.environ
     if not completes and name.partition("=")[0] not in OWN and name not in command_names():
         told = "no command before" if name.startswith("-") else "no such command"
-        raise FfnbenchError(f"{told} {name!r}", _command_meant(name, words))
+        from ffnbench.cli.mistakes import command_meant
+
+        raise FfnbenchError(f"{told} {name!r}", command_meant(name, words))
     if completes:
         return EXIT_USAGE if app([*words], standalone_mode=False, prog_name="ffnbench") else 0
     group = typer.main.get_command(app)  # not app(): that ends an interruption, and a broken pipe, in its own ways
@@ -89,39 +86,6 @@ def _defaults(command: str) -> dict[str, Any]:
     """What a pyproject.toml sets for a command."""
     settings = settings_here() if command in command_names() else None
     return {command: settings.of_command(command, options_of(command))} if settings else {}
-
-
-def _are_variants(text: str) -> bool:
-    from ffnbench.planning.variant_text import is_variant
-
-    return all(map(is_variant, text.split(",")))
-
-
-def _command_meant(name: str, words: Sequence[str]) -> str:
-    """What to type in place of a first word that is no command."""
-    from ffnbench.models.presets import PRESETS
-    from ffnbench.report.listing import LISTINGS
-
-    behind, typed = words[1:], shlex.join(words)
-    if name == "help":
-        return f"`ffnbench {behind[0]} --help`" if behind and behind[0] in command_names() else "`ffnbench --help`"
-    for word in behind:
-        if name.startswith("-") and word in command_names():  # flags before the command
-            return f"the command comes first: `ffnbench {shlex.join([word, *(w for w in words if w != word)])}`"
-    if name in LISTINGS:
-        return f"`ffnbench list {name}`"
-    if os.path.isfile(words[0]) and words[0].endswith(".json"):
-        config = b'"model_type"' in content_of(words[0])
-        return f"`ffnbench cost --preset {typed}` counts its FFN" if config else f"`ffnbench report {typed}` shows it"
-    if words[0] in PRESETS:
-        return f"`ffnbench cost {typed}` counts its FFN, `ffnbench compare {typed}` measures it"
-    if name.startswith("-") or _are_variants(words[0]):
-        flags = {word.partition("=")[0] for word in words if word.startswith("-")}
-        counts = ""
-        if flags <= {spelling(option) for option in options_of("cost")}:
-            counts = f", `ffnbench cost {typed}` counts"
-        return f"`ffnbench compare {typed}` measures{counts}"
-    return hint_for(name, command_names(), "`ffnbench --help` shows what there is")
 
 
 def main() -> None:
@@ -152,38 +116,8 @@ def _told(problem: Exception) -> int:
     if isinstance(problem, MemoryError) or "can't start new thread" in str(problem):
         return complain(NO_MEMORY, "is it limited here? `ulimit -a` shows that", EXIT_UNFINISHED)
     if isinstance(problem, UsageError):
-        return _usage_error(problem)
+        from ffnbench.cli.mistakes import usage_error
+
+        return usage_error(problem)
     traceback.print_exception(problem)
     return complain("this is a bug in ffnbench", "please report it with the lines above", EXIT_UNFINISHED)
-
-
-def _usage_error(problem: Any) -> int:
-    """Typer's own complaints (an unknown option, a value that lacks) in our voice."""
-    told = str(problem.format_message())
-    if type(problem).__name__ == "NoArgsIsHelpError":  # its message is the help
-        print(told)
-        return 0
-    command = problem.ctx.command_path if problem.ctx else "ffnbench"
-    message = " ".join(told.split()).rstrip(".")
-    more = "it takes no further names; " if "unexpected extra argument" in message else ""
-    option = str(getattr(problem, "option_name", ""))
-    if "requires an argument" in message:
-        more = "".join(f"for example {option} {EXAMPLES[name]}; " for name in EXAMPLES if spelling(name) == option)
-    elif "does not take a value" in message:
-        more = "it is a switch, on where it stands; "
-    elif option:
-        more = _flag_elsewhere(option, command.split()[-1])
-    return complain(message[:1].lower() + message[1:], f"{more}`{command} --help` shows what there is", EXIT_USAGE)
-
-
-def _flag_elsewhere(option: str, command: str) -> str:
-    """What there is for a flag that a command has not: another command, a key of a variant, or no need of it."""
-    from ffnbench.planning.keys import KEYS
-
-    field = option.lstrip("-").replace("-", "_")
-    if field in UNNEEDED and command in command_names() and "budget" in options_of(command):
-        return "it warms up, and finds out how often to repeat; --budget 30s limits its time; "
-    having = [name for name in command_names() if field in options_of(name)]
-    if having and command not in having:
-        return f"`ffnbench {having[0]}` has it; "
-    return next((f"it is a key of a variant, as in {key.example}; " for key in KEYS if field and key.name == field), "")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Request)
 FILES = {  # of each command, in the order of the help; a file is loaded when a command of it is typed
-    "compare": "compare.command", "cost": "compare.command", "report": "cli.saved", "block": "block.command",
+    "compare": "compare.command", "cost": "compare.command", "report": "cli.tools", "block": "block.command",
     "check": "gate.command", "ab": "gate.command",
     "plot-activations": "activations.command", "activations": "activations.command",
     "list": "cli.tools", "env": "cli.tools",

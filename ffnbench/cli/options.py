@@ -10,7 +10,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from ffnbench.cli.completing import words_for
+from ffnbench.cli.words import words_for
 from ffnbench.features import of_features
 
 Text = str | None

@@ -1,10 +1,13 @@
-"""The commands about names, and this machine."""
+"""The commands about names, this machine, and saved runs, whose figures are computed anew from the samples."""
+
+from __future__ import annotations
 
 import typer
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, destination_of, ending, output_of, settings_here
-from ffnbench.features import of_features
+from ffnbench.common.streams import say
+from ffnbench.features import function_of, of_features
 from ffnbench.planning.fields import refuse_empty
 
 app = typer.Typer()
@@ -77,3 +80,45 @@ def env(
         world, progress = this_machine(), destination.progress
         destination.show(environment(world, progress, timer=timer, ceilings=ceilings, settings=rows))
     return 0
+
+
+@app.command(
+    "report",
+    cls=Command,
+    epilog=ending(
+        "ffnbench report run.json -v",
+        "ffnbench report run.json -o run.md -o run.png",
+        "ffnbench report old.json new.json",
+        docs="docs/methodology.md#counts",
+    ),
+)
+def report(
+    ctx: typer.Context,
+    paths: o.Files,
+    format: o.Format = "table",
+    json: o.Json = False,
+    verbose: o.Verbose = False,
+    out: o.Out = None,
+    columns: o.Columns = "",
+    sort: o.Sort = "",
+) -> int:
+    """Show a saved run again, or several side by side.
+
+    Every figure is computed anew; of several: old, new, change, its interval.
+    """
+    from ffnbench.api.saved import report_of
+    from ffnbench.report.shown_report import report_view
+
+    refuse_empty("FILE", paths)
+    output, difference = output_of(ctx), ""
+    with destination_of(output, "report", *paths, pictures=len(paths) == 1) as destination:
+        if len(paths) > 1:
+            view = function_of("gate.shown:runs_view")(paths)
+        else:
+            report, difference = report_of(paths[0])
+            destination.expect(report)
+            view = report_view(report).ending(0)  # whatever it ended with: it can be shown
+        destination.show(view)
+    if difference:
+        say(f"note: {difference}")
+    return destination.code

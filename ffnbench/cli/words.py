@@ -1,13 +1,15 @@
-"""What newcomers type, as it was meant: a list with spaces, a unit apart, a dash too few, another's name of a flag."""
+"""What newcomers type, as it was meant: a list with spaces, a unit apart, a dash too few, another's name of a flag;
+and what a shell offers at TAB, the words that an argument or a flag takes.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ffnbench.cli.completing import words_of
 from ffnbench.common.units import SECONDS
+from ffnbench.features import completer_of, function_of
 from ffnbench.request import EXAMPLES
 
 NUMBER = re.compile(r"\d[\w./]*")
@@ -81,3 +83,64 @@ def _goes_on(param: Any, word: str) -> bool:
     parts = [part for part in word.split(",") if part]
     numbers = param.metavar in NUMBERS or bool(known)
     return numbers and all(NUMBER.fullmatch(part) or part in known for part in parts)
+
+
+def words_for(name: str) -> Callable[[str], list[str]]:
+    """What offers the words of a flag, behind those of its list that are typed already."""
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, _ = incomplete.rpartition(",")
+        typed = before.split(",")
+        return [f"{before}{comma}{word}" for word in words_of(name) if word not in typed]
+
+    return complete
+
+
+def words_of(name: str) -> list[str]:
+    """The words that a flag takes; none where it takes no fixed ones."""
+    if name == "variants":
+        from ffnbench.ffn.spec import GATED
+
+        return [*words_of("activations"), *GATED.names(), *words_of("preset")]
+    if name == "activations":
+        from ffnbench.ffn.activations import ACTIVATIONS
+
+        return ACTIVATIONS.names()
+    if name == "preset":
+        from ffnbench.models.presets import PRESETS
+
+        return PRESETS.names()
+    if name == "what":
+        from ffnbench.report.listing import topics
+
+        return topics()
+    if name == "tolerance":
+        return [f"{metric}=" for metric in function_of("gate.decision:CHECKED")]
+    of_feature = completer_of(name)
+    return [*(of_feature() if of_feature else _fixed_words(name))]
+
+
+def _fixed_words(name: str) -> Iterable[str]:
+    from ffnbench.choices import MODE_ALIASES, Backend, Cache, Init, Match, MatmulPrecision, Mode, Routing, Time
+    from ffnbench.ffn.spec import DTYPES
+    from ffnbench.ffn.width_rules import RULES
+    from ffnbench.metrics import METRIC_GROUPS
+    from ffnbench.planning.workload import ALL, DEVICES
+
+    words: dict[str, Iterable[str]] = {
+        "match": Match,
+        "rule": RULES.names(),
+        "init": Init,
+        "dtype": DTYPES.spellings(),
+        "mode": (*Mode, *MODE_ALIASES),
+        "device": DEVICES,
+        "backend": (*Backend, ALL),
+        "routing": Routing,
+        "time": Time,
+        "cache": Cache,
+        "matmul_precision": MatmulPrecision,
+        "metrics": METRIC_GROUPS,
+        "on_unclear": ("pass", "fail"),
+        "format": ("table", "markdown", "latex", "csv", "json", "github"),
+    }
+    return words.get(name, ())

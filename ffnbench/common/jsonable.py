@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -31,15 +32,15 @@ PLAIN = {*EXACT, float}
 @cache
 def saved_fields(kind: Any) -> tuple[Field[Any], ...]:
     """The fields of a dataclass that stand in files under their own names."""
-    return tuple(one for one in fields(kind) if not one.metadata.keys() & {"unsaved", "others"})
+    return tuple(each for each in fields(kind) if not each.metadata.keys() & {"unsaved", "others"})
 
 
 @cache
 def _others_of(kind: Any) -> str:
     """The name of the field whose entries stand in files beside the other fields; "" for none."""
-    for one in fields(kind):
-        if "others" in one.metadata:
-            return one.name
+    for each in fields(kind):
+        if "others" in each.metadata:
+            return each.name
     return ""
 
 
@@ -51,7 +52,7 @@ def _left_out_at(kind: Any) -> list[tuple[str, Any]] | None:
     of_fields: bool = is_dataclass(kind)
     if not of_fields:
         return None
-    return [(one.name, one.default if "later" in one.metadata else MISSING) for one in saved_fields(kind)]
+    return [(each.name, each.default if "later" in each.metadata else MISSING) for each in saved_fields(kind)]
 
 
 def encode(value: Any) -> Any:
@@ -67,7 +68,9 @@ def encode(value: Any) -> Any:
             if left_out_at is MISSING or item != left_out_at:
                 data[name] = item if type(item) in PLAIN else encode(item)
         others = _others_of(kind)
-        return data | getattr(value, others) if others else data
+        if others:
+            data |= getattr(value, others)
+        return data
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple | list):
@@ -83,7 +86,13 @@ def text_of(value: Any, indent: int | None = None) -> str:
         text = json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
     except ValueError:  # seldom, so that it costs nothing to look for what is no number
         text = json.dumps(_finite(value), indent=indent, allow_nan=False, ensure_ascii=False)
-    return UNSEEN.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
+    return UNSEEN.sub(_escaped, text)
+
+
+def _escaped(sign: re.Match[str]) -> str:
+    if sign[0] == "\n":
+        return "\n"
+    return f"\\u{ord(sign[0]):04x}"
 
 
 def _finite(value: Any) -> Any:
@@ -93,7 +102,9 @@ def _finite(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
 
 
 LARGEST = 1 << 63  # whole numbers of more are none that anything here counts
@@ -105,8 +116,10 @@ def parse(text: str | bytes, *, ours: bool = True) -> Any:
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8")
+    numbers: Any = {}
+    if ours:
+        numbers = {"parse_constant": no_number, "parse_int": _whole, "parse_float": _real}
     try:
-        numbers: Any = {"parse_constant": no_number, "parse_int": _whole, "parse_float": _real} if ours else {}
         return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_once, **numbers)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
@@ -177,32 +190,32 @@ def _dataclass(kind: Any, data: Any, where: str) -> Any:
         raise ValueError(f"{where}: expected an object, found {data!r}")
     hints = _hints(kind)
     saved, others = saved_fields(kind), _others_of(kind)
-    names = {one.name for one in saved}
-    beside = {name: item for name, item in data.items() if name not in names}
-    if beside and not others:
-        raise ValueError(f"{where}: unknown field {min(beside)!r}")
+    names = {each.name for each in saved}
+    unnamed = {name: item for name, item in data.items() if name not in names}
+    if unnamed and not others:
+        raise ValueError(f"{where}: unknown field {min(unnamed)!r}")
     values = {}
-    for one in saved:
-        place = f"{where}.{one.name}"
-        if one.name in data:
-            _check(one.metadata, data[one.name], place)
-            type_of = one.metadata.get("typed")
-            values[one.name] = _decode(type_of(data) if type_of else hints[one.name], data[one.name], place)
-        elif _needed(one):
-            raise ValueError(f"{where}: {one.name!r} is missing")
+    for each in saved:
+        place = f"{where}.{each.name}"
+        if each.name in data:
+            _check(each.metadata, data[each.name], place)
+            type_of = each.metadata.get("typed")
+            values[each.name] = _decode(type_of(data) if type_of else hints[each.name], data[each.name], place)
+        elif _needed(each):
+            raise ValueError(f"{where}: {each.name!r} is missing")
     if others:
-        values[others] = _decode(hints[others], beside, where)
+        values[others] = _decode(hints[others], unnamed, where)
     return kind(**values)
 
 
-def _needed(one: Field[Any]) -> bool:
+def _needed(each: Field[Any]) -> bool:
     """Whether a field must be given."""
-    return "stated" in one.metadata or (one.default is MISSING and one.default_factory is MISSING)
+    return "stated" in each.metadata or (each.default is MISSING and each.default_factory is MISSING)
 
 
-def among(known: Callable[[], Iterable[str]]) -> dict[str, Any]:
+def among(names: Callable[[], Iterable[str]]) -> dict[str, Any]:
     """Metadata of a text that is one of several, which are asked for when a file is read."""
-    return {"among": known}
+    return {"among": names}
 
 
 def typed(by: Callable[[Mapping[str, Any]], Any]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def visible(text: str) -> str:
     """A text with what a terminal would obey, or hide, made visible: an escape is `\\x1b`, a line break `\\n`."""
     if text.isascii() and text.isprintable():
         return text
-    return UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return UNSEEN.sub(lambda sign: sign[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def say(text: str) -> None:

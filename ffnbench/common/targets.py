@@ -26,18 +26,18 @@ NOT_THERE = "is it installed in this environment, or in a folder below this one?
 def resolve(target: str) -> Any:
     """The class or factory that a target names; raises FfnbenchError where there is none."""
     source, _, path = target.rpartition(":")
-    found: Any = _load(source)
+    attribute: Any = _load(source)
     for name in path.split("."):
-        if not hasattr(found, name):
-            near = did_you_mean(name, [n for n in vars(found) if not n.startswith("_")])
+        if not hasattr(attribute, name):
+            near = did_you_mean(name, [n for n in vars(attribute) if not n.startswith("_")])
             raise FfnbenchError(f"{source!r} has no {path!r}", near or f"is it defined at the top of {source}?")
-        found = getattr(found, name)
-    if not callable(found) or (hasattr(found, "named_parameters") and not inspect.isclass(found)):
+        attribute = getattr(attribute, name)
+    if not callable(attribute) or (hasattr(attribute, "named_parameters") and not inspect.isclass(attribute)):
         raise FfnbenchError(
-            f"{target!r} is an instance of {type(found).__name__}, not a class or a factory",
+            f"{target!r} is an instance of {type(attribute).__name__}, not a class or a factory",
             "name something that returns an nn.Module when called",
         )
-    return found
+    return attribute
 
 
 def origin_of(target: str) -> str:

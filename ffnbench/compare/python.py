@@ -24,8 +24,7 @@ from ffnbench.python.arguments import (
     Variants,
     asked,
 )
-from ffnbench.python.following import called_here
-from ffnbench.python.public import public
+from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.request import CompareRequest, CostRequest
 

@@ -37,11 +37,11 @@ def device_error(problem: BaseException) -> str:
 
     Afterwards every call of this process on the device fails with it, whoever makes it.
     """
-    for one in _chain(problem):
-        text = str(one)
-        sticky = isinstance(one, RuntimeError) and STICKY.search(text) is not None
-        named = sticky or type(one).__name__ == "AcceleratorError"
-        if named and not FULL.search(text):
+    for cause in _chain(problem):
+        text = str(cause)
+        is_sticky = isinstance(cause, RuntimeError) and STICKY.search(text) is not None
+        is_of_device = is_sticky or type(cause).__name__ == "AcceleratorError"
+        if is_of_device and not FULL.search(text):
             return first_line(text)
     return ""
 
@@ -54,7 +54,10 @@ def is_full(problem: BaseException) -> bool:
 
 def first_line(text: str) -> str:
     """An error of a device without the advice that follows it in every message, in lines or sentences."""
-    return next((line.strip() for line in text.splitlines() if line.strip()), "").partition(" Including non-PyTorch")[0]
+    for line in text.splitlines():
+        if line.strip():
+            return line.strip().partition(" Including non-PyTorch")[0]
+    return ""
 
 
 SPUN_S = 0.002  # that a spin is calibrated with, at least
@@ -121,7 +124,8 @@ class Accelerator:
             self._spin(units)
             end.record()
             self.synchronize()
-            if (seconds := end.seconds_since(start)) >= SPUN_S:
+            seconds = end.seconds_since(start)
+            if seconds >= SPUN_S:
                 break
             units *= 2
         return units / max(seconds, 1e-9)
@@ -228,10 +232,11 @@ class DeviceTimer:
             self._step_s = clock_step(self.accelerator)
         self._room, self._most = ROOM, UNROLLED
         while done < min(count, QUEUED):
-            found = self._queue(make, done, count, host_s, cold)
-            if found is None:
+            queue = self._queue(make, done, count, host_s, cold)
+            if queue is None:
                 break
-            total, done, queues = total + found[0], done + found[1], queues + 1
+            queue_s, calls = queue
+            total, done, queues = total + queue_s, done + calls, queues + 1
         if total <= steps * self._step_s * math.sqrt(done if cold else queues):  # nothing, where all is beside
             self._missed += 1
             return None
@@ -249,9 +254,9 @@ class DeviceTimer:
         """
         for attempt in range(TRIES):
             number = min(self._most, count - first)
-            found, queued_s = self._held_back(make(first, first + number), self._room * host_s * number, cold)
-            if found is not None:
-                return found, number
+            device_s, queued_s = self._held_back(make(first, first + number), self._room * host_s * number, cold)
+            if device_s is not None:
+                return device_s, number
             self._room = max(self._room, min(4 * self._room, ROOM * queued_s / max(host_s * number, 1e-9)))
             if attempt:
                 self._most = max(1, self._most // 8)
@@ -277,12 +282,15 @@ class DeviceTimer:
             for call in calls[number : number + 1] if cold else calls:
                 call()
             end.record()
-        queued = accelerator.now() - begin
+        queued_s = accelerator.now() - begin
         accelerator.synchronize()
-        whole = accelerator.now() - begin
-        told = marks[-1][1].seconds_since(before)
-        apart = queued <= marks[0][0].seconds_since(before) and whole <= (1 + LATE) * told + LATE_S
-        return sum(end.seconds_since(start) for start, end in marks) if apart else None, queued
+        all_s = accelerator.now() - begin
+        first_start, last_end = marks[0][0], marks[-1][1]
+        was_held_back = queued_s <= first_start.seconds_since(before)
+        was_alone = all_s <= (1 + LATE) * last_end.seconds_since(before) + LATE_S
+        if not (was_held_back and was_alone):
+            return None, queued_s
+        return sum(end.seconds_since(start) for start, end in marks), queued_s
 
 
 def device_seconds(accelerator: Accelerator, call: Callable[[], object], calls: int) -> float:
@@ -292,9 +300,9 @@ def device_seconds(accelerator: Accelerator, call: Callable[[], object], calls: 
     begin = accelerator.now()
     call()
     host = accelerator.now() - begin
-    found = DeviceTimer(accelerator).seconds(lambda first, end: [call] * (end - first), calls, host)
-    if found is not None:
-        return found
+    device_s = DeviceTimer(accelerator).seconds(lambda first, end: [call] * (end - first), calls, host)
+    if device_s is not None:
+        return device_s
     start, end = accelerator.event(), accelerator.event()
     accelerator.synchronize()
     start.record()

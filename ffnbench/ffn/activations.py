@@ -85,7 +85,9 @@ def _xielu(F: Any, x: Any, positive: Any = None, negative: Any = None) -> Any:
     """Both branches are computed everywhere, as eager code does; the clamp keeps the unused exp from overflowing."""
     a = 0.8 if positive is None else F.softplus(positive)
     b = 0.8 if negative is None else 0.5 + F.softplus(negative)
-    return (a * x * x + 0.5 * x).where(x > 0, b * (x.clamp(max=0).expm1() - x) + 0.5 * x)
+    above = a * x * x + 0.5 * x
+    below = b * (x.clamp(max=0).expm1() - x) + 0.5 * x
+    return above.where(x > 0, below)
 
 
 def _prelu(F: Any, x: Any, slope: Any = None) -> Any:

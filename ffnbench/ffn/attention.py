@@ -39,12 +39,14 @@ def projection_flops(spec: AttentionSpec) -> int:
 
 def score_flops(spec: AttentionSpec, seq_len: int) -> int:
     """Of one token's q k^T, all heads, on average over a sequence."""
-    return _of_a_token(2 * pairs(spec, seq_len) * spec.heads * spec.key_dim, seq_len)
+    flops = 2 * pairs(spec, seq_len) * spec.heads * spec.key_dim
+    return _of_a_token(flops, seq_len)
 
 
 def value_flops(spec: AttentionSpec, seq_len: int) -> int:
     """Of one token's weights times v, all heads, on average over a sequence."""
-    return _of_a_token(2 * pairs(spec, seq_len) * spec.heads * spec.value_dim, seq_len)
+    flops = 2 * pairs(spec, seq_len) * spec.heads * spec.value_dim
+    return _of_a_token(flops, seq_len)
 
 
 def attention_flops(spec: AttentionSpec, seq_len: int) -> int:
@@ -96,10 +98,12 @@ def _elementwise(spec: AttentionSpec, seq_len: int) -> tuple[int, int]:
     """
     scores = pairs(spec, seq_len) * spec.heads
     biases = sum(spec.biases.values())
-    if spec.mla is None:  # x feeds q, k and v; a key and a value feed all heads of their group
-        sums = 2 * spec.d_model + 2 * (spec.heads - spec.kv_heads) * spec.head_dim
-    else:  # x feeds q and the latent; all heads share the key's rope part
-        sums = spec.d_model + (spec.heads - 1) * spec.mla.rope
+    if spec.mla is None:
+        sums = 2 * spec.d_model  # x feeds q, k and v
+        sums += 2 * (spec.heads - spec.kv_heads) * spec.head_dim  # a key and a value feed all heads of their group
+    else:
+        sums = spec.d_model  # x feeds q and the latent
+        sums += (spec.heads - 1) * spec.mla.rope  # all heads share the key's rope part
     forward = _of_a_token(SCORE * scores, seq_len) + biases
     backward = _of_a_token(SCORE_BACKWARD * scores, seq_len) + biases + sums
     return forward, backward

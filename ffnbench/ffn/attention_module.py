@@ -30,12 +30,17 @@ class Attention(OwnModule):
         """Queries, keys and values of x, each (batch, heads, seq_len, dim); keys and values of kv_heads heads."""
         if self.spec.mla is not None:
             return self._latent_heads(x, self.spec.mla)
-        head_dim = self.spec.head_dim
-        return self._split(self.q(x), head_dim), self._split(self.k(x), head_dim), self._split(self.v(x), head_dim)
+        q = self._split(self.q(x), self.spec.head_dim)
+        k = self._split(self.k(x), self.spec.head_dim)
+        v = self._split(self.v(x), self.spec.head_dim)
+        return q, k, v
 
     def _latent_heads(self, x: Tensor, mla: MLASpec) -> tuple[Tensor, Tensor, Tensor]:
-        queries = self.q(x) if mla.q_lora is None else self.q_up(self.q_down(x))
-        q = self._split(queries, mla.nope + mla.rope)
+        if mla.q_lora is None:
+            q = self.q(x)
+        else:
+            q = self.q_up(self.q_down(x))
+        q = self._split(q, mla.nope + mla.rope)
         latent, shared_key = self.kv_down(x).split((mla.kv_lora, mla.rope), dim=-1)
         keys_and_values = self._split(self.kv_up(latent), mla.nope + mla.v)
         own_key, v = keys_and_values.split((mla.nope, mla.v), dim=-1)
@@ -76,9 +81,11 @@ class TextbookAttention(Attention):
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Scores, mask, softmax, values: (batch, heads, seq_len, dim)."""
         k, v = _for_each_query_head(q, k, v)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+        dim = q.shape[-1]
+        scores = q @ k.transpose(-2, -1) / math.sqrt(dim)
         if self.spec.causal or self.spec.windowed(q.shape[2]):
-            scores = scores.masked_fill(~_visible(self.spec, q), torch.finfo(scores.dtype).min)
+            lowest = torch.finfo(scores.dtype).min
+            scores = scores.masked_fill(~_visible(self.spec, q), lowest)
         return F.softmax(scores, dim=-1) @ v
 
 
@@ -92,7 +99,8 @@ def _for_each_query_head(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tenso
 
 def _visible(spec: AttentionSpec, q: Tensor) -> Tensor:
     """Which keys each query sees, (seq_len, seq_len)."""
-    visible = torch.ones(q.shape[2], q.shape[2], dtype=torch.bool, device=q.device)
+    seq_len = q.shape[2]
+    visible = torch.ones(seq_len, seq_len, dtype=torch.bool, device=q.device)
     if spec.causal:
         visible = visible.tril()
         if spec.window is not None:
@@ -125,7 +133,8 @@ def attention_reference(module: Attention, x: Tensor) -> Tensor:
     for q, k, v in _reference_heads(module, x):
         scores = torch.einsum("bqd,bkd->bqk", q, k) / math.sqrt(spec.key_dim)
         weights = (scores - scores.amax(-1, keepdim=True)).exp() * visible
-        values.append(torch.einsum("bqk,bkd->bqd", weights / weights.sum(-1, keepdim=True), v))
+        weights = weights / weights.sum(-1, keepdim=True)
+        values.append(torch.einsum("bqk,bkd->bqd", weights, v))
     return _reference_linear(module, "o", torch.cat(values, dim=-1))
 
 
@@ -152,13 +161,16 @@ def _reference_latent_heads(module: Attention, mla: MLASpec, x: Tensor) -> Itera
     else:
         queries = _reference_linear(module, "q_up", _reference_linear(module, "q_down", x))
     down = _reference_linear(module, "kv_down", x)
-    latent, shared_key = down[..., : mla.kv_lora], down[..., mla.kv_lora :]
+    latent = down[..., : mla.kv_lora]
+    shared_key = down[..., mla.kv_lora :]
     up = _reference_linear(module, "kv_up", latent)
-    query_dim, up_dim = mla.nope + mla.rope, mla.nope + mla.v
+    query_dim = mla.nope + mla.rope
+    up_dim = mla.nope + mla.v
     for head in range(module.spec.heads):
-        of_head = up.narrow(-1, head * up_dim, up_dim)
-        own_key, value = of_head[..., : mla.nope], of_head[..., mla.nope :]
-        yield queries.narrow(-1, head * query_dim, query_dim), torch.cat((own_key, shared_key), dim=-1), value
+        query = queries.narrow(-1, head * query_dim, query_dim)
+        own_key = up.narrow(-1, head * up_dim, mla.nope)
+        value = up.narrow(-1, head * up_dim + mla.nope, mla.v)
+        yield query, torch.cat((own_key, shared_key), dim=-1), value
 
 
 def _reference_linear(module: Attention, name: str, x: Tensor) -> Tensor:

@@ -99,7 +99,8 @@ def params_of_experts(spec: FFNSpec, experts: float) -> float:
     """The parameters of so many experts and of what every token meets: the router, the shared experts and the trained
     scalars of the activation, which all experts have in common. Without experts the network is the one expert.
     """
-    total = experts * (matrix_params(spec) + bias_params(spec)) + len(spec.row.learned)
+    of_an_expert = matrix_params(spec) + bias_params(spec)
+    total = experts * of_an_expert + len(spec.row.learned)
     if spec.moe is not None:
         total += spec.moe.router_params(spec.d_model)
         shared = shared_expert(spec)
@@ -330,7 +331,8 @@ def _mask_bytes(masks: int, size: int, item: int) -> int:
 def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> Tape:
     """The kernels of one forward call of modules.py's form, in its order of evaluation."""
     d, h = spec.d_model, spec.d_ff
-    model_bytes, hidden_bytes = tokens * d * item, tokens * h * item
+    model_bytes = tokens * d * item
+    hidden_bytes = tokens * h * item
     weight_bytes = {}
     for name, (rows, columns) in spec.matrices.items():
         elements = rows * columns
@@ -443,7 +445,8 @@ def _play_forward(t: Tape, memory: _Memory, *, train: bool) -> None:
 def _play_backward(t: Tape, memory: _Memory) -> None:
     """Play the tape backward: gradients of inputs and weights appear, then saved tensors and the used gradient go."""
     size_of_gradient = {**t.sizes, X: t.sizes[t.kernels[-1].output]}  # the input is as large as the output
-    memory.sizes = t.sizes | {f"d_{name}": size for name, size in size_of_gradient.items()}
+    gradients = {f"d_{name}": size for name, size in size_of_gradient.items()}
+    memory.sizes = t.sizes | gradients
     with_gradient: set[str] = set()
     for kernel in reversed(t.kernels):
         if not kernel.grads:

@@ -281,7 +281,8 @@ def mixture_reference(module: MixtureOfExperts, x: Tensor, taken: Tensor | None)
         weights = weights / weights.sum(-1, keepdim=True)
     weights = weights * moe.routed_scale
     y = torch.zeros_like(x)
-    for expert in weights.any(0).nonzero().flatten().tolist():
+    asked = weights.any(0).nonzero().flatten()
+    for expert in asked.tolist():
         y = y + weights[:, expert, None] * dense_reference(module.experts, x, expert)
     if module.shared is not None:
         shared = dense_reference(module.shared, x)
@@ -317,5 +318,7 @@ def expert_load(module: MixtureOfExperts, x: Tensor) -> tuple[float, int]:
     """The busiest expert's tokens over the mean, and how many experts are asked at all, for an input."""
     with torch.inference_mode():
         chosen = module.choose(x.detach().reshape(-1, x.shape[-1]))
-    tokens = torch.bincount(chosen.reshape(-1), minlength=module.moe.experts)
-    return float(tokens.max() / tokens.double().mean()), int((tokens > 0).sum())
+    tokens = torch.bincount(chosen.flatten(), minlength=module.moe.experts)
+    busiest = float(tokens.max() / tokens.double().mean())
+    hit = int((tokens > 0).sum())
+    return busiest, hit

@@ -191,7 +191,8 @@ def as_activation(loaded: Any, target: str) -> OwnActivation | None:
         parameters = inspect.signature(loaded).parameters.values()
     except (TypeError, ValueError):
         return OwnActivation(target=target)  # a function of torch's own, written in C
-    required = [p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    named = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    required = [p for p in named if p.default is p.empty]
     if len(required) == 1 and required[0].name not in WIDTH_NAMES:
         return OwnActivation(target=target)
     return None

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations, product
+from itertools import chain, permutations, product
 
 import torch
 from torch import Tensor, nn
@@ -164,8 +164,11 @@ def _layouts(module: nn.Module, form: FFNSpec) -> Iterator[Layout]:
         return
     form = replace(form, d_ff=d_ff)
     readings = [list(_readings(name, module, parameters[name])) for name in matrices]
-    ways = [[piece for pieces in way for piece in pieces] for way in product(*readings)]
-    ways = [pieces for pieces in ways if len(pieces) == len(form.matrices)]
+    ways = []
+    for reading_of_each in product(*readings):
+        pieces = list(chain(*reading_of_each))
+        if len(pieces) == len(form.matrices):
+            ways.append(pieces)
     for pieces in sorted(ways, key=lambda pieces: sum(piece.turned for piece in pieces)):
         for roles in permutations(form.matrices):
             weights = dict(zip(roles, pieces, strict=True))

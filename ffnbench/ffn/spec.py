@@ -365,7 +365,8 @@ class AttentionSpec:
     @property
     def params(self) -> int:
         """All parameters, biases where there are any."""
-        return sum(rows * columns for rows, columns in self.matrices.values()) + sum(self.biases.values())
+        matrices = sum(rows * columns for rows, columns in self.matrices.values())
+        return matrices + sum(self.biases.values())
 
     @property
     def key_dim(self) -> int:

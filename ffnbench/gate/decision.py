@@ -23,8 +23,7 @@ from ffnbench.plan import SWEPT, Case, Plan
 from ffnbench.result import CONFIDENCE, Agreement, Environment, Estimate, Report
 from ffnbench.stats.history import SECONDS, Change, History, history_of_row, mismatch_of_row, rounds_of_row, row_of
 from ffnbench.stats.interval import Mean
-from ffnbench.stats.noise import busy_text
-from ffnbench.stats.verdict import ONE_WORKER, control_slack
+from ffnbench.stats.verdict import ONE_WORKER, busy_text, control_slack
 
 RowKey = tuple[str, str]  # case, metric
 DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10

@@ -20,8 +20,7 @@ from ffnbench.python.arguments import (
     Variant,
     asked,
 )
-from ffnbench.python.following import called_here
-from ffnbench.python.public import public
+from ffnbench.python.public import called_here, public
 from ffnbench.request import CheckRequest, SidesRequest
 
 

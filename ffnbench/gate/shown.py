@@ -18,11 +18,10 @@ from ffnbench.gate.side_by_side import compare_runs
 from ffnbench.gate.side_by_side_table import names_of, side_by_side_frame
 from ffnbench.gate.table import finding_records, findings_frame, junit, workflow_commands
 from ffnbench.plan import added_kind
-from ffnbench.report.answers import Shows, origin_record
 from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import NOT_ALL, View
 from ffnbench.report.frame import Row
-from ffnbench.report.shown_report import report_view
+from ffnbench.report.shown_report import Shows, origin_record, report_view
 from ffnbench.report.words import listed
 from ffnbench.result import Report
 from ffnbench.stats.cells import of_shards

@@ -176,9 +176,11 @@ def _of_part(key: str, groups: list[LayerGroup]) -> list[LayerGroup]:
 
 def _refuse_other_parts(config: Config, model_type: str) -> None:
     """A nested model that the table does not name may hold FFNs too."""
-    parts = PARTS if model_type in families().composites else ()
+    is_composite = model_type in families().composites
     for key, nested in config.items():
-        if isinstance(nested, dict) and nested.get("model_type") and key.removesuffix("_dict") not in parts:
+        if isinstance(nested, dict) and nested.get("model_type"):
+            if is_composite and key.removesuffix("_dict") in PARTS:
+                continue
             raise Unanswered(
                 f"the {model_type} config has a {key} of type {nested['model_type']!r}, which the table does not know "
                 "there",

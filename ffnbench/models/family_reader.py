@@ -22,7 +22,7 @@ from ffnbench.common.names import did_you_mean
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import LARGEST, AttentionSpec, FFNSpec, Gate, MLASpec, MoESpec, Scores
 from ffnbench.models.model import LayerGroup
-from ffnbench.models.windows import FULL_VIEW, View, sights, views
+from ffnbench.models.windows import ALL_TOKENS, LayerWindow, grouped, layer_windows
 
 FILE = Path(__file__).with_name("families.toml")
 DEFAULTS = Path(__file__).with_name("defaults.json")
@@ -144,10 +144,13 @@ def refuse_other_names(
                 continue
             is_read = name in own or (name in other_names and other_names[name] not in config)
             if not is_read:
-                own_names = ", ".join(each for each in names if each in own)
+                own_names = [each for each in names if each in own]
+                hint = "is its model_type right?"
+                if own_names:
+                    hint = f"{model_type} reads: {', '.join(own_names)}"
                 raise FfnbenchError(
                     f"the {model_type} config has {name} {config[name]!r:.60}, not its class's name for the {kind}",
-                    f"{model_type} reads: {own_names}" if own_names else "is its model_type right?",
+                    hint,
                 )
 
 
@@ -185,26 +188,26 @@ class Reader:
         experts = self.stack.get("experts")
         if experts is not None and self.count(experts["experts"], least=0) < experts["least"]:
             experts = None
-        with_experts = [False] * layers if experts is None else self.layers_with_experts(experts, layers)
+        with_experts = [False] * layers
+        if experts is not None:
+            with_experts = self.layers_with_experts(experts, layers)
         keys = self.stack.get("attention")
-        layer_views = self.read_or_none({}, partial(self._views, layers, keys is not None))
-        attention = None if layer_views is None else self.read_or_none(keys, self._attention)
-        layer_views = layer_views or [FULL_VIEW] * layers
+        attention = None
+        windows = self.read_or_none({}, partial(self._windows, layers, keys is not None))
+        if windows is None:
+            windows = [ALL_TOKENS] * layers
+        else:
+            attention = self.read_or_none(keys, self._attention)
         groups = []
         for moe, count in sorted(Counter(with_experts).items()):
             kind = self.stack["kind"]
-            if moe:
+            if experts is not None and moe:
                 kind = "moe" if kind == "dense" else f"{kind} moe"
-            seen = [view for view, has_experts in zip(layer_views, with_experts, strict=True) if has_experts == moe]
-            groups.append(
-                LayerGroup(
-                    kind=kind,
-                    count=count,
-                    ffn=self.ffn(experts if moe else None),
-                    sights=sights(seen),
-                    attention=attention,
-                )
-            )
+                ffn = self.expert_ffn(experts)
+            else:
+                ffn = self.ffn()
+            seen = [window for window, has_experts in zip(windows, with_experts, strict=True) if has_experts == moe]
+            groups.append(LayerGroup(kind=kind, count=count, ffn=ffn, windows=grouped(seen), attention=attention))
         return groups
 
     def layers_with_experts(self, experts: Row, layers: int) -> list[bool]:
@@ -269,8 +272,8 @@ class Reader:
         """What the class has where a file leaves a key out, as far as that is known."""
         return families().defaults.get(self.model_type, {})
 
-    def _views(self, layers: int, attention_known: bool, keys: Row) -> list[View]:
-        return views(self.config, self.model_type, layers, known=attention_known)
+    def _windows(self, layers: int, attention_known: bool, keys: Row) -> list[LayerWindow]:
+        return layer_windows(self.config, self.model_type, layers, known=attention_known)
 
     def _attention(self, keys: Row) -> AttentionSpec:
         """The attention of the stack's layers; raises FfnbenchError where a key is missing or the numbers are those of
@@ -279,7 +282,11 @@ class Reader:
         d_model = self.count(self.stack["d_model"])
         heads = self.value(keys["heads"])
         kv_heads = self.value(keys.get("kv_heads"))
+        if kv_heads is None:
+            kv_heads = heads
         head_dim = self.value(keys.get("head_dim"))
+        if head_dim is None:
+            head_dim = d_model // heads
         mla = None
         if keys["latent"]:
             mla = MLASpec(
@@ -292,27 +299,40 @@ class Reader:
         return AttentionSpec(
             d_model=d_model,
             heads=heads,
-            kv_heads=heads if kv_heads is None else kv_heads,
-            head_dim=d_model // heads if head_dim is None else head_dim,
+            kv_heads=kv_heads,
+            head_dim=head_dim,
             qkv_bias=self.switch(keys["qkv_bias"]),
             out_bias=self.switch(keys["out_bias"]),
             mla=mla,
         )
 
-    def ffn(self, experts: Row | None) -> FFNSpec:
-        """The FFN of the stack's layers, or of those with experts."""
+    def ffn(self) -> FFNSpec:
+        """The FFN of the stack's layers without experts."""
         d_model = self.count(self.stack["d_model"])
-        gated, activation = self.form()
-        row = self.stack if experts is None else experts
+        gate, activation = self.form()
         return FFNSpec(
             d_model=d_model,
-            d_ff=self.d_ff(d_model) if experts is None else self.count(experts["d_ff"]),
+            d_ff=self.d_ff(d_model),
             activation=activation,
-            gate=Gate.INNER if gated else Gate.NONE,
-            bias=self.switch(row["bias"]),
-            moe=None if experts is None else self.moe(experts),
-            limit=self.number(row["limit"]) if "limit" in row else None,
-            up_offset=row.get("up_offset", 0.0),
+            gate=gate,
+            bias=self.switch(self.stack["bias"]),
+        )
+
+    def expert_ffn(self, experts: Row) -> FFNSpec:
+        """The FFN of the stack's layers with experts."""
+        gate, activation = self.form()
+        limit = None
+        if "limit" in experts:
+            limit = self.number(experts["limit"])
+        return FFNSpec(
+            d_model=self.count(self.stack["d_model"]),
+            d_ff=self.count(experts["d_ff"]),
+            activation=activation,
+            gate=gate,
+            bias=self.switch(experts["bias"]),
+            moe=self.moe(experts),
+            limit=limit,
+            up_offset=experts["up_offset"],
         )
 
     def d_ff(self, d_model: int) -> int:
@@ -323,11 +343,11 @@ class Reader:
             return int(self.number(self.stack["ratio"]) * d_model)
         return self.count(key)
 
-    def form(self) -> tuple[bool, str]:
-        """Gated or not, and the activation. T5's feed_forward_proj says both: `gated-gelu` means gelu_new."""
+    def form(self) -> tuple[Gate, str]:
+        """The gate and the activation. T5's feed_forward_proj says both: `gated-gelu` means gelu_new."""
         gated = self.stack["gated"]
         if "acts_as" in self.stack:
-            return self.switch(gated), self.stack["acts_as"]
+            return self._gate(gated), self.stack["acts_as"]
         name = self.value(self.stack["activation"])
         if key_name(self.stack["activation"]) == "feed_forward_proj":
             gated = str(name).startswith("gated-")
@@ -342,7 +362,12 @@ class Reader:
                 f"the {self.model_type} config has the activation {name!r}, no name of transformers for one of ours",
                 did_you_mean(str(name), HF_ACTIVATIONS) or "it has " + ", ".join(HF_ACTIVATIONS),
             )
-        return self.switch(gated), HF_ACTIVATIONS[name]
+        return self._gate(gated), HF_ACTIVATIONS[name]
+
+    def _gate(self, entry: Any) -> Gate:
+        if self.switch(entry):
+            return Gate.INNER
+        return Gate.NONE
 
     def moe(self, experts: Row) -> MoESpec:
         """The experts of a layer."""
@@ -371,7 +396,9 @@ class Reader:
         """What stands where an entry of the table says; a number or a truth value is itself, as None is."""
         if isinstance(entry, dict):
             value = self.get(entry["key"])
-            return entry.get("default") if value is None else value
+            if value is None:
+                return entry.get("default")
+            return value
         if isinstance(entry, list):
             entry = self._first_given(entry)
         if not isinstance(entry, str):

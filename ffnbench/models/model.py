@@ -10,14 +10,14 @@ from ffnbench.ffn.spec import AttentionSpec, FFNSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
-    """`count` layers in which a token attends to the last `window` ones, None for all.
+class AttentionWindow:
+    """`count` layers in which a token attends to the last `tokens` ones, None for all.
 
     `other` names what they have in place of that, which is not counted: chunked attention, linear attention.
     """
 
     count: int
-    window: int | None = None
+    tokens: int | None = None
     other: str = ""
 
 
@@ -25,19 +25,19 @@ class Sight:
 class LayerGroup:
     """`count` equal layers: dense, moe, encoder, decoder, vision ... `attention` None is not known or not there.
 
-    `sights` are their attentions, where not every one is to all tokens.
+    `windows` are how far their tokens see, where not all of them see every token.
     """
 
     kind: str
     count: int
     ffn: FFNSpec
     attention: AttentionSpec | None = None
-    sights: tuple[Sight, ...] = ()
+    windows: tuple[AttentionWindow, ...] = ()
 
     @property
-    def seen(self) -> tuple[Sight, ...]:
+    def all_windows(self) -> tuple[AttentionWindow, ...]:
         """All of its layers, by how far a token sees."""
-        return self.sights or (Sight(count=self.count),)
+        return self.windows or (AttentionWindow(count=self.count),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
 from ffnbench.common.names import Registry, did_you_mean, normalise
 from ffnbench.ffn.spec import GATED, AttentionSpec, FFNSpec, Gate, MLASpec, MoESpec, Scalar, Scores
-from ffnbench.models.model import LayerGroup, ModelSpec, Sight
+from ffnbench.models.model import AttentionWindow, LayerGroup, ModelSpec
 
 
 def _ffn(form: str, d_model: int, d_ff: int, bias: bool = False, moe: MoESpec | None = None) -> FFNSpec:
@@ -55,12 +55,14 @@ def _model(
     attention = AttentionSpec(
         d_model=ffn.d_model, heads=count, kv_heads=kv_heads, head_dim=head_dim, qkv_bias=qkv_bias, out_bias=out_bias
     )
-    sights = []
-    for window, number in (windows or {}).items():
-        sights.append(Sight(window=window, count=number))
+    attention_windows = []
+    for tokens, number in (windows or {}).items():
+        attention_windows.append(AttentionWindow(count=number, tokens=tokens))
     groups = []
     for kind, number in layers.items():
-        groups.append(LayerGroup(kind=kind, count=number, ffn=ffn, attention=attention, sights=tuple(sights)))
+        groups.append(
+            LayerGroup(kind=kind, count=number, ffn=ffn, attention=attention, windows=tuple(attention_windows))
+        )
     return ModelSpec(key=key, name=name, groups=tuple(groups), source=source, note=note)
 
 

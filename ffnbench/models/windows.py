@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.models.model import Sight
+from ffnbench.models.model import AttentionWindow
 
 Config = Mapping[str, Any]
-View = tuple[int | None, str]  # of one layer: its window, None for all tokens; what it is where that is not counted
-FULL_VIEW: View = (None, "")
+LayerWindow = tuple[
+    int | None, str
+]  # of one layer: its window, None for all tokens; what it is where that is not counted
+ALL_TOKENS: LayerWindow = (None, "")
 FULL, SLIDING, CHUNKED, LINEAR = "full_attention", "sliding_attention", "chunked_attention", "linear_attention"
 OLD_WORDS = {"attention": FULL, "mamba": LINEAR}
 
@@ -103,7 +105,7 @@ FULL_ALONE = WindowRule(has=_never, typed=False)  # its attention is known to ha
 BY_WORDS = WindowRule(has=_never)
 
 
-def views(config: Config, model_type: str, layers: int, *, known: bool) -> list[View]:
+def layer_windows(config: Config, model_type: str, layers: int, *, known: bool) -> list[LayerWindow]:
     """How far each layer sees; raises FfnbenchError where the keys don't say it. `known`: its attention is."""
     if config.get("use_bidirectional_attention"):
         raise FfnbenchError("its attention goes in both directions", "that is not known")
@@ -116,7 +118,7 @@ def views(config: Config, model_type: str, layers: int, *, known: bool) -> list[
         words = _words_by_rule(rule, config, window, layers)
     if not isinstance(words, list) or len(words) != layers or not all(isinstance(word, str) for word in words):
         raise FfnbenchError("layer_types does not fit its layers", "one word a layer")
-    return [_view(word, window) for word in words]
+    return [_window(word, window) for word in words]
 
 
 def _words_by_rule(rule: WindowRule, config: Config, window: Any, layers: int) -> list[str]:
@@ -127,27 +129,27 @@ def _words_by_rule(rule: WindowRule, config: Config, window: Any, layers: int) -
     return [rule.word if rule.has(config, layer) else FULL for layer in range(layers)]
 
 
-def _view(word: str, window: Any) -> View:
+def _window(word: str, window: Any) -> LayerWindow:
     word = OLD_WORDS.get(word, word)
     if word == SLIDING:
         return _number({"sliding_window": window}, "sliding_window", 0), ""
     if word == FULL:
-        return FULL_VIEW
+        return ALL_TOKENS
     return None, word
 
 
-def sights(layer_views: Iterable[View]) -> tuple[Sight, ...]:
+def grouped(windows: Iterable[LayerWindow]) -> tuple[AttentionWindow, ...]:
     """Equal layers together, those that see all first; nothing where these are all."""
-    counts = Counter(layer_views)
-    if set(counts) <= {FULL_VIEW}:
+    counts = Counter(windows)
+    if set(counts) <= {ALL_TOKENS}:
         return ()
 
-    def place(view: View) -> tuple[str, int]:
-        window, other = view
-        return other, window or 0
+    def place(window: LayerWindow) -> tuple[str, int]:
+        tokens, other = window
+        return other, tokens or 0
 
     rows = []
-    for view in sorted(counts, key=place):
-        window, other = view
-        rows.append(Sight(count=counts[view], window=window, other=other))
+    for window in sorted(counts, key=place):
+        tokens, other = window
+        rows.append(AttentionWindow(count=counts[window], tokens=tokens, other=other))
     return tuple(rows)

@@ -111,7 +111,8 @@ def cells_of(
     order = sorted(axes, key=lambda name: _place(request.typed, name))
     count = prod(len(values) for values in axes.values())
     if count > MOST_CELLS:
-        raise too_many(count, " x ".join(f"{len(axes[name]):,} of {name}" for name in order))
+        sizes = [f"{len(axes[name]):,} of {name}" for name in order]
+        raise too_many(count, " x ".join(sizes))
     cells = []
     for values in product(*(axes[name] for name in order)):
         point = tuple(zip(order, values, strict=True))
@@ -191,7 +192,8 @@ def listed_variants(text: str, models: Mapping[str, ModelSpec] | None = None) ->
             if name in SINGLE or not ("," in value or is_range(value)):
                 plain.append(pair)
                 continue
-            texts = tuple(dict.fromkeys(written_out(f"@{name}=", value, OF_KEYS.get(name, "1..4096"))))
+            example = OF_KEYS.get(name, "1..4096")
+            texts = tuple(dict.fromkeys(written_out(f"@{name}=", value, example)))
             if axes.setdefault(name, texts) != texts:
                 raise FfnbenchError(
                     f"two variants have different lists of {name}: an axis has one",
@@ -226,7 +228,9 @@ def _last_key(variants: list[str]) -> str:
     if not variants:
         return ""
     before, _, pair = variants[-1].rpartition("@")
-    return _key_of(pair)[0] if before else ""
+    if not before:
+        return ""
+    return _key_of(pair)[0]
 
 
 def _is_value_of(key: str, text: str) -> bool:

@@ -76,11 +76,13 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: i
     refused = [note for group in groups for note in group.refused]
     metrics = _metrics(request, cases)
     reference = groups[0].reference
-    control = (control_of(cases, reference),) if request.control and "latency" in metrics else ()
+    protocol = protocol_of(len(cases) - len(refused), request)
+    if request.control and "latency" in metrics:
+        cases = (*cases, control_of(cases, reference))
     return Plan(
-        cases=(*cases, *control),
+        cases=cases,
         reference=reference,
-        protocol=protocol_of(len(cases) - len(refused), request),
+        protocol=protocol,
         metrics=metrics,
         match=groups[0].sizer.match,
         multiple_of=groups[0].sizer.multiple_of,
@@ -93,13 +95,12 @@ def _completed(
 ) -> CompareRequest:
     """The request with what is not given: the width and biases of a model, the length of the sequence."""
     widths = shared_widths(request, models, variants, default)
-    seq_len = request.seq_len
-    if seq_len is None:
-        seq_len = TOKENS if max(widths) <= WIDE else TOKENS_OF_WIDE
-    bias = request.bias
-    if bias is None:
-        bias = any(model.main.ffn.bias for model in models.values())
-    return replace(request, d_model=widths[0] if len(widths) == 1 else widths, seq_len=seq_len, bias=bias)
+    request = replace(request, d_model=widths[0] if len(widths) == 1 else widths)
+    if request.seq_len is None:
+        request = replace(request, seq_len=TOKENS if max(widths) <= WIDE else TOKENS_OF_WIDE)
+    if request.bias is None:
+        request = replace(request, bias=any(model.main.ffn.bias for model in models.values()))
+    return request
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ def _rows(variants: list[Variant], backends: tuple[Backend, ...]) -> list[_Row]:
             if label in labels:
                 raise FfnbenchError(f"two variants have the label {label!r}", f"name one of them: other={variant.text}")
             labels.add(label)
-            rows.append(_Row(label, variant, backend, backend is not None and len(backends) > 1))
+            one_of_several = backend is not None and len(backends) > 1
+            rows.append(_Row(label, variant, backend, one_of_several))
     return rows
 
 

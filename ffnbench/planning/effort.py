@@ -30,7 +30,10 @@ def protocol_of(cases: int, effort: CompareRequest | BlockRequest | Effort) -> P
             f"--{fixed[0]} fixes how much is measured, --{limits[0]} lets the run find out",
             "give --workers and --rounds, or --precision and --budget",
         )
-    protocol = _fixed(effort) if fixed else _adaptive(effort.precision, effort.budget, cases)
+    if fixed:
+        protocol = _fixed(effort)
+    else:
+        protocol = _adaptive(effort.precision, effort.budget, cases)
     return replace(protocol, seed=check_seed(effort.seed), timeout_s=check_timeout(effort.timeout))
 
 
@@ -102,7 +105,9 @@ def repeated(protocol: Protocol, request: Request) -> Protocol:
     if not isinstance(request, GroupedRequest):
         return protocol
     pause_s = pause_of(request.runs, request.pause)
-    return replace(protocol, runs=request.runs, pause_s=pause_s if request.runs > 1 else 0.0)
+    if request.runs == 1:
+        pause_s = 0.0
+    return replace(protocol, runs=request.runs, pause_s=pause_s)
 
 
 def shard_of(text: str, cells: int) -> tuple[int, int]:

@@ -56,7 +56,8 @@ def read(request: type[Any], name: str, typed: bool | Sequence[str]) -> Any:
         return typed
     if kind is bool:
         raise FfnbenchError(f"{flag} can't be {','.join(typed)!r}", "it is true or false")
-    refuse_empty(name.upper() if name in getattr(request, "PLACED", ()) else flag, typed)
+    is_placed = name in getattr(request, "PLACED", ())
+    refuse_empty(name.upper() if is_placed else flag, typed)
     if get_origin(kind) is tuple:
         return tuple(typed)
     # words of a shell have commas at their ends, as in `relu, gelu ,silu`; in `relu,,gelu` a name is empty

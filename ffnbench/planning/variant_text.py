@@ -109,8 +109,9 @@ def _with_keys(variant: Variant, keys: Keys) -> Variant:
     from ffnbench.planning.keys import SPEC_KEYS, WORKLOAD_KEYS, among, check_keys
 
     check_keys(variant.text, keys)
-    gate = choose(Gate, "gate", keys["gate"]) if "gate" in keys else variant.gate
-    return replace(variant, gate=gate, spec_keys=among(SPEC_KEYS, keys), workload_keys=among(WORKLOAD_KEYS, keys))
+    if "gate" in keys:
+        variant = replace(variant, gate=choose(Gate, "gate", keys["gate"]))
+    return replace(variant, spec_keys=among(SPEC_KEYS, keys), workload_keys=among(WORKLOAD_KEYS, keys))
 
 
 def _is_form(name: str) -> bool:

@@ -32,7 +32,9 @@ class Sizer:
         multiple = DEFAULT_MULTIPLE if request.multiple_of is None else request.multiple_of
         self.multiple_of = read_positive("multiple_of", multiple)
         self.d_model = read_positive("d_model", request.d_model)
-        self.ratio = None if request.ratio is None else read_number(request.ratio)  # type: ignore[arg-type]
+        self.ratio = None
+        if request.ratio is not None:
+            self.ratio = read_number(request.ratio)  # type: ignore[arg-type]
         self.dropout = read_number(request.dropout or 0.0)  # type: ignore[arg-type]
         self._check_flags()
 
@@ -117,8 +119,9 @@ class Sizer:
         if multiple is not None:
             multiple = read_positive("multiple_of", multiple)
         ratio = _positive("ratio", keys.get("ratio", self.ratio))
-        # the flags of a rule are not meant for the classic form beside it
-        multiplier = None if rule == "classic" else self.request.ffn_dim_multiplier
+        multiplier: Scalar = None
+        if rule != "classic":  # the flags of a rule are not meant for the classic form beside it
+            multiplier = self.request.ffn_dim_multiplier
         multiplier = _positive("ffn_dim_multiplier", keys.get("ffn_dim_multiplier", multiplier))
         width = width_by_rule(rule, self.d_model, ratio=ratio, multiple_of=multiple, multiplier=multiplier)
         if rule != "classic":

@@ -105,9 +105,11 @@ def _backend(asked: str, variant: Variant) -> Backend:
 
 def _routing(asked: Scalar, variant: Variant) -> Routing | None:
     """How tokens are spread over experts; None without any."""
-    chosen = choose(Routing, "routing", Routing.UNIFORM if asked is None else asked)
+    if asked is None:
+        asked = Routing.UNIFORM
+    routing = choose(Routing, "routing", asked)
     if variant.spec_keys.get("moe") is not None:
-        return chosen
+        return routing
     if "routing" in variant.workload_keys:
         raise FfnbenchError(f"'routing' belongs to experts, in {variant.text!r}", "add @moe=8x2: 8 experts, 2 a token")
     return None

@@ -5,14 +5,23 @@ KeyboardInterrupt, with what was measured by then.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from ffnbench.common.errors import FfnbenchError, WrongArgument, interruption
 from ffnbench.ffn.imported import D_FF_NAMES, D_MODEL_NAMES
+from ffnbench.following import Following
+from ffnbench.messages import MARK
 from ffnbench.python.arguments import NAMED
+from ffnbench.report.progress import NotebookProgress, TerminalProgress
+from ffnbench.report.shown_report import notebook_shell
+from ffnbench.run import world
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -61,3 +70,37 @@ def _refuse_unknown(function: str, parameters: Any, placed: int, named: Any) -> 
             near = [ELSEWHERE[name]] if ELSEWHERE.get(name) in parameters else get_close_matches(name, parameters, n=1)
             hint = f"did you mean {near[0]!r}?" if near else NAMED
             raise WrongArgument(f"unexpected argument {name!r}", hint)
+
+
+@dataclass(frozen=True, slots=True)
+class CalledHere:
+    """A call in this process."""
+
+    world: world.World
+    progress: TerminalProgress | NotebookProgress
+
+    @property
+    def following(self) -> Following:
+        """Its progress alone: nothing is kept, and nothing gone on with."""
+        return Following(progress=self.progress)
+
+
+@contextmanager
+def called_here(*, quiet: bool = False, wait: bool = False) -> Iterator[CalledHere]:
+    """A call that begins now. A worker runs the file of a class once more: what measures there would start workers of
+    its own, and so on; that is refused.
+    """
+    if os.environ.get(MARK):
+        raise FfnbenchError(
+            "it calls ffnbench while a worker loads it", 'put what calls ffnbench under `if __name__ == "__main__":`'
+        )
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    progress: TerminalProgress | NotebookProgress
+    if not quiet and notebook_shell():
+        progress = NotebookProgress()
+    else:
+        progress = TerminalProgress(quiet=quiet or not terminal)
+    try:
+        yield CalledHere(world.this_machine(wait=wait), progress)
+    finally:
+        progress.close()

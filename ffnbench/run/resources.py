@@ -16,7 +16,7 @@ from ffnbench.common.units import IEC, counted, quantity
 from ffnbench.device.environment import USABLE, auto_device
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, FFNSpec, item_bytes
 from ffnbench.messages import DescribeDevice, DeviceFacts, Failed, Greeting, Sampled
-from ffnbench.plan import AddedSpec, AnySpec, Case, Kind, NoProbe, Note, NoteKind, Plan, Workload, cost_of
+from ffnbench.plan import AddedSpec, AnySpec, Case, Kind, Note, NoteKind, Plan, Probe, Workload, cost_of
 from ffnbench.result import DeviceReadings, Failure, FailureKind
 from ffnbench.run.session import COUNT_TIMEOUT_S, WorkerLost, lost_over_device
 from ffnbench.run.worker_pool import Worker
@@ -228,7 +228,7 @@ def memory_needed(cases: Sequence[Case]) -> int:
             total += ffn.bytes_held(case)
         if not has_known_sizes(ffn):
             continue
-        weights = _copies(work) * cost_of(case, NoProbe()).weight_bytes
+        weights = _copies(work) * cost_of(case, Probe()).weight_bytes
         inputs = 2 * work.tokens * ffn.d_model * item_bytes(work.dtype)
         total += weights + inputs
         trains = trains or work.train
@@ -260,7 +260,7 @@ def _working(case: Case) -> int:
 
         return working_bytes(case.ffn, batch=work.batch, seq_len=work.seq_len, item=item, train=work.train)
     assert isinstance(case.ffn, FFNSpec)
-    closed_form = cost_of(case, NoProbe()).peak_bytes
+    closed_form = cost_of(case, Probe()).peak_bytes
     if closed_form is not None:
         return closed_form
     elements = 4 * (case.ffn.d_ff + case.ffn.d_model) * work.tokens

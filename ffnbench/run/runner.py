@@ -37,13 +37,11 @@ from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.plan import Plan
 from ffnbench.result import CaseCost, Environment, FailureKind, Progress, Run, Sample, Side, Timer
 from ffnbench.run.budget import Budget, Tally
-from ffnbench.run.ceiling_samples import RoofSamples
-from ffnbench.run.neighbours import Watch
-from ffnbench.run.record import RunRecord
+from ffnbench.run.record import RoofSamples, RunRecord
 from ffnbench.run.resources import Devices
 from ffnbench.run.session import WorkerLost
 from ffnbench.run.worker_pool import RESTARTS, Worker, WorkerPool
-from ffnbench.run.world import World
+from ffnbench.run.world import Watch, World
 from ffnbench.stats.rounds import RoundTable, is_clean
 from ffnbench.stats.stopping import StopRule, stop_rule
 

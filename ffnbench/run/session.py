@@ -22,6 +22,7 @@ from typing import IO, Any
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.messages import (
+    MARK,
     A,
     Done,
     Failed,
@@ -32,11 +33,11 @@ from ffnbench.messages import (
     WorkerRequest,
     answer_line,
     answer_of,
+    end_group,
     line_of,
 )
 from ffnbench.plan import OWN, Arm
 from ffnbench.result import FailureKind
-from ffnbench.worker.channel import MARK, end_group
 
 BOOT = Path(__file__).parents[1] / "worker" / "boot.py"
 START_TIMEOUT_S = 300.0
@@ -274,9 +275,9 @@ def interpreter_of(arm: Arm) -> str:
     if not arm.python:
         return sys.executable
     path = os.path.expanduser(arm.python)
-    found = shutil.which(path)
-    if found is not None:
-        return os.path.abspath(found)
+    interpreter = shutil.which(path)
+    if interpreter is not None:
+        return os.path.abspath(interpreter)
     inside = Path(path, "bin", "python")
     if inside.exists():
         hint = f"that is a folder; its interpreter is {inside}"

@@ -97,7 +97,7 @@ class WorkerGroup:
 
     def _sides(self, greetings: Mapping[Arm, Greeting]) -> tuple[Side, ...]:
         """Of each arm but the control its cases, and the facts about it that differ between arms."""
-        facts = {arm: _facts(arm, said) for arm, said in greetings.items() if self._cases(arm) != (CONTROL,)}
+        facts = {arm: _facts(arm, greeting) for arm, greeting in greetings.items() if self._cases(arm) != (CONTROL,)}
         names = dict.fromkeys(name for facts_of_arm in facts.values() for name in facts_of_arm)
         differ = [name for name in names if len({of_arm.get(name, NONE) for of_arm in facts.values()}) > 1]
         sides = []
@@ -160,25 +160,25 @@ class WorkerGroup:
         return replace(request, plan=replace(request.plan, cases=cases))
 
 
-def _facts(arm: Arm, said: Greeting) -> dict[str, str]:
+def _facts(arm: Arm, greeting: Greeting) -> dict[str, str]:
     """What is known of an arm and of its worker, by the words for it; the unknown left out."""
     facts = {"interpreter": arm.python or "ffnbench's own"}
     if arm.source and not arm.name:  # a name says it better
         facts["source"] = arm.source
     facts |= dict(arm.env)
     of_worker = {
-        "python": said.python,
-        "torch": said.torch,
-        "torch commit": said.torch_commit,
-        "default threads": said.torch_threads,
-        "BLAS": said.blas,
-        "CPU capability": said.cpu_capability,
-        "CUDA": said.cuda,
-        "HIP": said.hip,
-        "GPUs": ", ".join(said.gpu_names),
+        "python": greeting.python,
+        "torch": greeting.torch,
+        "torch commit": greeting.torch_commit,
+        "default threads": greeting.torch_threads,
+        "BLAS": greeting.blas,
+        "CPU capability": greeting.cpu_capability,
+        "CUDA": greeting.cuda,
+        "HIP": greeting.hip,
+        "GPUs": ", ".join(greeting.gpu_names),
     }
     facts |= {name: str(value) for name, value in of_worker.items() if value}
-    return facts | dict(said.variables)
+    return facts | dict(greeting.variables)
 
 
 @dataclass(slots=True)

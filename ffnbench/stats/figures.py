@@ -9,10 +9,9 @@ from typing import TypeVar
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME
 from ffnbench.plan import CONTROL
 from ffnbench.result import CONFIDENCE, LONGEST_S, Estimate, Figures, Narrowing, Report, Verdict
-from ffnbench.stats.noise import COMPUTED
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import SEVERAL, workers_for
-from ffnbench.stats.verdict import is_launch_bound, summarise
+from ffnbench.stats.verdict import COMPUTED, is_launch_bound, summarise
 
 SPARE = 1.3  # of time, so that the hint is likelier to do
 DEFAULT_PRECISION = 0.01

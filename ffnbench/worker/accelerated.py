@@ -16,7 +16,7 @@ from ffnbench.device.accelerator import UNROLLED
 from ffnbench.worker.subject import Subject
 
 PASSES = 3  # at the device's time, where it is what was asked for and others disturb the host
-STEPS = 50  # of the clock of events that a sample is made of, at least: it is known to 2 %
+STEPS = 20  # of the clock of events that a sample is made of, at least: it is known to 2 %
 NO_DEVICE_TIME = (
     "device time can't be told apart: its calls wait for the device, run on another stream, "
     "or are too short for the clock of its events"

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from ffnbench.common.targets import one_line
 from ffnbench.messages import (
     Begin,
+    Channel,
     Done,
     Failed,
     Forked,
@@ -37,10 +38,10 @@ from ffnbench.messages import (
     TakeSample,
     WorkerRequest,
     answer_line,
+    end_group,
     request_of,
 )
 from ffnbench.result import FailureKind
-from ffnbench.worker.channel import Channel, end_group
 
 if TYPE_CHECKING:
     from ffnbench.worker.jobs import Jobs
@@ -84,7 +85,7 @@ def main() -> None:
         import torch
 
         from ffnbench.device.environment import about_machine, about_torch
-        from ffnbench.worker.answers import answer_to
+        from ffnbench.worker.jobs import answer_to
     except ImportError as problem:
         channel.send({"error": f"{type(problem).__name__}: {problem}"})
         return

@@ -153,10 +153,10 @@ def _buffer_of(size: int) -> Tensor:
 @cache
 def _flush_size(threads: int) -> int:
     """Twice what the last cache holds that so many threads may use."""
-    known = caches()
-    if not known:
+    levels = caches()
+    if not levels:
         return 2 * UNKNOWN_CACHE
-    return 2 * known[-1].capacity(threads)
+    return 2 * levels[-1].capacity(threads)
 
 
 def _flush() -> None:

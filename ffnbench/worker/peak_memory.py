@@ -58,7 +58,7 @@ def _cpu_peak(subject: Subject) -> int:
 def _tensor_events(recorded: object) -> list[tuple[int, int]]:
     """(time, bytes) of every allocation and release, without the scratch that a matmul takes and gives back."""
     allocation = torch._C._profiler._EventType.Allocation
-    kept: list[tuple[int, int]] = []
+    outlasting: list[tuple[int, int]] = []
     # operations with what was recorded inside of them
     operations = [("", recorded.kineto_results.experimental_event_tree())]  # type: ignore[attr-defined]
     while operations:
@@ -70,10 +70,10 @@ def _tensor_events(recorded: object) -> list[tuple[int, int]]:
             else:
                 operations.append((node.name, node.children))
         if name in MATMULS:
-            kept += without_scratch(events)
+            outlasting += without_scratch(events)
         else:
-            kept += [(time, size) for time, size, _ in events]
-    return kept
+            outlasting += [(time, size) for time, size, _ in events]
+    return outlasting
 
 
 def without_scratch(events: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
@@ -92,16 +92,16 @@ def saved_bytes(subject: Subject) -> int:
     """Bytes that autograd keeps between forward and backward: each storage once, without parameters and input."""
     not_counted = (*subject.module.parameters(), *subject.module.buffers(), subject.x)
     outside = {tensor.untyped_storage().data_ptr() for tensor in not_counted}
-    kept: dict[int, Tensor] = {}
+    saved: dict[int, Tensor] = {}
 
     def pack(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor
+        saved[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
     subject.clear()
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         result = subject.forward(subject.x)
-    total = sum(t.untyped_storage().nbytes() for address, t in kept.items() if address not in outside)
+    total = sum(t.untyped_storage().nbytes() for address, t in saved.items() if address not in outside)
     del result
     return total
 

@@ -177,12 +177,12 @@ def _counted(spec: ImportedSpec, workload: Workload) -> tuple[nn.Module, Flops]:
 
 def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int], Accelerator | None]]:
     """Where it is tried, with the (batch, seq_len) of the input: some kernels want more tokens than a few."""
-    whole = (workload.batch, workload.seq_len)
-    yield torch.device("meta"), whole, None
+    full_size = (workload.batch, workload.seq_len)
+    yield torch.device("meta"), full_size, None
     accelerator = accelerator_of(known_device(workload.device))
     if accelerator is not None:
         yield accelerator.device, SMALL, accelerator
-        yield accelerator.device, whole, accelerator
+        yield accelerator.device, full_size, accelerator
     yield torch.device("cpu"), SMALL, None
 
 

@@ -24,7 +24,7 @@ from ffnbench.messages import (
     Sampled,
     WorkerRequest,
 )
-from ffnbench.plan import NoProbe, cost_of, needed_by
+from ffnbench.plan import Probe, cost_of, needed_by
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
@@ -42,11 +42,11 @@ CACHES = (CacheLevel(level=1, bytes=1 << 15, instances=2), CacheLevel(level=2, b
 
 
 def plan_of(**options: object):
-    return plan_compare(CompareRequest(**{**ASKED, **options}), NoProbe())
+    return plan_compare(CompareRequest(**{**ASKED, **options}), Probe())
 
 
 def costs_of(plan) -> tuple[CaseCost, ...]:
-    return tuple(CaseCost(case=case.label, cost=cost_of(case, NoProbe())) for case in plan.cases)
+    return tuple(CaseCost(case=case.label, cost=cost_of(case, Probe())) for case in plan.cases)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from ffnbench.device.accelerator import device_error
 from ffnbench.messages import Failed, Sampled, TakeSample
 from ffnbench.result import FailureKind
-from ffnbench.worker import answers
+from ffnbench.worker import jobs
 
 # as torch and its libraries write them
 ILLEGAL = (
@@ -53,7 +53,7 @@ class Jobs:
 
 
 def answer_to(problem: Exception) -> Failed:
-    return answers.answer_to(TakeSample(label="relu", calls=1), Jobs(at_once=problem))
+    return jobs.answer_to(TakeSample(label="relu", calls=1), Jobs(at_once=problem))
 
 
 @pytest.mark.parametrize(
@@ -91,9 +91,9 @@ def test_what_leaves_the_context_whole_is_a_row_and_no_more(problem: Exception, 
 
 def test_an_error_that_the_device_finds_later_is_that_of_the_case_that_made_it() -> None:
     """Errors of kernels come up at the next wait: the worker waits before it answers."""
-    jobs = Jobs(accelerator_error(ILLEGAL))
-    answer = answers.answer_to(TakeSample(label="relu", calls=1), jobs)
-    assert (answer.kind, answer.ends, jobs.drained) == (FailureKind.CRASH, True, ["relu"])
+    broken = Jobs(accelerator_error(ILLEGAL))
+    answer = jobs.answer_to(TakeSample(label="relu", calls=1), broken)
+    assert (answer.kind, answer.ends, broken.drained) == (FailureKind.CRASH, True, ["relu"])
     fine = Jobs()
-    assert answers.answer_to(TakeSample(label="gelu", calls=1), fine) == Sampled(value=1.0)
+    assert jobs.answer_to(TakeSample(label="gelu", calls=1), fine) == Sampled(value=1.0)
     assert fine.drained == ["gelu"]

@@ -24,8 +24,7 @@ from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import DeviceReadings
-from ffnbench.stats.noise import device_clocks, device_others
-from ffnbench.stats.verdict import summarise
+from ffnbench.stats.verdict import device_clocks, device_others, summarise
 
 UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")
 SAMPLED = Sampled(value=1.0)

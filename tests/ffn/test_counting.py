@@ -15,14 +15,13 @@ from ffnbench.device import accelerator
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import Count, Failed, Open
-from ffnbench.plan import NoProbe, Workload
+from ffnbench.plan import Probe, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
 from ffnbench.worker import probe_jobs
-from ffnbench.worker.answers import answer_to
 from ffnbench.worker.backends.compiling import not_compiled
-from ffnbench.worker.jobs import Jobs
+from ffnbench.worker.jobs import Jobs, answer_to
 from ffnbench.worker.probe_jobs import UNNAMED, count
 
 D_MODEL, D_FF = 16, 48
@@ -195,7 +194,7 @@ def test_what_a_compiler_cannot_compile_is_unsupported_and_says_why() -> None:
 
 def test_the_worker_of_a_case_that_failed_to_compile_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a compiler leaves behind that failed makes later rows of a process wrong."""
-    plan = plan_compare(CompareRequest(variants="relu,c=relu@backend=compile", d_model=8, threads=1), NoProbe())
+    plan = plan_compare(CompareRequest(variants="relu,c=relu@backend=compile", d_model=8, threads=1), Probe())
     monkeypatch.setitem(sys.modules, "torch._dynamo", torch)
     monkeypatch.setattr(Jobs, "open", partial(fails, AssertionError("no rule for this operation")))
     asked = (Open(label=label, calls=1) for label in ("relu", "c"))

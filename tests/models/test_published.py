@@ -9,10 +9,10 @@ from shell import ffnbench
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import NoProbe, cost_of
+from ffnbench.plan import Probe, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.run.resources import check_fits, memory_needed
+from ffnbench.run.resources import check_fits, memory_needed, too_large
 
 
 def ffns(**options: object) -> dict[str, FFNSpec]:
@@ -68,7 +68,7 @@ def test_mistakes_have_a_hint(options: dict, message: str, hint: str) -> None:
 def test_room_is_the_weights_and_the_dearest_call() -> None:
     plan = plan_compare(CompareRequest(variants="a=relu,b=relu", d_model=64, d_ff=256, seq_len=8, device="cpu"))
     weights, inputs = 2 * 2 * 64 * 256 * 4, 2 * 2 * 8 * 64 * 4
-    peak = cost_of(plan.cases[0], NoProbe()).peak_bytes
+    peak = cost_of(plan.cases[0], Probe()).peak_bytes
     assert memory_needed(list(plan.cases)) == weights + inputs + 8 * 64 * 256 + peak  # one matrix in float64
     check_fits(plan, 10**9)
     check_fits(plan, None)
@@ -79,6 +79,17 @@ def test_room_is_the_weights_and_the_dearest_call() -> None:
     assert "--dtype bfloat16" in caught.value.hint
 
 
+def test_what_memory_does_not_hold_is_left_out_largest_first() -> None:
+    """A reference of 64 KiB, rows of 1 MiB and 64 KiB; then not even the reference."""
+    asked = CompareRequest(
+        variants="a=relu@d_ff=128,large=relu@d_ff=2048,small=relu@d_ff=128", d_model=64, seq_len=1, device="cpu"
+    )
+    plan = plan_compare(asked)
+    assert too_large(plan, 1 << 30) == too_large(plan, None) == []
+    assert [failure.case for failure in too_large(plan, 1 << 19)] == ["large"]
+    assert sorted(failure.case for failure in too_large(plan, 1 << 10)) == ["a", "large", "small"]
+
+
 def test_training_has_room_for_gradients_of_the_largest_weights() -> None:
     """Beside what a call holds at its peak: those of the last case may still be there."""
     asked = CompareRequest(
@@ -86,7 +97,7 @@ def test_training_has_room_for_gradients_of_the_largest_weights() -> None:
     )
     cases = list(plan_compare(asked).cases)
     weights, inputs = (2 * 64 * 256 + 2 * 64 * 128) * 4, 2 * 2 * 8 * 64 * 4
-    peak = cost_of(cases[0], NoProbe()).peak_bytes
+    peak = cost_of(cases[0], Probe()).peak_bytes
     assert memory_needed(cases) == weights + 2 * 64 * 256 * 4 + inputs + 8 * 64 * 256 + peak
 
 

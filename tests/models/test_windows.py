@@ -47,8 +47,8 @@ def ours(data: dict) -> Counter[int] | None:
     for group in read_groups(data):
         if group.attention is None:
             return None
-        for sight in group.seen:
-            found[pairs(replace(group.attention, causal=True, window=sight.window), TOKENS)] += sight.count
+        for window in group.all_windows:
+            found[pairs(replace(group.attention, causal=True, window=window.tokens), TOKENS)] += window.count
     return found
 
 
@@ -97,8 +97,8 @@ def test_which_layers_have_a_window_by_hand(model_type: str, windowed: int) -> N
     keys = {"sliding_window": 7, "use_sliding_window": True, "max_window_layers": 4, "model_type": model_type}
     seen = Counter()
     for group in read_groups(SMALL | EXPERTS.get(model_type, {}) | keys):
-        for sight in group.seen:
-            seen[sight.window] += sight.count
+        for window in group.all_windows:
+            seen[window.tokens] += window.count
     assert seen == Counter({7: windowed, None: LAYERS - windowed})
 
 

@@ -10,7 +10,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import NoProbe, Workload, cost_of
+from ffnbench.plan import Probe, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.fields import read
 from ffnbench.report.header import misses
@@ -52,7 +52,7 @@ def test_widths(options: dict, expected: dict[str, int]) -> None:
 @pytest.mark.parametrize("d_model", [64, 96, 768, 1000, 4096])
 def test_matching_comes_as_near_as_the_multiple_allows(d_model: int, gate_form: str, bias: bool) -> None:
     plan = plan_compare(CompareRequest(variants=f"relu,x={gate_form}", d_model=d_model, bias=bias, multiple_of=8))
-    relu, other = (cost_of(case, NoProbe()).params for case in plan.cases)
+    relu, other = (cost_of(case, Probe()).params for case in plan.cases)
     assert abs(other - relu) <= 3 * 8 * (d_model + 1) / 2 + 1
     assert plan.cases[1].residual == pytest.approx(other / relu - 1)
 

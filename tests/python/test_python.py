@@ -29,18 +29,16 @@ from ffnbench.features import of_features
 from ffnbench.ffn.spec import DTYPES
 from ffnbench.gate.decision import Finding, Status
 from ffnbench.gate.shown import ShownCheck
-from ffnbench.messages import Open
+from ffnbench.messages import MARK, Open
 from ffnbench.planning.workload import ALL
 from ffnbench.python import arguments
-from ffnbench.python.arguments import asked
-from ffnbench.python.targets import variants_text
+from ffnbench.python.arguments import asked, variants_text
 from ffnbench.request import (
     BlockRequest,
     CompareRequest,
     PictureRequest,
     SidesRequest,
 )
-from ffnbench.worker.channel import MARK
 
 SMALL = {"d_model": 8, "threads": 1, "workers": 3, "rounds": 2}
 CALLS = {  # command -> function; flags of the terminal alone, or of another function

@@ -11,9 +11,9 @@ from statistics import median
 import pytest
 from exam import machine
 from exam.machine import WORLDS, Machine, World
+from made_up_runs import run_of
 
 from ffnbench.gate.interim import report_of
-from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.effort import MIN_WORKERS, protocol_of
@@ -34,12 +34,11 @@ def plan_of(**options: object) -> Plan:
     return plan_compare(CompareRequest(**settings)).with_device("cpu")
 
 
-def samples_of(logs: list[list[float]]) -> list[Sample]:
+def samples_of(logs: list[list[float]]) -> tuple[Sample, ...]:
     """Case b against a case a of 1 s: logs[worker][round]."""
-    return [
-        Sample(case=label, metric=LATENCY, worker=w, round=r, order=0, value=math.exp(log), calls=1)
-        for w, rounds in enumerate(logs) for r, value in enumerate(rounds) for label, log in (("a", 0.0), ("b", value))
-    ]  # fmt: skip
+    a = [[1.0] * len(rounds) for rounds in logs]
+    b = [[math.exp(log) for log in rounds] for rounds in logs]
+    return run_of(plan_of(), {"a": a, "b": b}).samples
 
 
 def limit_met(table: RoundTable, fits: bool) -> str:

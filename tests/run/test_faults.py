@@ -274,18 +274,24 @@ def test_a_home_and_a_folder_for_temporary_files_are_not_needed(scene: Scene) ->
 # Streams
 
 
+def test_streams_that_are_closed_change_no_exit_code(scene: Scene) -> None:
+    for words in (COST, ("cost", "--help")):
+        scene.shell(f"ffnbench {shlex.join(words)} <&- >&- 2>&-").end(0)
+
+
 @slow
 @pytest.mark.parametrize("how", ["| true; exit ${PIPESTATUS[0]}", "<&- >&- 2>&-", "2>/dev/full", ">/dev/full"])
 def test_streams_that_are_gone_change_no_file_and_no_regression(scene: Scene, how: str) -> None:
     """Without a reader, closed, full: 3 where the answer could not be shown, and files are whole all the same."""
     code = 3 if how.startswith(">") else 0
-    done = scene.shell(f"ffnbench {shlex.join(QUICK)} -q --metrics latency -o a.json {how}").end(code)
+    command = shlex.join((*QUICK, "--workers", "5", "--metrics", "latency"))  # as many as a baseline needs
+    done = scene.shell(f"ffnbench {command} -q -o a.json {how}").end(code)
     if code:
         done.one_error()
         done.says("cannot write to stdout: No space left on device")
     else:
         assert "error" not in done.err
-    run = scene.whole("a.json", QUICK_SAMPLES)
+    run = scene.whole("a.json", 2 * 5 * 2)
     for sample in run["samples"]:  # as a quiet machine would have made them, gelu three times as slow
         slower = 3.0 if sample["case"] == "gelu" else 1.0
         sample |= {"value": 0.01 * slower * (1 + 0.001 * sample["worker"]), "waited": 0.0}
@@ -321,7 +327,7 @@ def test_ctrl_c_in_the_first_moments_is_at_most_one_line(scene: Scene) -> None:
 def test_an_interruption_in_the_middle_keeps_what_was_measured(scene: Scene, number: signal.Signals) -> None:
     running = scene.in_the_middle()
     running.send(number)
-    running.end(130, seconds=20).says("ended early")
+    running.end(130, seconds=20)
     run = scene.whole("a.json")
     assert run["interrupted"]
     assert run["samples"]

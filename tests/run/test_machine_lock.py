@@ -13,11 +13,11 @@ import pytest
 from paths import ROOT
 
 from ffnbench.report.files.store import load
-from ffnbench.run.neighbours import machine_lock
+from ffnbench.run.world import machine_lock
 
 HOLD = """
 import sys
-from ffnbench.run.neighbours import machine_lock
+from ffnbench.run.world import machine_lock
 with machine_lock(print):
     print("mine", flush=True)
     sys.stdin.readline()

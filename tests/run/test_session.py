@@ -273,7 +273,7 @@ def test_a_worker_killed_from_outside_is_told_apart() -> None:
 
 
 def test_an_answer_that_json_cannot_hold_is_a_failure_and_no_death() -> None:
-    from ffnbench.worker.channel import Channel
+    from ffnbench.messages import Channel
     from ffnbench.worker.loop import _send
 
     (nothing, closed), (heard, out) = os.pipe(), os.pipe()

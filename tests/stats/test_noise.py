@@ -9,7 +9,7 @@ from made_up_runs import plan_of, run_of
 
 from ffnbench.plan import CONTROL
 from ffnbench.result import Verdict
-from ffnbench.run.neighbours import Watch
+from ffnbench.run.world import Watch
 from ffnbench.stats.verdict import summarise
 
 
@@ -36,9 +36,9 @@ def test_a_reference_that_differs_from_itself_makes_the_machine_unfit() -> None:
 def test_what_other_processes_used_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten seconds pass; this process uses none of them."""
     seconds = iter([0.0, 10.0, 0.0, 1.0])
-    monkeypatch.setattr("ffnbench.run.neighbours.time.monotonic", lambda: next(seconds))
+    monkeypatch.setattr("ffnbench.run.world.time.monotonic", lambda: next(seconds))
     idle = type("Usage", (), {"ru_utime": 0.0, "ru_stime": 0.0})
-    monkeypatch.setattr("ffnbench.run.neighbours.resource.getrusage", lambda who: idle)
+    monkeypatch.setattr("ffnbench.run.world.resource.getrusage", lambda who: idle)
     stat, told = tmp_path / "stat", []
     for _ in ("long enough", "too short to tell"):
         stat.write_text("cpu  0 0 0 0 0 0 0 0 0 0\n")

@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 from fake_machine import FakeLaunch, FakeWorker, KnownProber, measure, prepare
 from frames import csv_of
+from made_up_runs import run_of
 from rich.cells import cell_len
 
 from ffnbench.backends import BACKENDS
@@ -21,14 +22,15 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.gate.decision import Policy, Status, exact_findings
+from ffnbench.gate.interim import report_of
 from ffnbench.messages import Backends, Check, ListBackends, Open, Values, WorkerRequest
-from ffnbench.metrics import COMPILE, ERROR, HELD, LATENCY, PACK
+from ffnbench.metrics import COMPILE, ERROR, HELD, PACK
 from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import lacks
 from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest
-from ffnbench.result import Report, Sample, Verdict
+from ffnbench.result import Report, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
 from ffnbench.stats.figures import with_figures
 
@@ -253,16 +255,14 @@ def test_rows_within_two_percent_are_the_same_and_others_can_not_be_told() -> No
 
 def simulated(true: dict[str, float], seed: int, plan: Plan, scatter: float = 0.01) -> Report:
     """Workers that each have their own luck with a case, rounds that have theirs."""
-    dice = random.Random(seed)
-    samples = []
-    for worker in range(plan.protocol.workers):
-        for case in plan.cases:
-            here = true[case.label] + dice.gauss(0, scatter)
-            for number in range(plan.protocol.rounds):
-                value = 1e-3 * math.exp(here + dice.gauss(0, 2 * scatter))
-                samples.append(Sample(case=case.label, metric=LATENCY, worker=worker, round=number, order=0,
-                                      value=value, calls=1))  # fmt: skip
-    return with_figures(Report(plan=plan, costs=(), created="", version="", samples=tuple(samples)))
+    dice, protocol = random.Random(seed), plan.protocol
+
+    def rounds(log: float) -> list[float]:
+        here = log + dice.gauss(0, scatter)
+        return [1e-3 * math.exp(here + dice.gauss(0, 2 * scatter)) for _ in range(protocol.rounds)]
+
+    values = {label: [rounds(log) for _ in range(protocol.workers)] for label, log in true.items()}
+    return with_figures(report_of(run_of(plan, values)))
 
 
 def test_the_wrong_one_is_called_the_fastest_in_a_twentieth_at_worst() -> None:
@@ -279,12 +279,9 @@ def test_chance_is_corrected_for_the_number_of_rows(backends: str, verdict: Verd
     """Student's t of 3.9 with 3 degrees of freedom, p = 0.03: enough for one row, and not where four are as near."""
     plan = plan_of("swiglu", backend=backends, workers=4, rounds=6)
     ahead = [-0.05 + 0.03 * by for by in (1, -1, 0.3, -0.3)]
-    samples = tuple(
-        Sample(case=case.label, metric=LATENCY, worker=worker, round=number, order=0, calls=1,
-               value=1e-3 * math.exp(log if case.workload.backend == "onednn" else 0.0))
-        for case in plan.cases for worker, log in enumerate(ahead) for number in range(6)
-    )  # fmt: skip
-    report = with_figures(Report(plan=plan, costs=(), created="", version="", samples=samples))
+    rounds = {True: [[1e-3 * math.exp(log)] * 6 for log in ahead], False: [[1e-3] * 6] * 4}
+    values = {case.label: rounds[case.workload.backend == "onednn"] for case in plan.cases}
+    report = with_figures(report_of(run_of(plan, values)))
     assert found_by(report).verdict is verdict
 
 

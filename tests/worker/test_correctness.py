@@ -128,6 +128,16 @@ class Normed(Swiglu):
     def forward(self, x):
         return super().forward(self.norm(x.transpose(1, 2)).transpose(1, 2))
 
+class Moves(Swiglu):
+    """Its output is by a buffer that training moves."""
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x):
+        self.seen += self.training
+        return super().forward(x) * (1 + 0.1 * self.seen)
+
 class Experts(nn.Module):
     def __init__(self, d_model, d_ff):
         super().__init__()
@@ -269,7 +279,7 @@ def test_our_forms_are_right_and_off_by_what_their_dtype_rounds(variant: str, mo
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("mode", ["forward", "train"])
-@pytest.mark.parametrize("name", ["Swiglu", "Drops", "Wide", "Normed", "Experts", "Mixes"])
+@pytest.mark.parametrize("name", ["Swiglu", "Drops", "Wide", "Normed", "Moves", "Experts", "Mixes"])
 def test_modules_of_somebody_else_are_right(mine: str, name: str, mode: str, dtype: str) -> None:
     variants = [f"{mine}:{name}"]
     variants += [f"{mine}:{name}@like=swiglu"] if name in ("Swiglu", "Drops", "Wide") else []

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from ffnbench.messages import KeepOutput, Open
-from ffnbench.plan import NoProbe, Plan
+from ffnbench.plan import Plan, Probe
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.worker import agreement
@@ -16,7 +16,7 @@ from ffnbench.worker.jobs import Jobs
 
 def plan_of(variants: str = "relu,swiglu", **options: object) -> Plan:
     settings: dict[str, object] = {"d_model": 32, "seq_len": 16, "threads": 1, "device": "cpu", **options}
-    return plan_compare(CompareRequest(variants=variants, **settings), NoProbe())  # type: ignore[arg-type]
+    return plan_compare(CompareRequest(variants=variants, **settings), Probe())  # type: ignore[arg-type]
 
 
 def test_a_head_takes_over_its_bases_weights(tmp_path: Path) -> None:

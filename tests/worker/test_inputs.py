@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ffnbench.messages import Open
-from ffnbench.plan import NoProbe
+from ffnbench.plan import Probe
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.worker.jobs import Jobs
@@ -45,7 +45,7 @@ def test_memory_bounds_the_pool() -> None:
     assert most_inputs(x, 16 * 3 * x.nbytes) == 3
     assert most_inputs(x, 10) == 1
     request = CompareRequest(variants="relu", d_model=32, d_ff=48, seq_len=64, threads=1, device="cpu", match="none")
-    plan = plan_compare(request, NoProbe())
+    plan = plan_compare(request, Probe())
     brief = replace(plan, protocol=replace(plan.protocol, warmup_s=1e-3))
     opened = Jobs(brief, memory_bytes=4 * 16 * 5 * 64 * 32 * 4).open(Open(label="relu", calls=1000))
     assert (opened.calls, opened.inputs) == (5, 5)

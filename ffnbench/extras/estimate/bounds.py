@@ -25,7 +25,7 @@ from ffnbench.common.jsonable import least
 from ffnbench.common.names import Registry
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import FFNSpec, item_bytes
-from ffnbench.plan import Case, NoProbe, Workload, cost_of, needed_by
+from ffnbench.plan import Case, Probe, Workload, cost_of, needed_by
 from ffnbench.result import MEMORY, Bound
 
 INSIDE = {MatmulPrecision.HIGH: "tf32", MatmulPrecision.MEDIUM: "bfloat16"}  # of float32's products
@@ -81,7 +81,7 @@ def bounds_of(case: Case, cost: Cost, hardware: Hardware, devices: int = 1) -> B
     """The bounds of a case, split over so many devices. How code of the user's splits is not known."""
     part = _part(case, devices)
     if part is not None and devices > 1:
-        cost = cost_of(part, NoProbe())
+        cost = cost_of(part, Probe())
     flops = size = weight_bytes = None
     if part is not None and not cost.failed:
         flops, size, weight_bytes = needed_by(part, cost).flops, _bytes_of(part, cost), cost.weight_bytes

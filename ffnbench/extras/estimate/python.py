@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ffnbench.extras.estimate.estimating import EstimateRequest, bounds
 from ffnbench.python.arguments import DTypes, Float, Floats, Int, Ints, Match, Modes, StrPath, Texts, Variants, asked
-from ffnbench.python.following import called_here
-from ffnbench.python.public import public
-from ffnbench.report.answers import Answer
+from ffnbench.python.public import called_here, public
+from ffnbench.report.shown_report import Answer
 
 
 @public

@@ -11,7 +11,7 @@ from ffnbench.extras.models.counting import WholeModel, sum_of, whole_model
 from ffnbench.ffn.attention import attention_flops, cached_tokens, kv_bytes, overtakes_at
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.spec import DTYPES, AttentionSpec, read_positive
-from ffnbench.models.model import LayerGroup, ModelSpec, Sight, crosses
+from ffnbench.models.model import AttentionWindow, LayerGroup, ModelSpec, crosses
 from ffnbench.models.presets import model_of
 from ffnbench.report.frame import Row
 from ffnbench.request import BlockRequest, Request
@@ -64,10 +64,10 @@ def count_by_length(request: InspectRequest) -> CountedByLength:
     for group in model.groups:
         if crosses(model, group):
             notes.append("decoder layers have a second attention, to an encoder's sequence of the same length")
-        for sight in group.seen:
-            specs = _attentions(model, group, sight)
-            rows.append(_row(model, group, sight, specs, seq_len, dtype))
-            attentions += sight.count * (specs or [])
+        for window in group.all_windows:
+            specs = _attentions(model, group, window)
+            rows.append(_row(model, group, window, specs, seq_len, dtype))
+            attentions += window.count * (specs or [])
     notes += filter(None, map(uncounted, model.groups))
     rows = with_total(rows)
     whole = whole_model(model)
@@ -92,44 +92,49 @@ def count_by_length(request: InspectRequest) -> CountedByLength:
     )
 
 
-def _attentions(model: ModelSpec, group: LayerGroup, sight: Sight) -> list[AttentionSpec] | None:
+def _attentions(model: ModelSpec, group: LayerGroup, window: AttentionWindow) -> list[AttentionSpec] | None:
     """Of one layer: its own, and that to an encoder's tokens where there is one; None where they are not known."""
     if group.attention is None:
         return None
-    own = replace(attention_of(BlockRequest(), group.ffn.d_model, group), window=sight.window)
+    own = replace(attention_of(BlockRequest(), group.ffn.d_model, group), window=window.tokens)
     if crosses(model, group):
         return [own, replace(own, causal=False)]
     return [own]
 
 
 def _row(
-    model: ModelSpec, group: LayerGroup, sight: Sight, attentions: list[AttentionSpec] | None, seq_len: int, dtype: str
+    model: ModelSpec,
+    group: LayerGroup,
+    window: AttentionWindow,
+    attentions: list[AttentionSpec] | None,
+    seq_len: int,
+    dtype: str,
 ) -> Row:
     """All layers of a kind that see alike. Of an attention that is not counted only parameters are known."""
     ffn = cost(group.ffn, tokens=seq_len, dtype=dtype, train=False, device="cpu")
     assert ffn.flops_forward is not None
     kind = group.kind
-    if sight.other:
-        kind += f", {sight.other.replace('_', ' ')}"
-    elif sight.window and attentions:
+    if window.other:
+        kind += f", {window.other.replace('_', ' ')}"
+    elif window.tokens and attentions:
         kind += f", {sees(attentions[0])}"
     params = flops = cache_bytes = None
     if attentions is not None:
-        params = sight.count * sum(spec.params for spec in attentions)
-        if not sight.other:
-            flops = sight.count * sum(attention_flops(spec, seq_len) for spec in attentions)
+        params = window.count * sum(spec.params for spec in attentions)
+        if not window.other:
+            flops = window.count * sum(attention_flops(spec, seq_len) for spec in attentions)
             of_a_layer = [cached_tokens(spec, seq_len) * kv_bytes(spec, dtype) for spec in attentions]
-            cache_bytes = sight.count * sum(of_a_layer)
+            cache_bytes = window.count * sum(of_a_layer)
     return {
         "model": model.name,
         "kind": kind,
-        "layers": sight.count,
+        "layers": window.count,
         "seq_len": seq_len,
         "dtype": dtype,
-        "ffn_params": sight.count * ffn.params,
-        "ffn_params_active": sight.count * ffn.params_active,
+        "ffn_params": window.count * ffn.params,
+        "ffn_params_active": window.count * ffn.params_active,
         "attention_params": params,
-        "flops_ffn": sight.count * ffn.flops_forward,
+        "flops_ffn": window.count * ffn.flops_forward,
         "flops_attention": flops,
         "kv_bytes": cache_bytes,
     }

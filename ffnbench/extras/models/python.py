@@ -5,9 +5,8 @@ from __future__ import annotations
 from ffnbench.extras.models.by_length import InspectRequest
 from ffnbench.extras.models.inspecting import model_answer
 from ffnbench.python.arguments import DType, Int, StrPath, asked
-from ffnbench.python.following import called_here
-from ffnbench.python.public import public
-from ffnbench.report.answers import Answer
+from ffnbench.python.public import called_here, public
+from ffnbench.report.shown_report import Answer
 
 
 @public

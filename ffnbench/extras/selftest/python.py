@@ -6,9 +6,8 @@ from ffnbench.extras.selftest import measuring
 from ffnbench.extras.selftest.measuring import SelftestRequest
 from ffnbench.extras.selftest.table import selftest_view
 from ffnbench.python.arguments import Float, Int, asked
-from ffnbench.python.following import called_here
-from ffnbench.python.public import public
-from ffnbench.report.answers import Answer
+from ffnbench.python.public import called_here, public
+from ffnbench.report.shown_report import Answer
 
 
 @public

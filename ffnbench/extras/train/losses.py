@@ -19,8 +19,8 @@ from typing import TypeVar
 from ffnbench.extras.train.plan import CHOOSING, CURVE, HELD_OUT, LOSS, OF, STEP, TrainCase
 from ffnbench.plan import Plan, group_suffix
 from ffnbench.result import CONFIDENCE, Report, Verdict
+from ffnbench.stats.curves import Pair, in_both_orders, pairs_of, pareto_front
 from ffnbench.stats.interval import Mean, VarianceEstimate, WorkerValue, mean_of
-from ffnbench.stats.pairs import Pair, in_both_orders, pairs_of, pareto_front
 from ffnbench.stats.verdict import verdicts
 
 ALIKE = 0.95  # confidence, above which a difference scatters more than others do

@@ -34,7 +34,6 @@ from ffnbench.plan import (
     AddedKind,
     AddedSpec,
     Case,
-    NoProbe,
     Note,
     NoteKind,
     Plan,
@@ -239,7 +238,7 @@ class DecoderSpec(AddedSpec):
 
         params = self.attention.params
         if has_known_sizes(self.around):
-            params += cost_of(replace(case, ffn=self.around), NoProbe()).params
+            params += cost_of(replace(case, ffn=self.around), Probe()).params
         bytes_each = 16 if trained_by(case) else 8
         return self.layers * params * bytes_each
 

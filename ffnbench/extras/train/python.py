@@ -6,8 +6,7 @@ from ffnbench.api.preparing import prepare
 from ffnbench.extras.train.measuring import measure
 from ffnbench.extras.train.plan import TrainRequest, plan_train
 from ffnbench.python.arguments import Device, DType, Float, Int, Match, StrPath, Texts, Variants, asked
-from ffnbench.python.following import called_here
-from ffnbench.python.public import public
+from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import ShownReport as Report
 
 

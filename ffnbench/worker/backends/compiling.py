@@ -119,7 +119,8 @@ def _load(device: torch.device) -> None:
     if hasattr(dynamo, "fail_on_recompile_limit_hit"):
         dynamo.fail_on_recompile_limit_hit = True  # by itself it would go on in eager mode, and we would time that
     inductor.compile_threads = 1  # no pool of processes that lives on beside the timing
-    if reason := no_compiler(device):
+    reason = no_compiler(device)
+    if reason:
         raise Unsupported(reason)
     torch.compile(_trifle)(torch.randn(64, 64, device=device))
     _loaded.add(device.type)
@@ -145,7 +146,9 @@ def _empty_cache() -> Any:
 def no_compiler(device: torch.device) -> str:
     """Why torch.compile can't make kernels for a device here, as far as a look tells; "" if it can."""
     if device.type != "cpu":
-        return "" if find_spec("triton") else "torch.compile needs triton for a GPU, and finds none"
+        if find_spec("triton"):
+            return ""
+        return "torch.compile needs triton for a GPU, and finds none"
     from torch._inductor.cpp_builder import get_cpp_compiler
 
     try:

@@ -20,7 +20,6 @@ from ffnbench.ffn.modules import FeedForward, GatedFeedForward, OutputGatedFeedF
 from ffnbench.messages import Opened
 from ffnbench.metrics import HELD, PACK
 from ffnbench.plan import Workload
-from ffnbench.worker.backends.packed import with_parts_replaced
 from ffnbench.worker.subject import Subject
 
 Fused = tuple[str, list[float], str]  # oneDNN's name, its scalars, its algorithm
@@ -42,7 +41,9 @@ DTYPES = (torch.float32, torch.bfloat16)
 
 def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
     """Why oneDNN can't run here; "" if it can, as far as a look tells."""
-    return no_onednn(dtype) if device.type == "cpu" else "oneDNN runs on the CPU alone"
+    if device.type != "cpu":
+        return "oneDNN runs on the CPU alone"
+    return no_onednn(dtype)
 
 
 def prepare(subject: Subject, work: Workload) -> Opened:
@@ -90,7 +91,9 @@ class FusedForm(nn.Module):
         self.form = form
         self.is_gated = isinstance(form, GatedFeedForward)
         self.is_output_gated = isinstance(form, OutputGatedFeedForward)
-        self.fused = FUSED.get(form.spec.activation) if form.spec.beta is None else None
+        self.fused = None
+        if form.spec.beta is None:
+            self.fused = FUSED.get(form.spec.activation)
 
     def forward(self, x: Tensor) -> Tensor:
         form = self.form
@@ -102,10 +105,12 @@ class FusedForm(nn.Module):
     def hidden(self, x: Tensor) -> Tensor:
         """What enters the down projection, (..., d_ff)."""
         form, fused = self.form, self.fused
-        if not self.is_gated:
-            return form.up.then(x, fused) if fused else form.hidden(x)
-        gate = form.gate.then(x, fused) if fused else form.act(form.gate(x))
-        return form.up.times(x, gate)
+        if self.is_gated:
+            gate = form.gate.then(x, fused) if fused else form.act(form.gate(x))
+            return form.up.times(x, gate)
+        if fused:
+            return form.up.then(x, fused)
+        return form.hidden(x)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +145,8 @@ def pack(module: nn.Module, x: Tensor) -> Packed:
     except RuntimeError as problem:
         raise Unsupported(f"oneDNN can't pack its weights: {_one_line(problem)}") from problem
     seconds = perf_counter() - start
+    from ffnbench.worker.backends.packed import with_parts_replaced
+
     run = with_parts_replaced(module, packed)
     layers = list(packed.values())
     if type(run) in (FeedForward, GatedFeedForward, OutputGatedFeedForward):
@@ -204,4 +211,6 @@ def no_onednn(dtype: torch.dtype | None = None) -> str:
         return "oneDNN has no bfloat16 products for this processor (it wants AVX-512 or AVX-NE-CONVERT)"
     if dtype is torch.float16 and not getattr(ops, "_is_mkldnn_fp16_supported", bool)():
         return "oneDNN has no float16 products for this processor"
-    return "oneDNN has no float64 products" if dtype is torch.float64 else ""
+    if dtype is torch.float64:
+        return "oneDNN has no float64 products"
+    return ""

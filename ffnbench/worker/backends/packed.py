@@ -63,8 +63,9 @@ class JoinedFeedForward(ClampedFeedForward):
 
     def _half(self, half: int) -> SimpleNamespace:
         weight, bias = self.gate_up.weight, self.gate_up.bias
-        rows_of_bias = None if bias is None else bias.chunk(2, -1)[half]
-        return SimpleNamespace(weight=weight.chunk(2, -2)[half], bias=rows_of_bias)
+        if bias is not None:
+            bias = bias.chunk(2, dim=-1)[half]
+        return SimpleNamespace(weight=weight.chunk(2, dim=-2)[half], bias=bias)
 
 
 def joined(module: nn.Module, ffn: AnySpec, *, gate_first: bool) -> nn.Module:
@@ -112,15 +113,14 @@ def with_parts_replaced(module: nn.Module, replacements: Mapping[Any, nn.Module]
     return replacements.get(module, module)
 
 
-def _joined(first: Any, second: Any) -> nn.Module:
+def _joined(first: Any, second: Any) -> Any:
     """One layer with the rows of both."""
     more = {}
     if isinstance(first, ExpertLinear):
         more = {"experts": len(first.weight), "rows": first.rows}
     *_, fan_out, fan_in = first.weight.shape
-    layer: nn.Module = type(first)(fan_in, 2 * fan_out, bias=first.bias is not None, device="meta", **more)
-    for name, dim in (("weight", -2), ("bias", -1)):
-        if getattr(first, name) is not None:
-            rows = torch.cat([getattr(first, name).detach(), getattr(second, name).detach()], dim)
-            setattr(layer, name, nn.Parameter(rows))
+    layer = type(first)(fan_in, 2 * fan_out, bias=first.bias is not None, device="meta", **more)
+    layer.weight = nn.Parameter(torch.cat([first.weight.detach(), second.weight.detach()], dim=-2))
+    if first.bias is not None:
+        layer.bias = nn.Parameter(torch.cat([first.bias.detach(), second.bias.detach()], dim=-1))
     return layer

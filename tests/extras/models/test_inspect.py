@@ -11,7 +11,7 @@ from shell import ffnbench as shell
 
 import ffnbench
 from ffnbench.cli import run
-from ffnbench.cli.completing import words_of
+from ffnbench.cli.words import words_of
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.inspecting import inspect
 from ffnbench.extras.models.messages import CountLayers

@@ -30,7 +30,7 @@ from ffnbench.extras.train.table import training_frame, training_records
 from ffnbench.extras.train.worker import TrainingRun
 from ffnbench.following import ProgressListener
 from ffnbench.messages import Open, TakeSample
-from ffnbench.plan import NoProbe, cost_of
+from ffnbench.plan import Probe, cost_of
 from ffnbench.report.files.store import load
 from ffnbench.report.terminal import plain
 from ffnbench.result import Progress, Sample, Verdict
@@ -56,7 +56,7 @@ def text(tmp_path_factory) -> str:
 
 
 def planned(text: str, **asked):
-    return plan_train(replace(ASKED, text=text, **asked), NoProbe())
+    return plan_train(replace(ASKED, text=text, **asked), Probe())
 
 
 def runs(text: str, **asked):
@@ -69,7 +69,7 @@ def runs(text: str, **asked):
 @pytest.mark.parametrize("variant", ["relu", "swiglu", "swiglu@moe=4x2"])
 def test_parameters_and_flops_are_those_that_torch_counts(text: str, variant: str) -> None:
     case = planned(text, variants=variant).cases[0]
-    module, cost = build(case.ffn, device="cpu", dtype=torch.float32), cost_of(case, NoProbe())
+    module, cost = build(case.ffn, device="cpu", dtype=torch.float32), cost_of(case, Probe())
     assert cost.params == sum(p.numel() for p in module.parameters())
     if "moe" in variant:
         return  # its products are grouped, and torch's counter knows them not
@@ -261,7 +261,7 @@ def report_of(text: str, losses: dict[tuple[str, int], float], choosing: dict | 
     from ffnbench.api.preparing import Prepared, new_report
     from ffnbench.result import CaseCost
 
-    costs = tuple(CaseCost(case=case.label, cost=cost_of(case, NoProbe())) for case in plan.cases)
+    costs = tuple(CaseCost(case=case.label, cost=cost_of(case, Probe())) for case in plan.cases)
     return replace(new_report(plan, Prepared(plan=plan, costs=costs).costs), samples=tuple(samples), environment=None)
 
 
