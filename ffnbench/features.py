@@ -1,4 +1,4 @@
-"""What features add to the core: each is a folder of extras/, and a row of FEATURES in extras/__init__.py.
+"""What features add to the core: each is a folder of extras/, and a row of FEATURES.
 
 The core never imports an extra. It asks here for a name that it does not know itself, and a file of an extra is
 imported when something of it is wanted.
@@ -45,21 +45,29 @@ class Feature:
         return import_module(f"ffnbench.extras.{self.name}.{name}")
 
 
+FEATURES = (
+    Feature(name="bisect", commands=("bisect",)),
+    Feature(name="cluster", measures=True),
+    Feature(
+        name="estimate", commands=("estimate",), calls=("estimate",), listings=("hardware",), completes=("hardware",)
+    ),
+    Feature(name="history", commands=("history",)),
+    Feature(name="models", commands=("inspect",), calls=("inspect",), requests=("CountLayers", "CountWhole")),
+    Feature(name="page", suffixes=(".html",)),
+    Feature(name="selftest", commands=("selftest",), calls=("selftest",)),
+    Feature(name="train", commands=("train",), calls=("train",), kinds=("train",), requests=("Train",)),
+)
+
+
 def function_of(name: str) -> Any:
     """A function of this package by `file:name`, imported now: one of a room that the caller must not know."""
     file, _, function = name.partition(":")
     return getattr(import_module(f"ffnbench.{file}"), function)
 
 
-def features() -> tuple[Feature, ...]:
-    """Every feature, in the order of their names."""
-    rows: tuple[Feature, ...] = import_module("ffnbench.extras").FEATURES
-    return rows
-
-
 def of_features(what: str) -> dict[str, Feature]:
     """What all features add of one kind, which is a field of Feature: by name, each with the feature that has it."""
-    return {name: feature for feature in features() for name in getattr(feature, what)}
+    return {name: feature for feature in FEATURES for name in getattr(feature, what)}
 
 
 def measured_as_jobs(on: str, slurm: Sequence[str]) -> Callable[..., Any] | None:
@@ -68,7 +76,7 @@ def measured_as_jobs(on: str, slurm: Sequence[str]) -> Callable[..., Any] | None
     """
     if not on and not slurm:
         return None
-    for feature in features():
+    for feature in FEATURES:
         if feature.measures:
             measure: Callable[..., Any] = feature.file("jobs").measured_by(on, slurm)
             return measure
