@@ -30,12 +30,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Folders for temporary files and for state of these tests alone: what else there is is none of theirs."""
+    """Folders for temporary files and for state of these tests alone, and a terminal of 80 columns."""
     # paths of the tests stay as short as they were
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     folder = tempfile.mkdtemp(prefix="ffnbench-tests-")
     os.environ["TMPDIR"], tempfile.tempdir = folder, None
     os.environ["XDG_STATE_HOME"] = f"{folder}/state"
+    os.environ["COLUMNS"] = "80"  # where a test says nothing else, whatever the terminal is
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = f"{folder}/hypothesis"
     settings.register_profile("the same each time", derandomize=True, deadline=None, database=None)
     settings.load_profile("the same each time")

@@ -85,6 +85,7 @@ HEIGHT = 2.5  # inches
 DERIVATIVE_REACH = (-0.6, 2.1)
 LIKE_ONE = 0.002  # of the range of x: two curves that are nowhere farther apart are told by their difference alone
 COVERED = 0.4  # of the range, on which a curve lies on an earlier one: it is dashed then, so that both are seen
+DASH = 8  # in widths of a line: a dash with its gap; each further curve at one place has dashes of half the length
 MARKERS_OF_CURVE = 6
 
 
@@ -165,11 +166,12 @@ def _draw(
     between_markers = max(1, len(x) // MARKERS_OF_CURVE)
     for number, (y, pen) in enumerate(zip(values, line_pens, strict=True)):
         covered = sum(np.mean(abs(y - earlier) < near) > COVERED for earlier in values[:number])
+        dash = DASH / 2**covered
         gaps: np.ndarray = _jumps(y) + 1
         axes.plot(
             np.insert(x, gaps, np.nan),
             np.insert(y, gaps, np.nan),
-            linestyle=(0, (8 / 2**covered, 8 - 8 / 2**covered)) if covered else "-",
+            linestyle=(0, (dash, DASH - dash)) if covered else "-",
             zorder=3,
             markevery=(int(between_markers * (number + 0.5) / len(values)), between_markers),
             **pen,
@@ -219,8 +221,11 @@ def gated_figure(curves: dict[str, Curve], titles: dict[str, str]) -> Figure:
 def _levels(scale: float) -> list[float]:
     """Contours at 1, 2, 5 times powers of ten, the highest ones that fit under 3/4 of the scale; both signs."""
     exponent = math.floor(math.log10(scale))
-    steps = [float(f"{digit}e{e}") for e in range(exponent - 2, exponent + 1) for digit in (1, 2, 5)]
-    positive = [step for step in steps if step <= 0.75 * scale][-LEVELS:]
+    positive = []
+    for power in range(exponent - 2, exponent + 1):
+        steps = [float(f"{digit}e{power}") for digit in (1, 2, 5)]
+        positive += [step for step in steps if step <= 0.75 * scale]
+    positive = positive[-LEVELS:]
     return [*(-step for step in reversed(positive)), *positive]
 
 

@@ -15,8 +15,8 @@ from ffnbench.common.jsonable import text_of
 from ffnbench.gate.baseline import longer_baseline, new_baseline
 from ffnbench.gate.decision import Checked, Status, exit_code
 from ffnbench.gate.side_by_side import compare_runs
-from ffnbench.gate.side_by_side_table import names_of, side_by_side_frame
-from ffnbench.gate.table import finding_records, findings_frame, junit, workflow_commands
+from ffnbench.gate.side_by_side_table import SideBySide, names_of
+from ffnbench.gate.table import check_command, finding_records, findings_frame, junit, workflow_commands
 from ffnbench.plan import added_kind
 from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import NOT_ALL, View
@@ -71,10 +71,13 @@ def as_shown_check(found: Checked) -> ShownCheck:
 
 def check_view(checked: Checked) -> View:
     """The answer of a check: its findings, the reports that they follow from, and a new baseline."""
-    frame, findings = findings_frame(checked), checked.findings
+    frame, findings, run = findings_frame(checked), checked.findings, checked.now
+    if checked.against:
+        command = check_command(checked, shlex.quote(checked.saved) if checked.saved else "")
+        run = replace(run, plan=replace(run.plan, command=command))
     view = View(
         frame=lambda: frame,
-        reports=[checked.now],
+        reports=[run],
         title=frame.header[0].partition(";")[0],
         more_formats={"github": lambda: workflow_commands(findings)},
         more_files={".json": lambda: _whole(checked), ".xml": lambda: junit(findings)},
@@ -120,7 +123,7 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
     if not compared.common:
         rows = ", ".join(f"{run.plan.shown[0].label} ({name})" for name, run in zip(names, runs, strict=True))
         raise FfnbenchError(f"these runs have no row in common: {rows}", f"one alone: `ffnbench report {paths[0]}`")
-    frame = side_by_side_frame(names, runs, compared)
+    frame = SideBySide(names=names, runs=runs, compared=compared).frame()
     return View(frame=lambda: frame, reports=runs, title=f"report: {', '.join(names)}")
 
 

@@ -25,11 +25,6 @@ MOST_APART = 3  # differences of a row that are told
 LONGEST_NAME = 24
 
 
-def side_by_side_frame(names: Sequence[str], runs: Sequence[Report], compared: RunsCompared) -> Frame:
-    """A frame for each metric that is timed, or exact and another one now."""
-    return SideBySide(names=names, runs=runs, compared=compared).frame()
-
-
 def names_of(paths: Sequence[str]) -> list[str]:
     """File names without folder and suffix; with them where these would be the same."""
     names = [os.path.splitext(os.path.basename(path))[0] for path in paths]
@@ -73,8 +68,10 @@ class SideBySide:
 
     def _frame(self, metric: str) -> Frame:
         """A row a label, a column a run, and a change beside each later one; the mean of all rows last."""
-        by_label = zip(*self.compared.of(metric), strict=True)
-        rows = [_row(changes) for changes in by_label if any(change.old or change.new for change in changes)]
+        rows = []
+        for changes in zip(*self.compared.of(metric), strict=True):
+            if any(change.old or change.new for change in changes):
+                rows.append(_row(changes))
         means = self.compared.means[metric]
         shown = [*rows, _row(means)] if means else rows
         return Frame(columns=tuple(self._columns(metric)), rows=shown, scaled_as=rows)

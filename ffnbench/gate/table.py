@@ -166,6 +166,12 @@ def _title(checked: Checked) -> str:
     return title
 
 
+def check_command(checked: Checked, *words: str) -> str:
+    """The command that checks against the same baseline, with these words behind it."""
+    command = ["ffnbench check", shlex.quote(checked.against), *words, trust_flags(code_of(checked.before.plan))]
+    return " ".join(word for word in command if word)
+
+
 def _summary(checked: Checked, equal: int) -> list[str]:
     """What regressed, what could not be told and why, what this run could have caught, what else there is to say."""
     findings, now = checked.findings, checked.now
@@ -182,8 +188,7 @@ def _summary(checked: Checked, equal: int) -> list[str]:
 
     remarks = []
     if checked.against and any(finding.status is Status.REGRESSED for finding in findings):
-        update = f"ffnbench check {shlex.quote(checked.against)} --update {trust_flags(code_of(checked.before.plan))}"
-        remarks.append(f"a change that is meant becomes the baseline: {update.rstrip()}")
+        remarks.append(f"a change that is meant becomes the baseline: {check_command(checked, '--update')}")
     if len(timed) > 1 and all(finding.status is Status.IMPROVED for finding in timed):
         references = listed(group.reference for group in now.plan.groups)
         remarks.append(f"every row improved: has {references}, the reference, become slower?")

@@ -109,6 +109,12 @@ GEMMA_3 = {
 }  # fmt: skip
 
 
+def test_keys_and_values_are_those_of_all_sequences_of_a_batch() -> None:
+    """Two of 64 floats a token: 16 tokens of each of 3 sequences."""
+    [row] = block_records(prepare(BlockRequest(d_model=64, seq_len="16", batch=3)).cost_report())
+    assert (row["kv_bytes_per_token"], row["kv_bytes"]) == (2 * 64 * 4, 2 * 64 * 4 * 16 * 3)
+
+
 def test_other_attention_is_said_not_to_be_counted(capsys, tmp_path) -> None:
     said = "linear attention is not counted: 6 of its 8 layers have it"
     path = tmp_path / "config.json"

@@ -100,11 +100,12 @@ def test_outputs_are_compared_with_a_form_and_nothing_is_timed(tmp_path: Path) -
     assert "gradient of gate.weight" in failures["cut"][1]
 
 
-def test_a_width_that_a_module_makes_up_is_not_told_as_d_ff(on_fakes, tmp_path: Path) -> None:
+def test_a_width_that_a_module_makes_up_is_not_told_as_d_ff(on_fakes, tmp_path: Path, monkeypatch) -> None:
     """3 * 64 * 100 parameters are of no d_ff of ours; the note has the shapes."""
     own = MODULE.replace("d_ff):", "hid=100):").replace("d_ff", "hid")
-    (tmp_path / "own.py").write_text(own)
-    cost = ("cost swiglu", f"mine={tmp_path}/own.py:Mlp", "--d-model 64")
+    monkeypatch.chdir(tmp_path)
+    Path("own.py").write_text(own)
+    cost = ("cost swiglu mine=own.py:Mlp --d-model 64",)
     rows = {row["label"]: row for row in csv.DictReader(on_fakes(*cost, "-f csv", prober=ProberHere)[1].split())}
     assert (rows["mine"]["params"], rows["mine"]["d_ff"]) == (str(3 * 64 * 100), "")
     assert rows["swiglu"]["d_ff"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -99,9 +100,9 @@ def commit(folder: Path) -> None:
 
 def script(path: Path, marker: Path, then: str = "cat") -> str:
     """A program that leaves the marker, as git would be told to run it."""
-    path.write_text(f"#!/bin/sh\ntouch {marker}\n{then}\n")
+    path.write_text(f"#!/bin/sh\ntouch {shlex.quote(str(marker))}\n{then}\n")
     path.chmod(0o755)
-    return str(path)
+    return shlex.quote(str(path))
 
 
 # What may run
@@ -157,7 +158,7 @@ def test_a_name_is_trusted_letter_by_letter(project, baseline, check, marker, ta
     path = baseline(target)
     for typed in ("mine.py:Mlp", "mine.py", "mine", "Mlp", "*", target.upper(), f" {target}"):
         code, err = check(path, "--trust", typed)
-        assert (code, f"--trust {target}" in err) == (2, True), (typed, err)
+        assert (code, f"--trust {shlex.quote(target)}" in err) == (2, True), (typed, err)
     assert not marker.exists()
 
 
@@ -213,7 +214,9 @@ def test_no_program_of_a_folders_configuration_runs(
     driver = "a=b" if "a=b" in setting else "x"
     if "=" in driver:  # a name that no attribute can have stands for any by its section
         config = project / ".git" / "config"
-        config.write_text(config.read_text() + f'[filter "{driver}"]\n\tclean = "touch {marker}; cat"\n')
+        config.write_text(
+            config.read_text() + f'[filter "{driver}"]\n\tclean = "touch {shlex.quote(str(marker))}; cat"\n'
+        )
     (project / ".gitattributes").write_text(f"*.py filter={driver}\n")
     commit_without = ("-c", "filter.x.clean=", "-c", "filter.x.process=")
     git(project, *commit_without, "add", ".")

@@ -12,6 +12,7 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Probe, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
+from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.fields import read
 from ffnbench.report.header import misses
 from ffnbench.report.words import sizing_text
@@ -164,6 +165,11 @@ MISTAKES = [
     ({"metrics": ""}, "--metrics '' has an empty value"),
     ({"variants": "a.b:C"}, "can only be known by running it"),
 ]  # fmt: skip
+
+
+def test_a_few_cases_have_the_time_of_three() -> None:
+    budgets = [protocol_of(cases, CompareRequest()).budget_s for cases in (1, 2, 3, 6)]
+    assert budgets == [budgets[2], budgets[2], budgets[2], 2 * budgets[2]]
 
 
 def test_a_word_becomes_a_member_of_its_enum_where_it_is_read() -> None:

@@ -59,4 +59,5 @@ def test_saved_runs_of_another_method(baseline: Path, tmp_path: Path, on_fakes, 
     assert (code, out.count("latency INCOMPARABLE")) == (0, 2)
     for path, method in ((baseline, then), (run, now)):
         written = "".join(out.split())  # a long path is broken where a line ends
-        assert (f"'{path}'wasmeasuredwithmethod2" in written) == (method == 2)
+        said = "".join(f"'{path}' was measured with method 2".split())
+        assert (said in written) == (method == 2)

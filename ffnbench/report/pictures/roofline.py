@@ -69,7 +69,8 @@ def roofline_figure(report: Report) -> Figure:
     handles = []
     intensities = [_intensity(row) for row in rows]
     places = _side_by_side(intensities)
-    case_pens, names = pens(row["label"] for row in rows), names_apart([row["label"] for row in rows])
+    labels = [row["label"] for row in rows]
+    case_pens, names = pens(labels), names_apart(labels)
     for row, place, pen, name in zip(rows, places, case_pens, names, strict=True):
         axes.vlines(place, *_ends(row), color=pen["color"], zorder=2)
         axes.plot(place, row["flops_per_s"] / GIGA, linestyle="", zorder=3, **pen)
@@ -114,10 +115,11 @@ def _limit(axes: Axes, rows: Sequence[Row], ceilings: Sequence[Ceiling]) -> None
     scale_axis(axes.xaxis, min(across) / BESIDE, max(across) * BESIDE)
     spans = [_span(ceiling, ceilings, axes.get_xlim()) for ceiling in ceilings]
     seen = [(ceiling, end) for ceiling, (start, end) in zip(ceilings, spans, strict=True) if start < end]
-    top = max([*(_ends(row)[1] for row in rows), *(_height(ceiling, end) for ceiling, end in seen)])
+    lows, highs = zip(*map(_ends, rows), strict=True)
+    top = max([*highs, *(_height(ceiling, end) for ceiling, end in seen)])
     has_ridge = any(ceiling.roof.bound is Bound.BYTES for ceiling, _ in seen)
-    bottom = min(_ends(row)[0] for row in rows)
-    scale_axis(axes.yaxis, min(bottom, top / (LEAST_BESIDE_RIDGE if has_ridge else LEAST)), top)
+    least = LEAST_BESIDE_RIDGE if has_ridge else LEAST
+    scale_axis(axes.yaxis, min(*lows, top / least), top)
 
 
 def _of_bound(ceilings: Sequence[Ceiling], bound: Bound) -> list[Ceiling]:

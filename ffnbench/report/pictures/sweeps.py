@@ -77,7 +77,11 @@ class Swept:
     @property
     def rows(self) -> list[Row]:
         """All rows."""
-        return [row for panel in self.panels for curve in panel.curves.values() for row in curve]
+        rows = []
+        for panel in self.panels:
+            for curve in panel.curves.values():
+                rows += curve
+        return rows
 
     @property
     def names(self) -> list[str]:

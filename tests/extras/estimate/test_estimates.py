@@ -95,7 +95,7 @@ def test_bounds_are_those_found_by_hand(rows) -> None:
     assert train["at_least_s"] == pytest.approx(3 * many["at_least_s"])
 
 
-def test_a_backward_moves_gradients_as_well(rows, on_fakes, tmp_path: Path) -> None:
+def test_a_backward_moves_gradients_as_well(rows, on_fakes, tmp_path: Path, monkeypatch) -> None:
     """relu's two matrices of 64 x 256 floats, 16 tokens of 64: the matrices once and, by a backward, their gradients;
     x and y; x, dy and dx; or all four. A frozen matrix has no gradient, and what is looked up is not read whole.
     """
@@ -103,13 +103,14 @@ def test_a_backward_moves_gradients_as_well(rows, on_fakes, tmp_path: Path) -> N
     line = "--d-model 64 --d-ff 256 --seq-len 16 --mode forward,backward,train"
     found = {row["mode"]: row["device_bytes"] for row in rows(f"relu {line}")}
     assert found == {"forward": weights + 2 * end, "backward": 2 * weights + 3 * end, "train": 2 * weights + 4 * end}
-    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(MINE)
 
     class Counting(KnownProber):
         def count(self, spec, workload):
             return pytest.importorskip("ffnbench.worker.probe_jobs").count(spec, workload)
 
-    code, out, err = on_fakes(f"estimate {tmp_path}/mine.py:Frozen {line} --match none -f json", prober=Counting)
+    code, out, err = on_fakes(f"estimate mine.py:Frozen {line} --match none -f json", prober=Counting)
     assert code == 0, err
     found = {row["mode"]: row["device_bytes"] for row in json.loads(out)}
     assert found["train"] == weights + weights // 2 + 4 * end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from base64 import b64decode
 from html.parser import HTMLParser
 from pathlib import Path
@@ -103,7 +104,8 @@ def test_checks_and_histories_have_a_page_with_the_answer_first(in_process, tmp_
     assert in_process("history", *runs, "-o", tmp_path / "history.html")[0] == 0
     check, history = (Read((tmp_path / name).read_text()) for name in ("check.html", "history.html"))
     assert check.of("h1")[0].startswith("ffnbench check against ")
-    assert check.of("h2") == ["Answer", "Table", "Method", "Environment"]
+    assert check.of("h2") == ["Answer", "Table", "Method", "Environment", "Command"]
+    assert check.of("code") == [shlex.join(["ffnbench", "check", *map(str, runs)])]
     assert check.of("p")[0].startswith("gelu latency: REGRESSED, +20%")
     assert history.of("h2") == ["Answer", "Table", "Picture", "Environment"]
     assert history.of("p") == ["no step was found in 2 rows"]

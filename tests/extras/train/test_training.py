@@ -6,6 +6,7 @@ import json
 import math
 import random
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from ffnbench.extras.train.picture import training_figure
 from ffnbench.extras.train.plan import Train, Trained, TrainRequest, plan_train, read_text, trained_by
 from ffnbench.extras.train.table import training_frame, training_records
 from ffnbench.extras.train.worker import TrainingRun
-from ffnbench.following import ProgressListener
+from ffnbench.following import Following, ProgressListener
 from ffnbench.messages import Open, TakeSample
 from ffnbench.plan import Probe, cost_of
 from ffnbench.report.files.store import load
@@ -36,6 +37,8 @@ from ffnbench.report.terminal import plain
 from ffnbench.result import Progress, Sample, Verdict
 from ffnbench.run import world
 from ffnbench.run.resources import memory_needed
+from ffnbench.run.worker_pool import WorkerPool
+from ffnbench.stats.cells import cells_of
 from ffnbench.worker.backends.building import build
 
 ASKED = TrainRequest(
@@ -396,6 +399,21 @@ def test_the_time_of_all_runs_is_told_once() -> None:
     for _ in range(2):
         progress(Progress(done=0.25, text="", eta_s=30.0))
     assert said == ["4 runs will take about 3 min", 150.0, 150.0]
+
+
+def test_the_time_left_of_a_run_is_that_of_the_steps_that_are_left(text: str) -> None:
+    """Two of six are done, and one takes 3 s."""
+    cell, said = cells_of(planned(text))[0], []
+    answers = iter((Trained(step=2, step_s=3.0), learning_of(1.9)))
+    launch = FakeLaunch(trouble={(Train, cell.reference): lambda worker: next(answers)})
+
+    class Listener(ProgressListener):
+        def __call__(self, event: Progress) -> None:
+            said.append(event.eta_s)
+
+    pool = WorkerPool(cell, launch, time.monotonic)
+    measuring.train(cell, pool, Following(progress=Listener()), math.inf, time.monotonic)
+    assert said == [4 * 3.0]
 
 
 def test_the_committed_run_of_an_earlier_version_agrees_with_itself() -> None:
