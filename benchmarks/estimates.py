@@ -37,7 +37,7 @@ FEWEST = 10  # shapes: the ends of 90 % are known of no fewer
 VARIANTS, DTYPES = ("relu", "gelu", "silu", "geglu", "swiglu"), ("float32", "bfloat16")
 MOST_FLOPS, BESIDE = 5e10, 5  # of a call; shapes of one width, which are measured in one run
 CEILINGS_OF = "relu --d-model 4096 --seq-len 1 --dtype float32,bfloat16 --metrics latency,ceilings --budget 60"
-EFFORT = "--cache cold --metrics latency --workers 3 --rounds 4"
+EFFORT = "--metrics latency --workers 3 --rounds 4"
 HEAD = ("variant", "d_model", "tokens", "dtype", "bound ms", "measured ms", "quotient", "bound by")
 
 
@@ -70,10 +70,11 @@ def measured(shapes: int, seed: int, hardware: Path, folder: Path, **of: str) ->
     """Every shape with its bound and time, and what is the same of all; what failed, or was busy, is left out."""
     found = []
     for d_model, variants in drawn(shapes, seed).items():
-        same = [",".join(variants), "--d-model", str(d_model)]
+        cold = ",".join(f"{variant}={variant}@cache=cold" for variant in variants)
+        width = ["--d-model", str(d_model)]
         times, bounds = folder / "times.csv", folder / "bounds.csv"
-        ffnbench("compare", *same, *EFFORT.split(), "--seed", str(seed), "-q", "-o", str(times))
-        ffnbench("estimate", *same, "--hardware", str(hardware), "-o", str(bounds))
+        ffnbench("compare", cold, *width, *EFFORT.split(), "--seed", str(seed), "-q", "-o", str(times))
+        ffnbench("estimate", ",".join(variants), *width, "--hardware", str(hardware), "-o", str(bounds))
         bound_of = rows_of(bounds)
         for label, row in rows_of(times).items():
             bound, seconds = bound_of[label], row["latency_s"]

@@ -56,7 +56,7 @@ def __getattr__(name: str) -> Any:
         feature = import_module("ffnbench.features").of_features("calls").get(name)
         if feature is not None:
             return getattr(feature.file("python"), name)
-    raise AttributeError(f"module 'ffnbench' has no attribute {name!r}")
+    raise AttributeError(f"module 'ffnbench' has no attribute {name!r}", name=name, obj=import_module(__name__))
 
 
 def __dir__() -> list[str]:

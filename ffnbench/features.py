@@ -54,7 +54,7 @@ FEATURES = (
     Feature(name="history", commands=("history",)),
     Feature(name="models", commands=("inspect",), calls=("inspect",), requests=("CountLayers", "CountWhole")),
     Feature(name="page", suffixes=(".html",)),
-    Feature(name="selftest", commands=("selftest",), calls=("selftest",)),
+    Feature(name="selftest", commands=("selftest",)),
     Feature(name="train", commands=("train",), calls=("train",), kinds=("train",), requests=("Train",)),
 )
 

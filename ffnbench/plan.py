@@ -412,7 +412,6 @@ class Plan:
     notes: tuple[Note, ...] = ()
     kind: str = field(default=Kind.COMPARE, metadata=LATER | among(kind_names))
     command: str = field(default="", metadata=LATER)  # what asks the same again: `ffnbench compare --variants ...`
-    shard: str = field(default="", metadata=LATER)  # which part of the groups these are, as 2/8; empty for all
 
     @cached_property
     def _by_label(self) -> dict[str, Case]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import Plan, Probe, cost_of
+from ffnbench.plan import Plan, Probe, control_of, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost, Report, Run, Sample
@@ -16,6 +16,11 @@ WAITS, QUIET = 0.5, 0.01  # share of a sample that the threads of a disturbed on
 
 def plan_of(variants: str = "a=relu,b=gelu", **options: object) -> Plan:
     return plan_compare(CompareRequest(variants=variants, d_model=64, **options)).with_device("cpu")
+
+
+def with_control(plan: Plan) -> Plan:
+    """A plan whose reference is measured twice, as `check` and `ab` do."""
+    return replace(plan, cases=(*plan.cases, control_of(plan.cases, plan.reference)))
 
 
 def run_of(plan: Plan, values: dict[str, list[list[float]]], **changes: object) -> Run:

@@ -7,7 +7,6 @@ from __future__ import annotations
 # first, as it loads matplotlib away from the current folder
 from ffnbench.report.pictures.canvas import (
     BLACK,
-    COLUMN,
     PAGE,
     columns_for,
     drawing,
@@ -51,7 +50,7 @@ def picture(
     if request.gated:
         figure = gated_figure(curves, titles(chosen))
     else:
-        figure = curves_figure(curves, facts, derivative=request.derivative is not False)
+        figure = curves_figure(curves, facts)
     files: dict[str, Write] = {".csv": lambda: points(curves, request.gated)}
     return figure, files | {suffix: partial(render, figure, suffix) for suffix in PICTURES}
 
@@ -89,7 +88,7 @@ DASH = 8  # in widths of a line: a dash with its gap; each further curve at one 
 MARKERS_OF_CURVE = 6
 
 
-def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivative: bool) -> Figure:
+def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts]) -> Figure:
     """All curves in one picture, with their minima and where their gradient is zero in the legend. Curves that look
     like one have a panel more, with what is between them.
     """
@@ -99,13 +98,12 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts], *, derivati
     reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)  # a square function must not flatten the others
     near = LIKE_ONE * reach
     pairs = [(i, j) for i, j in combinations(range(len(values)), 2) if 0 < abs(values[i] - values[j]).max() < near]
-    count = 1 + derivative + bool(pairs)
+    count = 3 if pairs else 2
     pens_of = pens(curves)
     with drawing(**{"lines.linewidth": 1.3}):
-        figure, axes = panels(count, count, (COLUMN if count == 1 else PAGE, HEIGHT))
+        figure, axes = panels(count, count, (PAGE, HEIGHT))
         _draw(axes[0], "f(x)", x, values, pens_of, _limits(values, -reach, reach))
-        if derivative:
-            _draw(axes[1], "f'(x)", x, slopes, pens_of, _limits(slopes, *DERIVATIVE_REACH))
+        _draw(axes[1], "f'(x)", x, slopes, pens_of, _limits(slopes, *DERIVATIVE_REACH))
         if pairs:
             names = list(curves)
             titles = [f"{names[j]} \N{MINUS SIGN} {names[i]}" for i, j in pairs]

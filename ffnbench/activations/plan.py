@@ -17,7 +17,7 @@ from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.fields import cut
 from ffnbench.planning.variant_text import Variant, parse_variant
 from ffnbench.planning.workload import workload_of
-from ffnbench.request import Effort, TimingRequest
+from ffnbench.request import TimingRequest
 
 CHOSEN = "relu,relu2,gelu,silu,mish"  # what people choose between for an FFN
 REFERENCE = "relu"
@@ -114,13 +114,10 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
             for name, spec in specs.items()
         ]
     rounds = TIMING_ROUNDS if request.rounds is None and not request.quick else request.rounds
-    effort = Effort(
-        workers=request.workers, rounds=rounds, quick=request.quick, seed=request.seed, timeout=request.timeout
-    )
     return Plan(
         kind=Kind.ACTIVATIONS,
         cases=tuple(cases),
         reference=cases[0].against or cases[0].label,
-        protocol=replace(protocol_of(1, effort), warmup_s=TIMING_WARMUP_S),
+        protocol=replace(protocol_of(1, replace(request, rounds=rounds)), warmup_s=TIMING_WARMUP_S),
         metrics=("latency",),
     )

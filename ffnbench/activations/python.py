@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 from ffnbench.activations.describing import draw_activations, facts
 from ffnbench.api.measuring import measure
 from ffnbench.api.preparing import prepare
-from ffnbench.python.arguments import Activations, Devices, DTypes, Float, Int, Ints, StrPath, asked
+from ffnbench.python.arguments import Activations, Devices, DTypes, Int, Ints, asked
 from ffnbench.python.public import called_here, public
-from ffnbench.report.shown_report import Answer, as_displayed, written_to
+from ffnbench.report.shown_report import Answer, as_displayed
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.request import FactsRequest, PictureRequest, TimingRequest
 
@@ -43,11 +42,6 @@ def time_activations(
     workers: Int | None = None,
     rounds: Int | None = None,
     quick: bool = False,
-    seed: Int = 0,
-    timeout: Float = 300.0,
-    runs: Int = 1,
-    pause: Float | None = None,
-    shard: str | None = None,
     elements: Ints = "1048576",
     dtype: DTypes = "float32",
     quiet: bool = False,
@@ -62,51 +56,19 @@ def time_activations(
         return measure(prepare(request, here.world), here.world, here.following)
 
 
-@overload
-def plot_activations(
-    activations: Activations | None = None,
-    *,
-    range: str | tuple[float, float] = "-4:4",
-    derivative: bool | None = None,
-    gated: bool = False,
-    timeout: Float = 300.0,
-    path: None = None,
-) -> Figure: ...
-
-
-@overload
-def plot_activations(
-    activations: Activations | None = None,
-    *,
-    range: str | tuple[float, float] = "-4:4",
-    derivative: bool | None = None,
-    gated: bool = False,
-    timeout: Float = 300.0,
-    path: StrPath,
-) -> Path: ...
-
-
 @public
 def plot_activations(
     activations: Activations | None = None,
     *,
     range: str | tuple[float, float] = "-4:4",
-    derivative: bool | None = None,
     gated: bool = False,
-    timeout: Float = 300.0,
-    path: StrPath | None = None,
-) -> Figure | Path:
-    """Activations with their derivatives, or the surfaces of gated forms (`gated=True`), as a picture.
+) -> Figure:
+    """Activations with their derivatives, or the surfaces of gated forms (`gated=True`), as a matplotlib Figure.
 
-    Gives a matplotlib Figure; with `path` it writes a file and gives its path.
-
-    >>> figure = ffnbench.plot_activations(["relu", "gelu", "silu"])
+    >>> ffnbench.plot_activations(["relu", "gelu", "silu"]).savefig("curves.png")
     """
     request = asked(PictureRequest, locals())
     with called_here() as here:
-        figure: Figure
-        figure, files = draw_activations(request, here.world)
-        if path is None:
-            as_displayed(figure)
-            return figure
-        return written_to(path, files, "activations")
+        figure: Figure = draw_activations(request, here.world)[0]
+        as_displayed(figure)
+        return figure

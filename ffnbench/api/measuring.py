@@ -44,8 +44,8 @@ def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED)
     tell_wait(plan, world, following.progress, budget_s)
     if runs == 1:
         return measure_run(prepared, world, following)
-    if following.resumed() or plan.shard:
-        raise FfnbenchError("--runs is of a whole plan, and --resume and --shard are of a part", "leave --runs out")
+    if following.resumed():
+        raise FfnbenchError("--runs is of a whole plan, and --resume goes on with a part", "leave one of the two out")
     return _several(prepared, world, following, runs, pause_s)
 
 

@@ -13,7 +13,7 @@ from ffnbench.device.environment import usable_cpus
 from ffnbench.features import function_of
 from ffnbench.ffn.cost import cost_unknown
 from ffnbench.plan import CONTROL, OWN, Arm, Case, Note, NoteKind, Plan, Probe, cost_of
-from ffnbench.planning.effort import check_timeout, pause_of, repeated, shard_of
+from ffnbench.planning.effort import check_timeout, pause_of, repeated
 from ffnbench.planning.workload import device_of
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import (
@@ -22,7 +22,7 @@ from ffnbench.request import (
     BlockRequest,
     CompareRequest,
     CostRequest,
-    GroupedRequest,
+    MeasuredRequest,
     TimingRequest,
     command_line,
 )
@@ -90,36 +90,28 @@ def prepare(
     asked = with_threads(request)
     if counts and asked.device == "auto":
         asked = replace(asked, device="cpu")
-    if isinstance(request, GroupedRequest):
+    if isinstance(request, MeasuredRequest):
         pause_of(request.runs, request.pause)
         if not counts and not as_jobs:
             for device in request.device.split(","):
                 refuse_device(device, world)
     with world.prober(check_timeout(request.timeout)) as prober:
         plan = asked_as(_plan(asked, prober, planned), request, counts=counts)
-        if isinstance(request, GroupedRequest) and request.shard is not None:
-            from ffnbench.stats.cells import shard
-
-            plan = shard(plan, *shard_of(request.shard, len(plan.groups)))
         return with_costs(with_notes(plan, notes), prober, lenient=isinstance(request, CompareRequest | AddedRequest))
 
 
 def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
     """The plan with the command that asks for it again, and what that says of runs and budget."""
-    all_shards = request
-    if isinstance(request, GroupedRequest):
-        all_shards = replace(request, shard=None)
-    command = ""
-    if counts and isinstance(request, CompareRequest):
-        command = CostRequest.COMMAND
-    return replace(plan, command=command_line(all_shards, command), protocol=repeated(plan.protocol, request))
+    counted = counts and isinstance(request, CompareRequest)
+    command = command_line(request, CostRequest.COMMAND if counted else "")
+    return replace(plan, command=command, protocol=repeated(plan.protocol, request))
 
 
 def _plan(request: AnyRequest, probe: Probe, planned: Planned | None) -> Plan:
     """The plan of a request; mistakes in its flags are found before code of the user's is loaded."""
     plan_of: Planned = planned or function_of(PLANS[type(request)])
     if isinstance(request, CompareRequest) and ":" in request.variants and "routing" not in request.metrics:
-        plan_of(replace(request, variants="swiglu", reference=None), Probe())
+        plan_of(replace(request, variants="swiglu"), Probe())
     return plan_of(request, probe)
 
 

@@ -10,7 +10,7 @@ from ffnbench.device.environment import advice, auto_device, caches, describe, u
 from ffnbench.device.nvml import advice as device_advice
 from ffnbench.ffn.spec import DTYPES
 from ffnbench.following import ProgressListener
-from ffnbench.messages import DeviceFacts, Failed, Greeting, ListBackends, MeasureCeilings, MeasureTimer
+from ffnbench.messages import DeviceFacts, Failed, Greeting, ListBackends, MeasureCeilings
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row
 from ffnbench.report.listing import (
@@ -20,7 +20,6 @@ from ffnbench.report.listing import (
     environment_records,
     machine_records,
     records_view,
-    timer_records,
     workers_record,
 )
 from ffnbench.result import Ceiling
@@ -37,22 +36,18 @@ def environment(
     world: World,
     progress: ProgressListener,
     *,
-    timer: bool = False,
     ceilings: bool = False,
     settings: Iterable[tuple[str, str]] = (),
 ) -> View:
-    """Where numbers would be made, with what the harness itself costs and what the machine can do where that is asked
-    for. `settings` are further facts, with their values.
+    """Where numbers would be made, and what the machine can do where `ceilings` asks for that. `settings` are further
+    facts, with their values.
     """
-    of_timer: list[Row] = []
     of_ceilings: list[Row] = []
     noise: list[str] = []
     worker = world.launch()
     try:
         greeting = worker.greeting()
         gpu = device_facts(worker, auto_device(greeting))
-        if timer:
-            of_timer = _timer_here(worker)
         records = environment_records(describe(greeting, gpu))
         if ceilings:
             of_ceilings, noise = _ceilings_here(worker, world, progress)
@@ -60,19 +55,11 @@ def environment(
         worker.close()
     records += device_records(_devices(greeting, world), gpu or DeviceFacts())
     records += [{"fact": name, "value": value} for name, value in settings]
-    records += [workers_record(greeting.forks), *of_timer, *of_ceilings]
+    records += [workers_record(greeting.forks), *of_ceilings]
     noise += advice()
     if gpu:
         noise += device_advice(gpu)
     return records_view(records, [f"noise: {text}" for text in noise])
-
-
-def _timer_here(worker: Worker) -> list[Row]:
-    """What the harness itself costs; raises Unfinished where that can't be measured."""
-    timer = worker.ask(MeasureTimer(), COUNT_TIMEOUT_S)
-    if isinstance(timer, Failed):
-        raise Unfinished(f"an empty call could not be timed: {timer.message}", "`ffnbench env` shows the machine")
-    return timer_records(timer)
 
 
 def _devices(greeting: Greeting, world: World) -> str:

@@ -74,9 +74,7 @@ def _cell(cell: Cell[BlockRequest], ffn: Case, suffix: str, group: LayerGroup | 
     work = replace(ffn.workload, seq_len=int(request.seq_len))
     ffn = replace(ffn, label=FFN + suffix, workload=work, against=FFN + suffix, residual=None, point=cell.point)
     yield ffn
-    forms = {ATTENTION: AttentionForm.SDPA}
-    if request.textbook:
-        forms[TEXTBOOK] = AttentionForm.TEXTBOOK
+    forms = {ATTENTION: AttentionForm.SDPA, TEXTBOOK: AttentionForm.TEXTBOOK}
     for spec, layers in attentions_of(request, ffn.ffn.d_model, group):
         window = f"-{spec.window}" if spec.window and layers else ""
         for name, form in forms.items():
@@ -100,7 +98,7 @@ def _ffn(request: BlockRequest, model: ModelSpec | None, probe: Probe | None) ->
         return Case(label=FFN, variant=ffn.name, ffn=ffn, workload=work, sizing=sizing)
     plan = plan_compare(as_compare(request, variants=request.variant or DEFAULT_FORM), probe)
     if len(plan.cases) > 1:
-        raise FfnbenchError("a block has one FFN", "give one --variant; `ffnbench compare` measures several")
+        raise FfnbenchError("a block has one FFN", "give one variant; `ffnbench compare` measures several")
     return plan.cases[0]
 
 
@@ -120,7 +118,7 @@ def refuse_sizes(request: BlockRequest) -> None:
         if getattr(request, name) is not None:
             raise FfnbenchError(
                 f"--{name.replace('_', '-')} and a model both say what the FFN is",
-                "leave one of the two out; --heads, --kv-heads and --head-dim change a model's attention",
+                "leave one of the two out; --heads and --kv-heads change a model's attention",
             )
 
 
@@ -154,7 +152,7 @@ def attention_of(request: BlockRequest, d_model: int, group: LayerGroup | None) 
 
     Where a model's attention is not known it is by hand too, without biases.
     """
-    sizes = {key: value for key in ("heads", "kv_heads", "head_dim") if (value := getattr(request, key)) is not None}
+    sizes = {key: value for key in ("heads", "kv_heads") if (value := getattr(request, key)) is not None}
     for name, value in sizes.items():
         read_positive(name, value)
     if group is None or (group.attention is None and "heads" in sizes):
@@ -162,27 +160,27 @@ def attention_of(request: BlockRequest, d_model: int, group: LayerGroup | None) 
     elif group.attention is None:
         raise FfnbenchError(
             "; ".join(filter(None, ("the attention of this model is not known", uncounted(group)))),
-            "give --heads, and --kv-heads and --head-dim where they differ",
+            "give --heads, and --kv-heads where they differ",
         )
     elif sizes and group.attention.mla is not None:
-        raise FfnbenchError("latent attention has no heads to choose", "leave --heads, --kv-heads and --head-dim out")
+        raise FfnbenchError("latent attention has no heads to choose", "leave --heads and --kv-heads out")
     else:
         sizes = {"kv_heads": sizes["heads"]} | sizes if "heads" in sizes else sizes
         spec = replace(group.attention, **sizes)
-    causal = group is None or group.kind not in NOT_CAUSAL
-    return replace(spec, causal=causal if request.causal is None else request.causal)
+    return replace(spec, causal=group is None or group.kind not in NOT_CAUSAL)
 
 
 def _by_hand(sizes: dict[str, int], d_model: int, bias: bool) -> AttentionSpec:
-    heads, head_dim = sizes.get("heads"), sizes.get("head_dim")
+    heads = sizes.get("heads")
     if heads is None:
-        heads, rest = divmod(d_model, head_dim or HEAD_DIM)
+        heads, rest = divmod(d_model, HEAD_DIM)
         if rest or not heads:
-            raise FfnbenchError(f"d_model {d_model} is no multiple of {head_dim or HEAD_DIM}", "give --heads")
-    if head_dim is None:
-        head_dim, rest = divmod(d_model, heads)
-        if rest or not head_dim:
-            raise FfnbenchError(f"d_model {d_model} does not divide into {heads} heads", "give --head-dim as well")
+            raise FfnbenchError(f"d_model {d_model} is no multiple of {HEAD_DIM}", "give --heads")
+    head_dim, rest = divmod(d_model, heads)
+    if rest or not head_dim:
+        raise FfnbenchError(
+            f"d_model {d_model} does not divide into {heads} heads", "a config.json may have heads of any width"
+        )
     kv_heads = sizes.get("kv_heads", heads)
     return AttentionSpec(
         d_model=d_model, heads=heads, kv_heads=kv_heads, head_dim=head_dim, qkv_bias=bias, out_bias=bias

@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -65,27 +65,25 @@ def _root(
 
 def run(words: Sequence[str]) -> int:
     """Do what a command line says; gives the exit code. Raises FfnbenchError, and Typer's own complaints."""
+    if "_FFNBENCH_COMPLETE" in os.environ:
+        return EXIT_USAGE if app([*words], standalone_mode=False, prog_name="ffnbench") else 0
     name = words[0].replace("_", "-") if words else "--help"
-    completes = "_FFNBENCH_COMPLETE" in os.environ
-    if not completes and name.partition("=")[0] not in OWN and name not in command_names():
-        told = "no command before" if name.startswith("-") else "no such command"
+    defaults = {}
+    if name in command_names():
+        settings = settings_here()
+        if settings is not None:
+            defaults = {name: settings.of_command(name, options_of(name))}
+    elif name.partition("=")[0] not in OWN:
+        what = "no command before" if name.startswith("-") else "no such command"
         from ffnbench.cli.mistakes import command_meant
 
-        raise FfnbenchError(f"{told} {name!r}", command_meant(name, words))
-    if completes:
-        return EXIT_USAGE if app([*words], standalone_mode=False, prog_name="ffnbench") else 0
+        raise FfnbenchError(f"{what} {name!r}", command_meant(name, words))
     group = typer.main.get_command(app)  # not app(): that ends an interruption, and a broken pipe, in its own ways
     try:
-        with group.make_context("ffnbench", [*words], default_map=_defaults(name)) as ctx:
+        with group.make_context("ffnbench", [*words], default_map=defaults) as ctx:
             return group.invoke(ctx) or 0
     except typer.Exit as ended:  # of --help, --version, --install-completion; 1 is a regression here
         return EXIT_USAGE if ended.exit_code else 0
-
-
-def _defaults(command: str) -> dict[str, Any]:
-    """What a pyproject.toml sets for a command."""
-    settings = settings_here() if command in command_names() else None
-    return {command: settings.of_command(command, options_of(command))} if settings else {}
 
 
 def main() -> None:
@@ -102,11 +100,11 @@ def main() -> None:
         hush()
         code = 0
     except Exception as problem:
-        code = _told(problem)
+        code = _exit_code_of(problem)
     sys.exit(code)
 
 
-def _told(problem: Exception) -> int:
+def _exit_code_of(problem: Exception) -> int:
     """Say what is wrong; gives the exit code."""
     if isinstance(problem, FfnbenchError):
         return complain(problem.message, problem.hint, problem.exit_code)

@@ -6,7 +6,7 @@ what a pyproject.toml sets. The function gives the exit code.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -17,17 +17,17 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info
 
 from ffnbench import features
-from ffnbench.cli.defaults import Settings, found_settings, held_of, is_typed, noted
+from ffnbench.cli.defaults import Settings, found_settings, is_typed, noted, set_by_file
 from ffnbench.cli.words import as_meant
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.features import measured_as_jobs
-from ffnbench.planning.fields import read, typed_order
-from ffnbench.request import Output, Request
+from ffnbench.planning.fields import read
+from ffnbench.request import AnyRequest, Output, Request
 
 if TYPE_CHECKING:
     from ffnbench.report.output import Destination
 
-R = TypeVar("R", bound=Request)
+R = TypeVar("R", bound=Request | Output)
 FILES = {  # of each command, in the order of the help; a file is loaded when a command of it is typed
     "compare": "compare.command", "cost": "compare.command", "report": "cli.tools", "block": "block.command",
     "check": "gate.command", "ab": "gate.command",
@@ -35,9 +35,7 @@ FILES = {  # of each command, in the order of the help; a file is loaded when a 
     "list": "cli.tools", "env": "cli.tools",
 }  # fmt: skip
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
-FEW = 16  # so many options are shown at once; of more, those that few people use stand in --help-all alone
 ALL = "--help-all"
-PLACE_FIRST = "what is typed by place stands before all options"
 
 
 class AsTyped:
@@ -62,19 +60,18 @@ class Command(TyperCommand):
         """Its parameters, and Typer's own for the help."""
         params: list[Any] = as_typed(super().get_params(ctx))
         for param in params:
-            if len(self.params) <= FEW or ctx.obj == ALL or ctx.resilient_parsing:  # a shell offers all of them
+            if ctx.obj == ALL or ctx.resilient_parsing:  # a shell offers all of them
                 param.hidden = False
-            if param.name == "help":
-                param.rich_help_panel = "Output"
-                if any(one.hidden for one in params):
-                    param.help = f"Show this; {ALL} shows every flag."
+        help_option = params[-1]
+        help_option.rich_help_panel = "Output"
+        if any(param.hidden for param in params):
+            help_option.help = f"Show this; {ALL} shows every flag."
         return params
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """What was typed, as it was meant."""
         if ALL in args:
             ctx.obj, args = ALL, ["--help"]
-        ctx.meta[PLACE_FIRST] = bool(args) and not args[0].startswith("-")
         try:
             return super().parse_args(ctx, args if ctx.resilient_parsing else as_meant(args, self.params))
         except UsageError as problem:
@@ -86,8 +83,9 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except FfnbenchError as problem:
-            if held := held_of(ctx):
-                problem.hint = "; ".join(filter(None, (problem.hint, f"pyproject.toml sets {', '.join(held)}")))
+            names = ", ".join(set_by_file(ctx))
+            if names:
+                problem.hint = "; ".join(filter(None, (problem.hint, f"pyproject.toml sets {names}")))
             raise
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -137,7 +135,7 @@ def options_of(name: str) -> dict[str, Any]:
 
 def settings_here() -> Settings | None:
     """What a pyproject.toml sets in this folder."""
-    return found_settings(lambda: {name: options_of(name) for name in command_names()})
+    return found_settings(command_names())
 
 
 def ending(*examples: str, docs: str) -> str:
@@ -149,49 +147,22 @@ def ending(*examples: str, docs: str) -> str:
     return "\n".join(lines)
 
 
-def asked(kind: type[R], ctx: typer.Context, **placed: list[str] | str | None) -> R:
-    """A request of what was typed, and of what a file sets; `placed` are texts of a field that were typed by place,
-    behind those of its option.
+def asked(kind: type[R], ctx: typer.Context, **more: Any) -> R:
+    """A request of what was typed, and of what a file sets, with these further values. Raises FfnbenchError for a text
+    that can't be one.
     """
-    by_place: dict[str, Any] = {name: texts_of(text) for name, text in placed.items() if text is not None}
-    typed = given(ctx)
-    for name in by_place.keys() & typed.keys():
-        typed[name] = [*texts_of(typed[name]), *by_place.pop(name)]
-    typed = {**by_place, **typed} if ctx.meta.get(PLACE_FIRST) else {**typed, **by_place}
-    values = values_of(kind, typed)
-    return kind(**values, typed=typed_order(values))
+    given = set_by_file(ctx).keys() | {name for name in ctx.params if is_typed(ctx, name)}
+    for field in fields(kind):
+        if field.name in given:
+            value = ctx.params[field.name]
+            more[field.name] = read(kind, field.name, [value] if isinstance(value, str) else value)
+    return kind(**more)
 
 
 def output_of(ctx: typer.Context) -> Output:
     """How the answer is shown and written, as it was typed or as a file sets it."""
-    values = values_of(Output, given(ctx))
-    if values.get("json"):
-        if values.get("format", "json") not in ("table", "json"):
-            raise FfnbenchError(f"--json and --format {values['format']} both say what is shown", "give one of the two")
-        values["format"] = "json"
     measure = measured_as_jobs(ctx.params.get("on") or "", ctx.params.get("slurm") or ())
-    return Output(**values, defaults=noted(held_of(ctx)), measure=measure)
-
-
-def given(ctx: typer.Context) -> dict[str, Any]:
-    """What was typed, in that order, and what a file sets."""
-    held = held_of(ctx)
-    return {name: value for name, value in ctx.params.items() if name in held or is_typed(ctx, name)}
-
-
-def texts_of(value: list[str] | str) -> list[str]:
-    """What was typed for one flag."""
-    return [value] if isinstance(value, str) else list(value)
-
-
-def values_of(kind: type[Any], typed: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of those fields that were given; raises FfnbenchError for a text that is none."""
-    names = {one.name for one in fields(kind)}
-    values = {}
-    for name, value in typed.items():
-        if name in names:
-            values[name] = read(kind, name, value if isinstance(value, bool) else texts_of(value))
-    return values
+    return asked(Output, ctx, defaults=noted(set_by_file(ctx)), measure=measure)
 
 
 def destination_of(output: Output, stem: str, *inputs: object, pictures: bool = False, **how: Any) -> Destination:
@@ -208,3 +179,35 @@ def destination_of(output: Output, stem: str, *inputs: object, pictures: bool = 
 
         how["inputs"] = inputs_of(*inputs)
     return Destination(output, stem, **how)
+
+
+def answer(
+    ctx: typer.Context,
+    request: AnyRequest,
+    stem: str,
+    *,
+    counts: bool = False,
+    planned: Callable[..., Any] | None = None,
+    **measured: Any,
+) -> int:
+    """Plan and price what was asked, measure it unless only counts are wanted (as jobs if `--on` says so), and show it.
+
+    Gives the exit code. `planned` makes the plan of a feature's request, and `own=` measures it.
+    """
+    from ffnbench.api.preparing import prepare
+    from ffnbench.report.shown_report import report_view
+    from ffnbench.run.world import this_machine
+
+    output = output_of(ctx)
+    inputs = vars(request).values()
+    with destination_of(output, stem, *inputs, pictures=True, counts_only=counts) as destination:
+        world, as_jobs = this_machine(wait=output.wait), output.measure is not None
+        prepared = prepare(request, world, planned, notes=destination.defaults, counts=counts, as_jobs=as_jobs)
+        report = prepared.cost_report()
+        destination.expect(report)
+        if not counts:
+            from ffnbench.api.measuring import measure_here_or_as_jobs
+
+            report = measure_here_or_as_jobs(prepared, world, destination, output.measure, **measured)
+        destination.show(report_view(report))
+    return destination.code

@@ -1,15 +1,15 @@
 """Defaults of flags from `[tool.ffnbench]` of a pyproject.toml: of all commands, or of one (`[tool.ffnbench.compare]`).
 
 They are Typer's `default_map`. The nearest file with such a table counts, from the working folder upwards to the root
-of the repository. What is typed wins, and a default that contradicts it is left out. No default names code, an
-interpreter, an output, or what may be trusted: a file of somebody else's must not run or write anything.
+of the repository. What is typed wins, and a default that contradicts it is left out. A file of somebody else's must not
+run or write anything, so it sets only what MAY has.
 """
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,44 +17,52 @@ from typing import Any
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
 from ffnbench.common.names import hint_for
+from ffnbench.request import spelling
 
 FILE, TABLE = "pyproject.toml", "tool.ffnbench"
-NEVER = {  # no file sets what runs, what is trusted, and what is written
-    "trust", "out", "base_python", "head_python", "base_source", "head_source", "base_env", "head_env",
-    "update", "append", "json", "resume", "shard", "on", "slurm",
-}  # fmt: skip
-OF_CODE = ("variants", "variant", "activations")  # may name code: plain names are taken
-OF_CODE_KEYS = ("@python", "@source", "@env")
 OF_OUTPUT = ("format", "verbose", "quiet", "sort", "columns")  # how an answer is shown: not told with it
-EXACT, FREE = ("workers", "rounds", "quick"), ("precision", "budget")
-YIELDS: Mapping[str, tuple[str, ...]] = {  # a default gives way where one of these is typed
-    **dict.fromkeys(EXACT, FREE), **dict.fromkeys(FREE, EXACT), "preset": ("d_model",),
-    "d_model": ("preset",), "d_ff": ("ratio", "rule"), "ratio": ("d_ff",),
-    "rule": ("d_ff",), "format": ("json",), "tolerance": ("fail_above",), "fail_above": ("tolerance",),
-    **dict.fromkeys((*OF_CODE, "base_rev"), ("placed",)),
+MAY = (
+    "d_model", "d_ff", "bias", "match", "batch", "seq_len", "dtype", "mode", "device", "threads", "backend", "metrics",
+    "precision", "budget", "timeout", "pause", "tolerance", "on_unclear", "hardware", "wait", *OF_OUTPUT,
+)  # fmt: skip
+NUMBERED = ("workers", "rounds", "quick")
+YIELDS = {  # a default gives way where one of these is typed
+    "precision": NUMBERED, "budget": NUMBERED, "d_model": ("preset",), "d_ff": ("preset",), "bias": ("preset",),
 }  # fmt: skip
 Default = bool | list[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Settings:
-    """What a file sets, as it would be typed: by option for every command, and for each one by itself."""
+    """What a file sets, each value as it would be typed: `seq_len` for every command, `compare.seq_len` for one."""
 
     path: Path
-    shared: Mapping[str, Default]
-    own: Mapping[str, Mapping[str, Default]]
+    values: Mapping[str, Default]
 
     def rows(self) -> list[tuple[str, str]]:
         """The file, then names and values."""
-        own = [(f"{command}.{name}", value) for command, of in self.own.items() for name, value in of.items()]
-        rows = [(f"default {name}", _shown(value)) for name, value in [*self.shared.items(), *own]]
-        return [("defaults from", str(self.path)), *rows]
+        return [
+            ("defaults from", str(self.path)),
+            *((f"default {name}", _shown(value)) for name, value in self.values.items()),
+        ]
 
     def of_command(self, command: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """What holds for a command with these options: of what is shared, that which it has."""
-        both = {**self.shared, **self.own.get(command, {})}
-        known = {name: value for name, value in both.items() if name in options}
-        return {name: value if options[name].multiple else _typed(value) for name, value in known.items()}
+        """What holds for a command with these options; of what is set for all, that which it has. Raises FfnbenchError
+        for what is set for it alone and it has not.
+        """
+        held: dict[str, Any] = {}
+        for key, value in self.values.items():
+            of, dot, name = key.rpartition(".")
+            if dot and of != command:
+                continue
+            if name in options:
+                held[name] = value if isinstance(value, bool) or options[name].multiple else ",".join(value)
+            elif dot:
+                raise FfnbenchError(
+                    f"{command} has no {spelling(name)}, in [{TABLE}.{command}] of {str(self.path)!r}",
+                    "take it out of that table",
+                )
+        return held
 
 
 def is_typed(context: Any, name: str) -> bool:
@@ -62,34 +70,31 @@ def is_typed(context: Any, name: str) -> bool:
     return str(context.get_parameter_source(name).name) == "COMMANDLINE"
 
 
-def held_of(context: Any) -> dict[str, Any]:
+def set_by_file(context: Any) -> dict[str, Any]:
     """Which parameters a file sets, in its order, without what contradicts those that were typed."""
-    typed = {name for name in context.params if is_typed(context, name)}
-    return {
-        name: context.params[name]
-        for name in context.default_map or ()
-        if context.get_parameter_source(name).name == "DEFAULT_MAP" and typed.isdisjoint(YIELDS.get(name, ()))
-    }
+    values = {}
+    for name in context.default_map or ():
+        gives_way = any(is_typed(context, other) for other in YIELDS.get(name, ()) if other in context.params)
+        if context.get_parameter_source(name).name == "DEFAULT_MAP" and not gives_way:
+            values[name] = context.params[name]
+    return values
 
 
-def noted(held: Mapping[str, Any]) -> tuple[str, ...]:
+def noted(defaults: Mapping[str, Any]) -> tuple[str, ...]:
     """What a reader should know of the defaults that a file has set."""
-    told = [f"{name.rstrip('_')} {_shown(value)}" for name, value in held.items() if name not in OF_OUTPUT]
-    return (f"defaults from {FILE}: {', '.join(told)}",) if told else ()
+    texts = [f"{name} {_shown(value)}" for name, value in defaults.items() if name not in OF_OUTPUT]
+    return (f"defaults from {FILE}: {', '.join(texts)}",) if texts else ()
 
 
-def _shown(value: Default | str) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(_typed(value))
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(value) if isinstance(value, list) else str(value)
 
 
-def _typed(value: Default | str) -> bool | str:
-    """The value as one word, as it would be typed."""
-    return ",".join(value) if isinstance(value, list) else value
-
-
-def found_settings(options: Callable[[], Mapping[str, Collection[str]]]) -> Settings | None:
-    """The settings that hold in this folder; `options` gives those of all commands. Raises FfnbenchError for a table
-    that can't be read, an unknown key, and a key that no file may set.
+def found_settings(commands: Sequence[str]) -> Settings | None:
+    """The settings that hold in this folder. Raises FfnbenchError for a table that can't be read, an unknown command,
+    and a key that no file may set.
     """
     try:
         here = Path.cwd()
@@ -97,16 +102,16 @@ def found_settings(options: Callable[[], Mapping[str, Collection[str]]]) -> Sett
         return None
     for folder in (here, *here.parents):
         path = folder / FILE
-        if path.is_file():
-            table = _table(path)
-            if table is not None:
-                return _checked(path, table, options())
+        table = _table(path) if path.is_file() else None
+        if table is not None:
+            return _checked(path, table, commands)
         if (folder / ".git").exists():
             break
     return None
 
 
 def _table(path: Path) -> dict[str, Any] | None:
+    """The table of a file; None where it has none, or can't be opened."""
     if not os.access(path, os.R_OK):
         return None
     text = content_of(path)
@@ -120,37 +125,39 @@ def _table(path: Path) -> dict[str, Any] | None:
     return table if isinstance(table, dict) else None
 
 
-def _checked(path: Path, table: dict[str, Any], options: Mapping[str, Collection[str]]) -> Settings:
-    every = {name for known in options.values() for name in known}
-    shared: dict[str, Default] = {}
-    own: dict[str, dict[str, Default]] = {}
-    for key, value in table.items():
-        if not isinstance(value, dict):
-            shared |= _setting(path, TABLE, key, value, every)
-        elif key in options:
-            for name, of in value.items():
-                own.setdefault(key, {}).update(_setting(path, f"{TABLE}.{key}", name, of, options[key]))
-        else:
+def _checked(path: Path, table: dict[str, Any], commands: Sequence[str]) -> Settings:
+    """The values of a table, those for all commands first."""
+    of_all = {
+        _name(path, key): _default(path, key, value) for key, value in table.items() if not isinstance(value, dict)
+    }
+    values: dict[str, Default] = {**of_all}
+    for command, own in table.items():
+        if not isinstance(own, dict):
+            continue
+        if command not in commands:
             raise FfnbenchError(
-                f"no command is called {key!r}, in [{TABLE}.{key}] of {str(path)!r}",
-                hint_for(key, options, "commands: " + ", ".join(options)),
+                f"no command is called {command!r}, in [{TABLE}.{command}] of {str(path)!r}",
+                hint_for(command, commands, "commands: " + ", ".join(commands)),
             )
-    return Settings(path=path, shared=shared, own=own)
+        for key, value in own.items():
+            values[f"{command}.{_name(path, key)}"] = _default(path, key, value)
+    return Settings(path, values)
 
 
-def _setting(path: Path, table: str, key: str, value: Any, known: Collection[str]) -> dict[str, Default]:
-    """The option of a key with its value as it would be typed, if a file may set that."""
-    names = {name.rstrip("_"): name for name in known}
-    plain = key.strip().replace("-", "_")
-    if plain not in names:
-        where = "a key is the name of a flag: seq_len, dtype, budget, ..."
-        raise FfnbenchError(f"unknown key {key!r} in [{table}] of {str(path)!r}", hint_for(plain, names, where))
+def _name(path: Path, key: str) -> str:
+    """The flag of a key; raises FfnbenchError where no file may set it."""
+    name = key.strip().replace("-", "_")
+    if name not in MAY:
+        hint = hint_for(name, MAY, "type it where it is wanted; a key is the name of a flag: seq_len, dtype, budget")
+        raise FfnbenchError(f"no file may set {key!r}, as {str(path)!r} does", hint)
+    return name
+
+
+def _default(path: Path, key: str, value: Any) -> Default:
+    """A value as it would be typed; raises FfnbenchError for what can't be."""
+    if isinstance(value, bool):
+        return value
     parts = value if isinstance(value, list) else [value]
-    if not parts or not all(isinstance(one, int | float | str) for one in parts):
+    if not parts or not all(isinstance(part, int | float | str) for part in parts):
         raise FfnbenchError(f"{key} of {str(path)!r} is no value of a flag", 'for example seq_len = 128 or "2Ki"')
-    text = ",".join(map(str, parts))
-    of_code = plain in OF_CODE and (":" in text or any(one in text for one in OF_CODE_KEYS))
-    if plain in NEVER or of_code:
-        what = f"{key} to {text!r}, which is no plain name" if of_code else key
-        raise FfnbenchError(f"{str(path)!r} sets {what}: no file may do that", "type it where it is wanted")
-    return {names[plain]: value if isinstance(value, bool) else [str(one) for one in parts]}
+    return [str(part) for part in parts]

@@ -8,77 +8,76 @@ from collections.abc import Sequence
 from typing import Any
 
 from ffnbench.cli.commands import command_names, options_of
-from ffnbench.common.errors import (
-    EXIT_USAGE,
-    complain,
-)
+from ffnbench.common.errors import EXIT_USAGE, complain
 from ffnbench.common.files import content_of
-from ffnbench.common.names import hint_for
+from ffnbench.common.names import hint_for, near
 from ffnbench.request import EXAMPLES, spelling
 
 UNNEEDED = {"warmup", "iters", "num_iters", "iterations", "n", "number", "repeat", "repeats", "reps", "steps", "trials"}
 
 
-def _are_variants(text: str) -> bool:
-    from ffnbench.planning.variant_text import is_variant
-
-    return all(map(is_variant, text.split(",")))
-
-
 def command_meant(name: str, words: Sequence[str]) -> str:
     """What to type in place of a first word that is no command."""
     from ffnbench.models.presets import PRESETS
+    from ffnbench.planning.variant_text import is_variant
     from ffnbench.report.listing import LISTINGS
 
-    behind, typed = words[1:], shlex.join(words)
+    typed = shlex.join(words)
+    commands = [word for word in words[1:] if word in command_names()]
     if name == "help":
-        return f"`ffnbench {behind[0]} --help`" if behind and behind[0] in command_names() else "`ffnbench --help`"
-    for word in behind:
-        if name.startswith("-") and word in command_names():  # flags before the command
-            return f"the command comes first: `ffnbench {shlex.join([word, *(w for w in words if w != word)])}`"
+        return f"`ffnbench {commands[0]} --help`" if commands else "`ffnbench --help`"
+    if name.startswith("-") and commands:
+        others = [word for word in words if word != commands[0]]
+        return f"the command comes first: `ffnbench {shlex.join([commands[0], *others])}`"
     if name in LISTINGS:
         return f"`ffnbench list {name}`"
-    if os.path.isfile(words[0]) and words[0].endswith(".json"):
+    if words[0].endswith(".json") and os.path.isfile(words[0]):
         config = b'"model_type"' in content_of(words[0])
         return f"`ffnbench cost --preset {typed}` counts its FFN" if config else f"`ffnbench report {typed}` shows it"
     if words[0] in PRESETS:
         return f"`ffnbench cost {typed}` counts its FFN, `ffnbench compare {typed}` measures it"
-    if name.startswith("-") or _are_variants(words[0]):
-        flags = {word.partition("=")[0] for word in words if word.startswith("-")}
-        counts = ""
-        if flags <= {spelling(option) for option in options_of("cost")}:
-            counts = f", `ffnbench cost {typed}` counts"
-        return f"`ffnbench compare {typed}` measures{counts}"
+    if name.startswith("-") or all(map(is_variant, words[0].split(","))):
+        return f"`ffnbench compare {typed}` measures"
     return hint_for(name, command_names(), "`ffnbench --help` shows what there is")
 
 
 def usage_error(problem: Any) -> int:
     """Typer's own complaints (an unknown option, a value that lacks) in our voice."""
-    told = str(problem.format_message())
+    message = str(problem.format_message())
     if type(problem).__name__ == "NoArgsIsHelpError":  # its message is the help
-        print(told)
+        print(message)
         return 0
     command = problem.ctx.command_path if problem.ctx else "ffnbench"
-    message = " ".join(told.split()).rstrip(".")
-    more = "it takes no further names; " if "unexpected extra argument" in message else ""
+    message = " ".join(message.partition(" (Possible options")[0].split()).rstrip(".")
     option = str(getattr(problem, "option_name", ""))
+    hint = ""
     if "requires an argument" in message:
-        more = "".join(f"for example {option} {EXAMPLES[name]}; " for name in EXAMPLES if spelling(name) == option)
+        examples = {spelling(name): example for name, example in EXAMPLES.items()}
+        hint = f"for example {option} {examples[option]}; " if option in examples else ""
     elif "does not take a value" in message:
-        more = "it is a switch, on where it stands; "
+        hint = "it is a switch, on where it stands; "
+    elif "unexpected extra argument" in message:
+        hint = "it takes no further names; "
     elif option:
-        more = _flag_elsewhere(option, command.split()[-1])
-    return complain(message[:1].lower() + message[1:], f"{more}`{command} --help` shows what there is", EXIT_USAGE)
+        hint = _flag_meant(option, command.split()[-1], problem.ctx)
+    return complain(message[:1].lower() + message[1:], f"{hint}`{command} --help` shows what there is", EXIT_USAGE)
 
 
-def _flag_elsewhere(option: str, command: str) -> str:
-    """What there is for a flag that a command has not: another command, a key of a variant, or no need of it."""
+def _flag_meant(option: str, command: str, ctx: Any) -> str:
+    """What there is for a flag that a command has not: one spelt alike, another command, a key of a variant, or no need
+    of it.
+    """
     from ffnbench.planning.keys import KEYS
 
     field = option.lstrip("-").replace("-", "_")
-    if field in UNNEEDED and command in command_names() and "budget" in options_of(command):
+    own = [param.name for param in ctx.command.params]
+    if field in UNNEEDED and "budget" in own:
         return "it warms up, and finds out how often to repeat; --budget 30s limits its time; "
-    having = [name for name in command_names() if field in options_of(name)]
-    if having and command not in having:
-        return f"`ffnbench {having[0]}` has it; "
-    return next((f"it is a key of a variant, as in {key.example}; " for key in KEYS if field and key.name == field), "")
+    for key in KEYS:
+        if key.name == field:
+            return f"it is a key of a variant, as in {key.example}; "
+    for other in command_names():
+        if other != command and field in options_of(other):
+            return f"`ffnbench {other}` has it; "
+    similar = [spelling(name) for name in near(field, own)]
+    return f"did you mean {' or '.join(similar)}? " if similar else ""

@@ -1,6 +1,4 @@
-"""The commands about names, this machine, and saved runs, whose figures are computed anew from the samples."""
-
-from __future__ import annotations
+"""The commands that measure nothing of a network: saved runs again, names, this machine."""
 
 import typer
 
@@ -11,6 +9,47 @@ from ffnbench.features import function_of, of_features
 from ffnbench.planning.fields import refuse_empty
 
 app = typer.Typer()
+
+
+@app.command(
+    "report",
+    cls=Command,
+    epilog=ending(
+        "ffnbench report run.json -v",
+        "ffnbench report run.json -o run.md -o run.png",
+        "ffnbench report old.json new.json",
+        docs="docs/methodology.md#counts",
+    ),
+)
+def report(
+    ctx: typer.Context,
+    paths: o.Files,
+    format: o.Format = "table",
+    verbose: o.Verbose = False,
+    out: o.Out = None,
+    columns: o.Columns = "",
+    sort: o.Sort = "",
+) -> int:
+    """Show a saved run again, or several side by side.
+
+    Every figure is computed anew; of several: old, new, change, its interval.
+    """
+    from ffnbench.api.saved import report_of
+    from ffnbench.report.shown_report import report_view
+
+    refuse_empty("FILE", paths)
+    output, difference = output_of(ctx), ""
+    with destination_of(output, "report", *paths, pictures=len(paths) == 1) as destination:
+        if len(paths) > 1:
+            view = function_of("gate.shown:runs_view")(paths)
+        else:
+            report, difference = report_of(paths[0])
+            destination.expect(report)
+            view = report_view(report).ending(0)  # whatever it ended with: it can be shown
+        destination.show(view)
+    if difference:
+        say(f"note: {difference}")
+    return destination.code
 
 
 @app.command(
@@ -27,7 +66,6 @@ def list_(
     ctx: typer.Context,
     what: o.Topic = "variants",
     format: o.Format = "table",
-    json: o.Json = False,
     verbose: o.Verbose = False,
 ) -> int:
     """Show the names there are to choose from."""
@@ -54,16 +92,14 @@ def list_(
     epilog=ending(
         "ffnbench env",
         "ffnbench env --ceilings",
-        "ffnbench env --timer --json",
+        "ffnbench env --json",
         docs="docs/performance.md#what-the-machine-can-do",
     ),
 )
 def env(
     ctx: typer.Context,
-    timer: o.Timer = False,
     ceilings: o.Ceilings = False,
     format: o.Format = "table",
-    json: o.Json = False,
     verbose: o.Verbose = False,
     quiet: o.Quiet = False,
 ) -> int:
@@ -78,47 +114,5 @@ def env(
         settings = settings_here()
         rows = settings.rows() if settings else []
         world, progress = this_machine(), destination.progress
-        destination.show(environment(world, progress, timer=timer, ceilings=ceilings, settings=rows))
+        destination.show(environment(world, progress, ceilings=ceilings, settings=rows))
     return 0
-
-
-@app.command(
-    "report",
-    cls=Command,
-    epilog=ending(
-        "ffnbench report run.json -v",
-        "ffnbench report run.json -o run.md -o run.png",
-        "ffnbench report old.json new.json",
-        docs="docs/methodology.md#counts",
-    ),
-)
-def report(
-    ctx: typer.Context,
-    paths: o.Files,
-    format: o.Format = "table",
-    json: o.Json = False,
-    verbose: o.Verbose = False,
-    out: o.Out = None,
-    columns: o.Columns = "",
-    sort: o.Sort = "",
-) -> int:
-    """Show a saved run again, or several side by side.
-
-    Every figure is computed anew; of several: old, new, change, its interval.
-    """
-    from ffnbench.api.saved import report_of
-    from ffnbench.report.shown_report import report_view
-
-    refuse_empty("FILE", paths)
-    output, difference = output_of(ctx), ""
-    with destination_of(output, "report", *paths, pictures=len(paths) == 1) as destination:
-        if len(paths) > 1:
-            view = function_of("gate.shown:runs_view")(paths)
-        else:
-            report, difference = report_of(paths[0])
-            destination.expect(report)
-            view = report_view(report).ending(0)  # whatever it ended with: it can be shown
-        destination.show(view)
-    if difference:
-        say(f"note: {difference}")
-    return destination.code

@@ -5,71 +5,77 @@ and what a shell offers at TAB, the words that an argument or a flag takes.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from ffnbench.common.units import SECONDS
 from ffnbench.features import completer_of, function_of
-from ffnbench.request import EXAMPLES
+from ffnbench.request import EXAMPLES, OTHER_NAMES, spelling
 
 NUMBER = re.compile(r"\d[\w./]*")
-MEANT = {  # what others call a flag, and a flag that says its value
-    "--hidden-size": "--d-model", "--intermediate-size": "--d-ff", "--dff": "--d-ff", "--seq": "--seq-len",
-    "--batch-size": "--batch", "--config": "--preset", "--model": "--preset", "--wide": "--verbose",
-    "--bf16": "--dtype=bfloat16", "--csv": "--format=csv", "--train": "--mode=train",
+NUMBERS = "INT"  # what stands for a number in the help
+MEANT = {spelling(name): spelling(ours) for name, ours in OTHER_NAMES.items()} | {
+    "--bf16": "--dtype=bfloat16", "--csv": "--format=csv", "--json": "--format=json", "--train": "--mode=train",
 }  # fmt: skip
-NUMBERS = ("INT", "X", "P")  # what stands for numbers in the help
-SWITCHES = {"true": True, "yes": True, "false": False, "no": False}
 
 
 def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
     """The words behind a command with these parameters of Typer's; what is not understood stays as it is."""
     flags = {name: param for param in params if param.param_type_name == "option" for name in param.opts}
-    found: list[str] = []
-    places: dict[str, int] = {}  # where in `found` the value of a list stands
+    arguments = {spelling(param.name): param for param in params if param.param_type_name == "argument"}
+    meant: list[str] = []
+    placed: list[str] = []  # an argument that was typed by its name: its place is behind the others
+    places: dict[str, int] = {}  # where in `meant` the value of a list stands
     last: Any = None  # the flag whose value the last word is
     rest = list(words)
     while rest:
         word = rest.pop(0)
         if word == "--":
-            return [*found, word, *rest]
-        name, equals, value = word.partition("=")
+            return [*meant, *placed, word, *rest]
         if word == "vs":
             continue
-        if name not in flags and name in MEANT and MEANT[name].partition("=")[0] in flags:
-            rest = [MEANT[name] + equals + value, *rest]
+        name, equals, value = word.partition("=")
+        other = MEANT.get(name, "")
+        if name not in flags and other.partition("=")[0] in flags:
+            rest = [other + equals + value, *rest]
             continue
-        # `-threads`, `--d_model`, `--variant` and the `d_model` of `d_model=64`; a label has no number behind it
-        plain = "--" + name.lstrip("-").replace("_", "-")
-        if name not in flags and len(plain) > 4 and (name.startswith("-") or NUMBER.fullmatch(value)):
-            near = [one for one in (plain, plain + "s", plain.removesuffix("s")) if one in flags or one == "--help"]
-            name = near[0] if near else name
-        if name not in flags:
+        name = _spelt(name, value, flags.keys() | arguments.keys())
+        if name in arguments and (equals or rest):
+            several = arguments[name].nargs == -1
+            (meant if several else placed).append(value if equals else rest.pop(0))
+        elif name not in flags:
             if last is not None and _goes_on(last, word):
-                comma = "," if last.metavar in NUMBERS or _takes_list(last) else ""
-                found[-1] = f"{found[-1].rstrip(',')}{comma}{word.lstrip(',')}"
-            else:
-                found.append(name if name == "--help" else word)
-                last = None
+                comma = "," if last.metavar == NUMBERS or _takes_list(last) else ""
+                meant[-1] = f"{meant[-1].rstrip(',')}{comma}{word.lstrip(',')}"
+                continue
+            meant.append(name if name == "--help" else word)
         elif flags[name].is_flag:
-            last, behind = None, rest[0] if rest else ""
-            switch = value if equals else behind
-            if switch in SWITCHES:
-                found += [name] if SWITCHES[switch] else flags[name].secondary_opts[:1]
-                rest = rest if equals else rest[1:]
-            else:
-                found.append(name + equals + value)
+            meant.append(name + equals + value)
         elif not equals and (not rest or (rest[0].startswith("--") and rest[0].partition("=")[0] in flags)):
-            return [*found, name]  # it has no value: what is behind it is another flag
-        elif name in places:  # a list goes on where its flag is repeated
-            found[places[name]] += f",{value if equals else rest.pop(0)}"
-            last = None
+            return [*meant, name]  # it has no value: what is behind it is another flag
         else:
-            last = flags[name]
-            found += [name, value if equals else rest.pop(0)]
-            if _takes_list(last):
-                places[name] = len(found) - 1
-    return found
+            value = value if equals else rest.pop(0)
+            if name in places:  # a list goes on where its flag is repeated
+                meant[places[name]] += f",{value}"
+            else:
+                meant += [name, value]
+                last = flags[name]
+                if _takes_list(last):
+                    places[name] = len(meant) - 1
+                continue
+        last = None
+    return [*meant, *placed]
+
+
+def _spelt(name: str, value: str, known: Collection[str]) -> str:
+    """A name as it is known: `-threads`, `--d_model`, `--variant`, and the `d_model` of `d_model=64`."""
+    plain = "--" + name.lstrip("-").replace("_", "-")
+    if name in known or len(plain) <= 4 or not (name.startswith("-") or NUMBER.fullmatch(value)):
+        return name  # of `label=variant` too, which has no number behind it
+    for near in (plain, plain + "s", plain.removesuffix("s")):
+        if near in known or near == "--help":
+            return near
+    return name
 
 
 def _takes_list(param: Any) -> bool:
@@ -77,11 +83,14 @@ def _takes_list(param: Any) -> bool:
 
 
 def _goes_on(param: Any, word: str) -> bool:
-    if param.metavar in ("TIME", "PCT", "PCT%"):
-        return word in (SECONDS if param.metavar == "TIME" else "%")
-    known = words_of(param.name) if _takes_list(param) and param.metavar != "INT" else []
+    """Whether a word belongs to the value before it: a unit, or one more of a list."""
+    if param.metavar == "TIME":
+        return word in SECONDS
+    if param.metavar == "PCT":
+        return word == "%"
+    known = words_of(param.name) if _takes_list(param) and param.metavar != NUMBERS else []
     parts = [part for part in word.split(",") if part]
-    numbers = param.metavar in NUMBERS or bool(known)
+    numbers = param.metavar == NUMBERS or bool(known)
     return numbers and all(NUMBER.fullmatch(part) or part in known for part in parts)
 
 

@@ -1,9 +1,9 @@
-"""The commands that answer which FFN: measured, counted, and shown again."""
+"""The commands that answer which FFN: measured, or counted alone."""
 
 import typer
 
 from ffnbench.cli import options as o
-from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
+from ffnbench.cli.commands import Command, answer, asked, ending
 from ffnbench.request import CompareRequest, CostRequest
 
 app = typer.Typer()
@@ -21,20 +21,12 @@ app = typer.Typer()
 )
 def compare(
     ctx: typer.Context,
-    placed: o.VariantsPlaced = None,
-    variants: o.Variants = "relu,gelu,swiglu",
+    variants: o.Variants = None,
     preset: o.Preset = None,
     d_model: o.DModel = None,
     d_ff: o.DFF = None,
     match: o.Match = "params",
-    multiple_of: o.MultipleOf = None,
-    rule: o.Rule = None,
-    ratio: o.Ratio = None,
-    ffn_dim_multiplier: o.FfnDimMultiplier = None,
     bias: o.Bias = None,
-    dropout: o.Dropout = "0",
-    reference: o.Reference = None,
-    init: o.Init = "torch",
     batch: o.Batch = "1",
     seq_len: o.SeqLen = None,
     dtype: o.DType = "float32",
@@ -42,13 +34,7 @@ def compare(
     device: o.Device = "auto",
     threads: o.Threads = None,
     backend: o.Backend = "eager",
-    routing: o.Routing = None,
-    time: o.Time = None,
-    cache: o.Cache = "hot",
-    matmul_precision: o.MatmulPrecision = "highest",
-    reduced_reductions: o.ReducedReductions = True,
     metrics: o.Metrics = "latency,memory,ceilings",
-    control: o.Control = False,
     quick: o.Quick = False,
     precision: o.Precision = None,
     budget: o.Budget = None,
@@ -56,15 +42,13 @@ def compare(
     rounds: o.Rounds = None,
     seed: o.Seed = "0",
     timeout: o.Timeout = "300s",
-    runs: o.Repeated = "1",
+    runs: o.Runs = "1",
     pause: o.Pause = None,
-    shard: o.Shard = None,
     resume: o.Resume = False,
     wait: o.Wait = False,
     on: o.On = "",
     slurm: o.Slurm = None,
     format: o.Format = "table",
-    json: o.Json = False,
     verbose: o.Verbose = False,
     out: o.Out = None,
     quiet: o.Quiet = False,
@@ -76,19 +60,7 @@ def compare(
     Parameters, FLOPs, latency, memory. Of lists (--seq-len 1,128 or 1..4096) each
     combination is measured.
     """
-    from ffnbench.api.measuring import measure_here_or_as_jobs
-    from ffnbench.api.preparing import prepare
-    from ffnbench.report.shown_report import report_view
-    from ffnbench.run.world import this_machine
-
-    request, output = asked(CompareRequest, ctx, variants=placed), output_of(ctx)
-    with destination_of(output, "compare", *vars(request).values(), pictures=True) as destination:
-        world = this_machine(wait=output.wait)
-        prepared = prepare(request, world, notes=destination.defaults, as_jobs=output.measure is not None)
-        destination.expect(prepared.cost_report())
-        report = measure_here_or_as_jobs(prepared, world, destination, output.measure)
-        destination.show(report_view(report))
-    return destination.code
+    return answer(ctx, asked(CompareRequest, ctx), "compare")
 
 
 @app.command(
@@ -103,25 +75,17 @@ def compare(
 )
 def cost(
     ctx: typer.Context,
-    placed: o.VariantsPlaced = None,
-    variants: o.Variants = "relu,gelu,swiglu",
+    variants: o.Variants = None,
     preset: o.Preset = None,
     d_model: o.DModel = None,
     d_ff: o.DFF = None,
     match: o.Match = "params",
-    multiple_of: o.MultipleOf = None,
-    rule: o.Rule = None,
-    ratio: o.Ratio = None,
-    ffn_dim_multiplier: o.FfnDimMultiplier = None,
     bias: o.Bias = None,
-    dropout: o.Dropout = "0",
-    reference: o.Reference = None,
     batch: o.Batch = "1",
     seq_len: o.SeqLen = None,
     dtype: o.DType = "float32",
     mode: o.Mode = "forward",
     format: o.Format = "table",
-    json: o.Json = False,
     verbose: o.Verbose = False,
     out: o.Out = None,
     columns: o.Columns = "",
@@ -131,15 +95,5 @@ def cost(
 
     Of lists (--seq-len 1,128 or 1..4096) each combination is counted.
     """
-    from ffnbench.api.preparing import prepare
-    from ffnbench.report.shown_report import report_view
-    from ffnbench.run.world import this_machine
-
-    request, output = asked(CostRequest, ctx, variants=placed), output_of(ctx)
-    inputs = vars(request).values()
-    with destination_of(output, "cost", *inputs, pictures=True, counts_only=True) as destination:
-        compared = CompareRequest(**vars(request))
-        report = prepare(compared, this_machine(), notes=destination.defaults, counts=True).cost_report()
-        destination.expect(report)
-        destination.show(report_view(report))
-    return destination.code
+    request = CompareRequest(**vars(asked(CostRequest, ctx)))
+    return answer(ctx, request, "cost", counts=True)

@@ -11,5 +11,4 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # what `ffnbench.train` and the like are, for editors
     from ffnbench.extras.estimate.python import estimate as estimate
     from ffnbench.extras.models.python import inspect as inspect
-    from ffnbench.extras.selftest.python import selftest as selftest
     from ffnbench.extras.train.python import train as train

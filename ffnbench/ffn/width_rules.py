@@ -55,7 +55,7 @@ def _two_thirds(d: int, ratio: float, multiple: int, _: float | None = None) -> 
     if 2 * ratio * d % 3 and multiple == 1:
         raise FfnbenchError(
             f"the two_thirds rule needs 2 * {ratio:g} * d_model divisible by 3, and d_model is {d}",
-            "round it with --multiple-of 8, or use --rule llama",
+            "round it with @multiple_of=8, or use @rule=llama",
         )
     return round_up(int(2 * ratio * d // 3), multiple)
 

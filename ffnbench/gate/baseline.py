@@ -9,7 +9,7 @@ from collections.abc import Set
 
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.common.jsonable import encode
-from ffnbench.common.units import counted, read_share
+from ffnbench.common.units import counted
 from ffnbench.gate.decision import EXACT, IDENTITY, Checked, Policy, Status, exact_value, machine_kind, parse_tolerances
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, Plan, Value, added_kind, value_of
@@ -62,22 +62,9 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
 def policy_of_sides(request: SidesRequest, label: str) -> Policy:
     """The policy of `ab`: the tolerances are those of head's row; raises FfnbenchError for what can't be."""
     check_budget(request.budget)
-    texts = list(request.tolerance)
-    if request.fail_above is not None:
-        if any("latency" in text or "=" not in text for text in texts):
-            raise FfnbenchError("--fail-above and --tolerance both set the limit of latency", "give one of the two")
-        try:
-            limit = read_share(request.fail_above)
-        except FfnbenchError as problem:
-            raise FfnbenchError(f"--fail-above {problem.message}", problem.hint) from None
-        if limit <= 0:
-            raise FfnbenchError(
-                f"--fail-above {request.fail_above!r} must be above zero", "for example --fail-above 5%"
-            )
-        texts.append(f"{LATENCY}={request.fail_above}")
-    if any(text.startswith(SECONDS) for text in texts):
-        raise FfnbenchError("ab checks the ratio of head to base, not seconds", "for example --fail-above 5%")
-    return Policy(tolerances=parse_tolerances(texts, [label]))
+    if any(text.startswith(SECONDS) for text in request.tolerance):
+        raise FfnbenchError("ab checks the ratio of head to base, not seconds", "for example --tolerance 5%")
+    return Policy(tolerances=parse_tolerances(request.tolerance, [label]))
 
 
 def is_timed(report: Report) -> bool:

@@ -89,7 +89,7 @@ def ab(request: SidesRequest, world: World, following: Following = UNFOLLOWED, *
     """
     variant = variant_of_sides(request)
     policy = policy_of_sides(request, variant.label)
-    if request.base_python is None and request.head_python is None:
+    if request.base_python is None:
         refuse_device(request.device, world)
     with (
         placed(sides_asked(request, variant)) as ((base, base_is), (head, head_is)),

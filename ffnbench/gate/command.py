@@ -35,7 +35,6 @@ def check(
     on_unclear: o.OnUnclear = "pass",
     wait: o.Wait = False,
     format: o.CheckFormat = "table",
-    json: o.Json = False,
     verbose: o.Verbose = False,
     out: o.CheckOut = None,
     quiet: o.Quiet = False,
@@ -69,7 +68,7 @@ def check(
     "ab",
     cls=Command,
     epilog=ending(
-        "ffnbench ab mypkg.mlp:SwiGLU origin/main --d-model 1024 --fail-above 5%",
+        "ffnbench ab mypkg.mlp:SwiGLU origin/main --d-model 1024 --tolerance 5%",
         "ffnbench ab swiglu --base-python .venv-old/bin/python --mode train",
         "ffnbench ab mypkg/mlp.py:SwiGLU v1.0 --exact-only --format github",
         docs="docs/ci.md#ab-in-a-pull-request",
@@ -78,39 +77,26 @@ def check(
 def ab(
     ctx: typer.Context,
     variant: o.Code,
-    placed: o.BaseRevPlaced = None,
     base_rev: o.BaseRev = None,
     base_python: o.BasePython = None,
     base_source: o.BaseSource = None,
     base_env: o.BaseEnv = None,
     head_rev: o.HeadRev = None,
-    head_python: o.HeadPython = None,
-    head_source: o.HeadSource = None,
-    head_env: o.HeadEnv = None,
     d_model: o.DModel = None,
     d_ff: o.DFF = None,
-    bias: o.Bias = None,
     batch: o.Batch = "1",
     seq_len: o.SeqLen = None,
     dtype: o.DType = "float32",
     mode: o.Mode = "forward",
     device: o.Device = "auto",
     threads: o.Threads = None,
-    time: o.Time = None,
-    cache: o.Cache = "hot",
-    matmul_precision: o.MatmulPrecision = "highest",
-    reduced_reductions: o.ReducedReductions = True,
     tolerance: o.Tolerance = None,
-    fail_above: o.FailAbove = None,
     exact_only: o.ExactOnly = False,
     budget: o.Budget = "120s",
     allow_mismatch: o.AllowMismatch = False,
     on_unclear: o.OnUnclear = "pass",
-    seed: o.Seed = "0",
-    timeout: o.Timeout = "300s",
     wait: o.Wait = False,
     format: o.CheckFormat = "table",
-    json: o.Json = False,
     verbose: o.Verbose = False,
     out: o.CheckOut = None,
     quiet: o.Quiet = False,
@@ -119,15 +105,15 @@ def ab(
 
     Exit 1 where something has regressed.
 
-    Base and head may be git revisions, folders, interpreters, environments. Head is this environment and the working
-    tree as it is, unless it is said otherwise. With no baseline to be kept, it decides as `ffnbench check` does.
+    Base may be a git revision, a folder, an interpreter, an environment. Head is this environment and the working
+    tree as it is, unless --head-rev says otherwise. With no baseline to be kept, it decides as `ffnbench check` does.
     """
     from ffnbench.gate import checking
     from ffnbench.gate.destination import CheckDestination
     from ffnbench.gate.shown import check_view
     from ffnbench.run.world import this_machine
 
-    request, output = asked(SidesRequest, ctx, base_rev=placed), output_of(ctx)
+    request, output = asked(SidesRequest, ctx), output_of(ctx)
     with CheckDestination(output) as destination:
         world = this_machine(wait=output.wait)
         checked = checking.ab(request, world, destination.following, notes=destination.defaults)

@@ -6,17 +6,14 @@ from ffnbench.gate import checking
 from ffnbench.gate.shown import ShownCheck as Check
 from ffnbench.gate.shown import as_shown_check
 from ffnbench.python.arguments import (
-    Cache,
     Device,
     DType,
     Float,
     Int,
-    MatmulPrecision,
     Mode,
     Pairs,
     StrPath,
     Texts,
-    Time,
     Variant,
     asked,
 )
@@ -57,37 +54,26 @@ def ab(
     *,
     d_model: Int | None = None,
     d_ff: Int | None = None,
-    bias: bool | None = None,
     batch: Int = 1,
     seq_len: Int | None = None,
     dtype: DType = "float32",
     mode: Mode = "forward",
     device: Device = "auto",
     threads: Int | None = None,
-    time: Time | None = None,
-    cache: Cache = "hot",
-    matmul_precision: MatmulPrecision = "highest",
-    reduced_reductions: bool = True,
     tolerance: Pairs | None = None,
     exact_only: bool = False,
     budget: Float = 120.0,
-    seed: Int = 0,
-    timeout: Float = 300.0,
     base_python: StrPath | None = None,
     base_source: StrPath | None = None,
     base_env: Pairs | None = None,
     head_rev: str | None = None,
-    head_python: StrPath | None = None,
-    head_source: StrPath | None = None,
-    head_env: Pairs | None = None,
-    fail_above: str | None = None,
     allow_mismatch: bool = False,
     quiet: bool = False,
     wait: bool = False,
 ) -> Check:
     """Measure one module twice, old and new side by side in the same minutes, and say what has regressed.
 
-    Base and head are git revisions, folders, interpreters or environments; head is the working tree unless it is said
+    Base is a git revision, a folder, an interpreter or an environment; head is the working tree unless `head_rev` says
     otherwise.
 
     `ffnbench ab --help-all` says what each argument means.

@@ -21,10 +21,9 @@ from ffnbench.plan import added_kind
 from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import NOT_ALL, View
 from ffnbench.report.frame import Row
-from ffnbench.report.shown_report import Shows, origin_record, report_view
+from ffnbench.report.shown_report import Shows, origin_record
 from ffnbench.report.words import listed
 from ffnbench.result import Report
-from ffnbench.stats.cells import of_shards
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -101,15 +100,10 @@ def _whole(checked: Checked) -> str:
 
 
 def runs_view(paths: Sequence[str]) -> View:
-    """Saved runs beside the first of them, row by row: old, new and the change with its interval; nothing is judged.
-
-    The shards of a sweep are one run.
-    """
+    """Saved runs beside the first of them, row by row: old, new and the change with its interval; nothing is judged."""
     runs = [recompute(load(path)) for path in paths]
     for path, run in zip(paths, runs, strict=True):
         _refuse_added(path, run)
-    if all(run.plan.shard for run in runs):
-        return report_view(recompute(of_shards(runs))).ending(0)
     return side_by_side_view(paths, runs)
 
 

@@ -32,10 +32,10 @@ BASE, HEAD = "base", "head"
 class SideFlags:
     """One side as its flags say; None is as this process has it, and for head's code the working tree."""
 
-    rev: str | None
-    source: str | None
-    python: str | None
-    env: tuple[str, ...]
+    rev: str | None = None
+    source: str | None = None
+    python: str | None = None
+    env: tuple[str, ...] = ()
 
     @property
     def of_code(self) -> bool:
@@ -49,15 +49,13 @@ def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]
         BASE: SideFlags(
             rev=request.base_rev, source=request.base_source, python=request.base_python, env=request.base_env
         ),
-        HEAD: SideFlags(
-            rev=request.head_rev, source=request.head_source, python=request.head_python, env=request.head_env
-        ),
+        HEAD: SideFlags(rev=request.head_rev),
     }
     if asked[BASE] == asked[HEAD]:
         raise FfnbenchError("base and head are the same", "say what base is: --base-rev REV, --base-python PATH, ...")
-    for name, side in asked.items():
-        if side.rev is not None and side.source is not None:
-            raise FfnbenchError(f"--{name}-rev and --{name}-source both say where the code is", "give one of the two")
+    if request.base_rev is not None and request.base_source is not None:
+        raise FfnbenchError("--base-rev and --base-source both say where the code is", "give one of the two")
+    for side in asked.values():
         if side.of_code and not variant.target:
             raise FfnbenchError(
                 f"{variant.text!r} is ffnbench's own and in no revision of yours",
@@ -73,7 +71,7 @@ def variant_of_sides(request: SidesRequest) -> Variant:
         raise FfnbenchError(f"ab measures one variant, not {len(variants)}", "`ffnbench compare` measures several")
     variant = variants[0]
     if variant.arm != OWN:
-        raise FfnbenchError(f"the two sides are not told by {variant.arm}", "use --base-python, --head-python, ...")
+        raise FfnbenchError(f"the two sides are not told by {variant.arm}", "use --base-python, --base-env, ...")
     if variant.label in (BASE, CONTROL):
         raise FfnbenchError(f"{variant.label!r} is what the other side is called", "give the variant another label")
     check_timeout(request.timeout)
@@ -207,6 +205,6 @@ def prober_within(prober: Prober, arm: Arm, variant: Variant) -> Prober:
         if not file.is_relative_to(Path(arm.source).expanduser().resolve()):
             raise FfnbenchError(
                 f"{arm}: {variant.target.rpartition(':')[0]} comes from {file}, not from this side",
-                "run it in the folder that holds your packages or their src/, or give --base-source and --head-source",
+                "run it in the folder that holds your packages or their src/, or give --base-source",
             )
     return there

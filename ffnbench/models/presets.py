@@ -126,7 +126,7 @@ _ROWS = (
     ),
     _model(
         "llama-7b", "LLaMA 1 and 2 7B", _dense(32), _ffn("swiglu", 4096, 11008), (32, 32, 128),
-        source="transformers LlamaConfig; --rule llama",
+        source="transformers LlamaConfig; @rule=llama",
     ),
     _model(
         "llama2-70b", "Llama-2 70B", _dense(80), _ffn("swiglu", 8192, 28672), (64, 8, 128),

@@ -82,7 +82,8 @@ class Cell(Generic[R]):
 def cells_of(
     request: R, flags: Iterable[str] = OF_FLAGS, keys: Mapping[str, tuple[str, ...]] | None = None
 ) -> list[Cell[R]]:
-    """The cells of a request and of the lists of `keys`, the last axis changing first; one where there is no axis.
+    """The cells of a request and of the lists of `keys`, flags before keys, the last axis changing first; one
+    where there is no axis.
 
     Raises FfnbenchError for more cells than a sweep has, before the first is made.
     """
@@ -107,15 +108,13 @@ def cells_of(
         texts[name] = {read_value(name, text): text for text in typed}
     for name, values_of_key in texts.items():
         axes[name] = tuple(values_of_key)
-    # in the order in which they were typed, where that is known, else in that of OF_FLAGS, and keys behind
-    order = sorted(axes, key=lambda name: _place(request.typed, name))
     count = prod(len(values) for values in axes.values())
     if count > MOST_CELLS:
-        sizes = [f"{len(axes[name]):,} of {name}" for name in order]
+        sizes = [f"{len(axes[name]):,} of {name}" for name in axes]
         raise too_many(count, " x ".join(sizes))
     cells = []
-    for values in product(*(axes[name] for name in order)):
-        point = tuple(zip(order, values, strict=True))
+    for values in product(*axes.values()):
+        point = tuple(zip(axes, values, strict=True))
         of_flags = dict(alone)
         of_keys = {}
         for name, value in point:
@@ -125,14 +124,6 @@ def cells_of(
                 of_flags[name] = value
         cells.append(Cell(point, replace(request, **of_flags), of_keys))
     return cells
-
-
-def _place(typed: tuple[str, ...], name: str) -> int:
-    """Where an axis was typed; a key of a variant, with the variants."""
-    for where in (name, "variants"):
-        if where in typed:
-            return typed.index(where)
-    return len(typed)
 
 
 def swept_flags(cells: list[Cell[R]]) -> set[str]:

@@ -16,8 +16,9 @@ from ffnbench.choices import Backend, Match
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.ffn.spec import read_positive
+from ffnbench.ffn.width_rules import DEFAULT_MULTIPLE
 from ffnbench.metrics import CEILINGS, METRIC_GROUPS
-from ffnbench.plan import Case, Note, Plan, Point, Probe, control_of, group_suffix
+from ffnbench.plan import Case, Note, Plan, Point, Probe, group_suffix
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.fields import cut, has_list, several
 from ffnbench.planning.variant_text import Variant, as_activation_variant, parse_variant
@@ -56,7 +57,7 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: i
     backends = parse_backends(request.backend)
     request = replace(_completed(request, models, variants, d_model), backend=backends[0])
     rows = _rows(variants, backends)
-    references = _references(request.reference, rows)
+    references = [row.label for row in rows if row.variant is rows[0].variant]
 
     if (listed and listed.axes) or any(has_list(getattr(request, name, None)) for name in EXAMPLES):
         from ffnbench.planning.axes import cells_of, swept_flags
@@ -75,17 +76,13 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: i
     cases = tuple(case for group in groups for case in group.cases)
     refused = [note for group in groups for note in group.refused]
     metrics = _metrics(request, cases)
-    reference = groups[0].reference
-    protocol = protocol_of(len(cases) - len(refused), request)
-    if request.control and "latency" in metrics:
-        cases = (*cases, control_of(cases, reference))
     return Plan(
         cases=cases,
-        reference=reference,
-        protocol=protocol,
+        reference=groups[0].reference,
+        protocol=protocol_of(len(cases) - len(refused), request),
         metrics=metrics,
         match=groups[0].sizer.match,
-        multiple_of=groups[0].sizer.multiple_of,
+        multiple_of=DEFAULT_MULTIPLE,
         notes=(*(note for group in groups for note in group.notes), *refused),
     )
 
@@ -171,7 +168,7 @@ def _group(request: CompareRequest, point: Point, rows: list[_Row], references: 
     runnable = [label for label in references if label not in why_not]
     if not runnable:
         raise FfnbenchError(
-            f"the reference {references[0]!r} can't be run: {why_not[references[0]]}", "give another with --reference"
+            f"the reference {references[0]!r} can't be run: {why_not[references[0]]}", "put another variant first"
         )
 
     end = group_suffix(dict(point))
@@ -214,21 +211,6 @@ def refuse_own_values(swept: Set[str], variants: Iterable[Variant]) -> None:
                     f"{variant.text!r} has a {key} of its own, and {spelling(key)} makes a group of each of several",
                     f"leave @{key} out, or the list",
                 )
-
-
-def _references(label: str | None, rows: list[_Row]) -> list[str]:
-    """The label of the reference; where none was named those of the first variant, of which the first that runs is."""
-    if label is None:
-        return [row.label for row in rows if row.variant is rows[0].variant]
-    labels = [row.label for row in rows]
-    if label in labels:
-        return [label]
-    for row in reversed(rows):
-        of_backend = row.label.removeprefix(row.variant.label)
-        if label in [other + of_backend for other in row.variant.also]:
-            return [row.label]
-    hint = hint_for(label, labels, "labels: " + ", ".join(labels))
-    raise FfnbenchError(f"no variant has the label {label!r}", hint)
 
 
 def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...]:
@@ -294,6 +276,6 @@ def shared_widths(
     if len(given) > 1 and isinstance(request.d_ff, int):
         raise FfnbenchError(
             f"--d-ff {request.d_ff:,} is one width, and --d-model {typed} are several",
-            "leave --d-ff out: each group finds its own; --ratio says how wide",
+            "leave --d-ff out: each group finds its own; @ratio=2 of the first variant says how wide",
         )
     return given

@@ -10,7 +10,7 @@ from dataclasses import replace
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import read_positive
 from ffnbench.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Protocol
-from ffnbench.request import DEFAULT_BUDGET_S, BlockRequest, CompareRequest, Effort, GroupedRequest, Request, spelling
+from ffnbench.request import DEFAULT_BUDGET_S, MeasuredRequest, Request, spelling
 
 MIN_WORKERS, MIN_ROUNDS = 3, 6
 QUICK_WORKERS, QUICK_ROUNDS = 5, 4
@@ -19,7 +19,7 @@ BUDGET_A_CASE_S, LEAST_BUDGET_S = 5.0, 5.0
 MOST_RUNS, PAUSE_S, DAY_S, MOST_S = 20, 60.0, 86_400, 1e9
 
 
-def protocol_of(cases: int, effort: CompareRequest | BlockRequest | Effort) -> Protocol:
+def protocol_of(cases: int, effort: MeasuredRequest) -> Protocol:
     """The protocol for that many cases. Raises FfnbenchError for limits that contradict each other or can't be met."""
     fixed = [name for name in ("workers", "rounds") if getattr(effort, name) is not None]
     if effort.quick:
@@ -37,7 +37,7 @@ def protocol_of(cases: int, effort: CompareRequest | BlockRequest | Effort) -> P
     return replace(protocol, seed=check_seed(effort.seed), timeout_s=check_timeout(effort.timeout))
 
 
-def _fixed(effort: CompareRequest | BlockRequest | Effort) -> Protocol:
+def _fixed(effort: MeasuredRequest) -> Protocol:
     """Workers and rounds as they are given."""
     workers, rounds = DEFAULT_WORKERS, DEFAULT_ROUNDS
     if effort.quick:
@@ -102,21 +102,7 @@ def pause_of(runs: int, pause: float | None) -> float:
 def repeated(protocol: Protocol, request: Request) -> Protocol:
     """The protocol with how often the whole is measured, and whether its budget was typed and so is a bound."""
     protocol = replace(protocol, bound=getattr(request, "budget", None) is not None)
-    if not isinstance(request, GroupedRequest):
+    if not isinstance(request, MeasuredRequest):
         return protocol
     pause_s = pause_of(request.runs, request.pause)
-    if request.runs == 1:
-        pause_s = 0.0
-    return replace(protocol, runs=request.runs, pause_s=pause_s)
-
-
-def shard_of(text: str, cells: int) -> tuple[int, int]:
-    """`2/8` is (2, 8). Raises FfnbenchError for what is no part of so many cells."""
-    number, slash, of = text.partition("/")
-    if not (slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of)):
-        raise FfnbenchError(f"--shard {text!r} is no part of several", "--shard 1/2 and --shard 2/2 are two halves")
-    if cells == 1 < int(of):
-        raise FfnbenchError(f"--shard {text}: there is 1 group", "leave --shard out")
-    if int(of) > cells:
-        raise FfnbenchError(f"--shard {text}: there are {cells:,} groups", f"at most --shard 1/{cells}")
-    return int(number), int(of)
+    return replace(protocol, runs=request.runs, pause_s=pause_s if request.runs > 1 else 0.0)

@@ -101,18 +101,6 @@ def refuse_empty(name: str, texts: Sequence[str]) -> None:
         raise FfnbenchError(f"{name} has an empty value", "give it one, or leave it out; is a variable not set?")
 
 
-def typed_order(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Which fields have lists, in the order in which they were typed; none where that is one."""
-    lists = []
-    for name, value in values.items():
-        several_values = isinstance(value, tuple) or "," in str(value) or ".." in str(value)
-        if (name in EXAMPLES and several_values) or (name == "variants" and "@" in value):
-            lists.append(name)
-    if len(lists) == 1:
-        return ()
-    return tuple(lists)
-
-
 def _numbers(name: str, text: str, read: Callable[[str], float]) -> float | str | tuple[float, ...]:
     """One number, or several with commas between; a range stays as it was typed."""
 

@@ -9,10 +9,9 @@ from functools import cache, cached_property
 from ffnbench.choices import Init, Match
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.common.names import choose
-from ffnbench.common.units import read_number
 from ffnbench.ffn.cost import flops_forward, params_active
 from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, NetworkSpec, Scalar, read_positive
-from ffnbench.ffn.width_rules import DEFAULT_MULTIPLE, DEFAULT_RATIO, RULES, round_nearest, width_by_rule, width_for
+from ffnbench.ffn.width_rules import DEFAULT_MULTIPLE, DEFAULT_RATIO, round_nearest, width_by_rule, width_for
 from ffnbench.plan import ACTIVE_PARAMS, GIVEN, Arm, Case, Probe, Sizing, Workload
 from ffnbench.planning.variant_text import Variant, flag, limit_of, module_spec, moe_of, number, offset_of
 from ffnbench.planning.workload import workload_of
@@ -29,31 +28,12 @@ class Sizer:
         self.reference = reference
         self.probe = probe
         self.match = request.match
-        multiple = DEFAULT_MULTIPLE if request.multiple_of is None else request.multiple_of
-        self.multiple_of = read_positive("multiple_of", multiple)
         self.d_model = read_positive("d_model", request.d_model)
-        self.ratio = None
-        if request.ratio is not None:
-            self.ratio = read_number(request.ratio)  # type: ignore[arg-type]
-        self.dropout = read_number(request.dropout or 0.0)  # type: ignore[arg-type]
-        self._check_flags()
-
-    def _check_flags(self) -> None:
-        """A flag that would be ignored is a mistake."""
-        request = self.request
-        if request.rule is not None:
-            RULES.get(request.rule)
-            if request.d_ff is not None:
-                raise FfnbenchError("--rule computes d_ff and --d-ff sets it", "give one of the two")
-        if request.ratio is not None and request.d_ff is not None:
-            raise FfnbenchError("--ratio and --d-ff both say how wide the reference is", "give one of the two")
-        if request.ffn_dim_multiplier is not None and request.rule is None:
-            raise FfnbenchError("--ffn-dim-multiplier needs a width rule that reads it", "for example --rule llama")
         sized = {"d_ff", "rule", "ratio"} & self.reference.spec_keys.keys()
         if request.d_ff is not None and sized and self.match != Match.NONE:
             raise FfnbenchError(
                 f"--d-ff sets the width of the reference, and {self.reference.text!r} has its own",
-                "give one of the two, or another --reference",
+                "give one of the two, or put another variant first",
             )
 
     def case(self, variant: Variant, workload: Workload) -> Case:
@@ -83,7 +63,7 @@ class Sizer:
                 if key in keys:
                     raise FfnbenchError(f"{variant.text!r} gives d_ff and also {key}", "d_ff is final; give one")
             return read_positive("d_ff", keys["d_ff"]), GIVEN
-        if "ffn_dim_multiplier" in keys and "rule" not in keys and request.rule is None:
+        if "ffn_dim_multiplier" in keys and "rule" not in keys:
             raise FfnbenchError(f"ffn_dim_multiplier in {variant.text!r} needs a rule", "for example @rule=llama")
         if "rule" in keys or "ratio" in keys:
             return self._by_rule(str(keys.get("rule", "classic")), variant)
@@ -92,8 +72,6 @@ class Sizer:
         if request.d_ff is not None and (is_reference or self.match == Match.NONE):
             return read_positive("d_ff", request.d_ff), GIVEN
         gated = variant.gate is not Gate.NONE
-        if request.rule is not None and (gated or request.rule in ("classic", "palm")):
-            return self._by_rule(request.rule, variant)
         if self.match == Match.NONE:
             return self._by_rule("classic", variant)
 
@@ -104,7 +82,7 @@ class Sizer:
             target = self._classic_cost(variant, workload)
         else:
             return self._by_rule("classic", variant)
-        multiple = read_positive("multiple_of", keys.get("multiple_of", self.multiple_of))
+        multiple = read_positive("multiple_of", keys.get("multiple_of", DEFAULT_MULTIPLE))
         if variant.target:
             return self._imported_width(variant, workload, target, multiple)
         what: str = self.match
@@ -113,16 +91,13 @@ class Sizer:
         return self._own_width(variant, workload, target, multiple), Sizing(how="matched", what=what)
 
     def _by_rule(self, rule: str, variant: Variant) -> tuple[int, Sizing]:
-        """The width by a rule, whose arguments are the keys of the variant, or else the flags."""
+        """The width by a rule, whose arguments are the keys of the variant."""
         keys = variant.spec_keys
-        multiple = keys.get("multiple_of", self.request.multiple_of)
+        multiple = keys.get("multiple_of")
         if multiple is not None:
             multiple = read_positive("multiple_of", multiple)
-        ratio = _positive("ratio", keys.get("ratio", self.ratio))
-        multiplier: Scalar = None
-        if rule != "classic":  # the flags of a rule are not meant for the classic form beside it
-            multiplier = self.request.ffn_dim_multiplier
-        multiplier = _positive("ffn_dim_multiplier", keys.get("ffn_dim_multiplier", multiplier))
+        ratio = _positive("ratio", keys.get("ratio"))
+        multiplier = _positive("ffn_dim_multiplier", keys.get("ffn_dim_multiplier"))
         width = width_by_rule(rule, self.d_model, ratio=ratio, multiple_of=multiple, multiplier=multiplier)
         if rule != "classic":
             return width, Sizing(how="rule", what=rule)
@@ -149,7 +124,7 @@ class Sizer:
         """The width at which code of the user's costs as much: it may refuse odd widths, so the line is drawn through
         two ordinary ones.
         """
-        wide = round_nearest((self.ratio or DEFAULT_RATIO) * self.d_model, multiple)
+        wide = round_nearest(DEFAULT_RATIO * self.d_model, multiple)
         half = round_nearest(wide / 2, multiple)
         try:
             low = self._matched_cost(self._spec(variant, half), workload, variant.arm)
@@ -198,17 +173,17 @@ class Sizer:
         """The network of a variant at a width."""
         if variant.target:
             return module_spec(variant, self.d_model, width)
-        keys, request = variant.spec_keys, self.request
+        keys = variant.spec_keys
         beta = keys.get("beta")
         return FFNSpec(
             d_model=self.d_model,
             d_ff=width,
             activation=variant.activation,
             gate=variant.gate,
-            bias=flag(keys, "bias", bool(request.bias)),
+            bias=flag(keys, "bias", bool(self.request.bias)),
             beta=None if beta is None else float(beta),
-            dropout=number(keys, "dropout", self.dropout, "it is a probability, e.g. 0.1"),
-            init=choose(Init, "init", keys.get("init", request.init)),
+            dropout=number(keys, "dropout", 0.0, "it is a probability, e.g. 0.1"),
+            init=choose(Init, "init", keys.get("init", Init.TORCH)),
             own=variant.own,
             moe=moe_of(keys, variant.text),
             limit=limit_of(keys),

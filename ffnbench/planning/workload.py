@@ -22,19 +22,7 @@ from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant, 
 from ffnbench.request import CompareRequest
 
 DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda
-FLAGS = (
-    "batch",
-    "seq_len",
-    "dtype",
-    "device",
-    "mode",
-    "backend",
-    "routing",
-    "time",
-    "cache",
-    "matmul_precision",
-    "reduced_reductions",
-)
+FLAGS = ("batch", "seq_len", "dtype", "device", "mode", "backend")
 _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
 
 
@@ -47,9 +35,8 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
     if not 0 <= slowdown <= 10:
         raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
     dtype = DTYPES.canonical(str(given["dtype"]))
-    device = device_of(str(given["device"]))
-    cache = choose(Cache, "cache", given["cache"])
-    precision = choose(MatmulPrecision, "matmul_precision", given["matmul_precision"])
+    device, cache = device_of(str(given["device"])), choose(Cache, "cache", given.get("cache", Cache.HOT))
+    precision = choose(MatmulPrecision, "matmul_precision", given.get("matmul_precision", MatmulPrecision.HIGHEST))
     reduced = flag(given, "reduced_reductions", True)
     return Workload(
         batch=read_positive("batch", given["batch"]),
@@ -60,10 +47,10 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         threads=read_positive("threads", given["threads"]),
         backend=_backend(str(given["backend"]), variant),
         slowdown=slowdown,
-        routing=_routing(given["routing"], variant),
+        routing=_routing(given.get("routing"), variant),
         compile=choose(CompileMode, "compile", given.get("compile", CompileMode.DEFAULT)),
         freeze=flag(given, "freeze", False),
-        time=_time(given["time"], device, cache),
+        time=_time(given.get("time"), device, cache),
         cache=cache,
         # what nothing depends on is at its default, so that the row is no other one
         matmul_precision=precision if dtype == "float32" else MatmulPrecision.HIGHEST,

@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from ffnbench.common.errors import FfnbenchError, WrongArgument
-from ffnbench.planning.fields import read, takes_several, typed_order, types_of
+from ffnbench.planning.fields import read, takes_several, types_of
 from ffnbench.request import Request
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ Activations = Activation | Sequence[Activation]
 Int = int | str
 Ints = Int | Sequence[Int]
 Float = float | str
-Floats = Float | Sequence[Float]
 Texts = str | Sequence[str]
 Pairs = str | Sequence[str] | Mapping[str, str]
 Match = Literal["params", "flops", "none"]
@@ -45,21 +44,12 @@ DType: TypeAlias = "DTypeName | torch.dtype"
 DTypes: TypeAlias = "DType | Sequence[DType]"
 Device: TypeAlias = "str | torch.device"
 Devices: TypeAlias = "Device | Sequence[Device]"
-Time = Literal["wall", "device"]
-Times = Time | Sequence[Time]
-Cache = Literal["hot", "cold"]
-Caches = Cache | Sequence[Cache]
-MatmulPrecision = Literal["highest", "high", "medium"]
-MatmulPrecisions = MatmulPrecision | Sequence[MatmulPrecision]
 Backend = Literal["eager", "packed", "packed-up-gate", "compile", "onednn", "all"]
 Backends = Backend | Sequence[Backend]
-Init = Literal["torch", "he_xavier", "normal"]
-Routing = Literal["uniform", "skewed", "trained-like"]
-Routings = Routing | Sequence[Routing]
 
 R = TypeVar("R", bound=Request)
 NAMED = "help() of the function shows its arguments"
-BETWEEN = {"tolerance": "=", "base_env": ":", "head_env": ":"}  # name and value, where a mapping may be given
+BETWEEN = {"tolerance": "=", "base_env": ":"}  # name and value, where a mapping may be given
 
 
 def asked(kind: type[R], given: Mapping[str, Any]) -> R:
@@ -70,9 +60,11 @@ def asked(kind: type[R], given: Mapping[str, Any]) -> R:
         if name not in given or (given[name] is None and field.default in (None, ())):
             continue
         value = given[name]
+        if isinstance(value, int | float) and not isinstance(value, bool) and types_of(kind, field.name) == (str,):
+            raise WrongArgument(f"{name} can't be {value!r}", "give a text")
         typed = value if isinstance(value, bool) else texts_of(kind, field.name, value)
         values[field.name] = read(kind, field.name, typed)
-    return kind(**values, typed=typed_order(values))
+    return kind(**values)
 
 
 def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
@@ -82,12 +74,12 @@ def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
     if name == "variant":
         return [variant_text(value)]
     if isinstance(value, Mapping) and name in BETWEEN:
-        return [f"{key}{BETWEEN[name]}{one}" for key, one in value.items()]
+        return [f"{key}{BETWEEN[name]}{item}" for key, item in value.items()]
     if isinstance(value, str | os.PathLike) or not hasattr(value, "__iter__"):
-        return [_text(name, value)]
+        return [text_of(name, value)]
     if isinstance(value, range) and len(value) > 1:  # as it would be typed, so that none is too long to be read
         value = [f"{min(value)}..{max(value)}/{abs(value.step)}"]
-    texts = [_text(name, one) for one in value]
+    texts = [text_of(name, item) for item in value]
     if name == "range_" and len(texts) == 2:
         return [":".join(texts)]
     if not takes_several(types_of(kind, name)):
@@ -95,7 +87,7 @@ def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
     return texts or [""]
 
 
-def _text(name: str, value: Any) -> str:
+def text_of(name: str, value: Any) -> str:
     """A text; torch's dtypes and devices, paths and numbers as they are typed."""
     if isinstance(value, str | os.PathLike):
         return os.fspath(value)
@@ -105,9 +97,8 @@ def _text(name: str, value: Any) -> str:
     try:
         return str(operator.index(value)) if hasattr(value, "__index__") else f"{float(value)!r}"
     except (TypeError, ValueError):
-        saved = f"save it first: {name}=report.save('{name}.json')"
-        hint = saved if hasattr(value, "save") else NAMED
-        raise WrongArgument(f"{name} can't be {_shown(value)}", hint) from None
+        hint = f"save it first: {name}=report.save('{name}.json')" if hasattr(value, "save") else NAMED
+        raise WrongArgument(f"{name.rstrip('_')} can't be {_shown(value)}", hint) from None
 
 
 def _shown(value: Any) -> str:
@@ -140,7 +131,8 @@ def variant_text(given: Any) -> str:
             f"give the class, {kind}, or a function that makes one",
         )
     if not callable(given):
-        raise WrongArgument(f"{given!r} is no variant", "give a name, a class of torch.nn.Module, or a function")
+        what = f"the module {given.__name__!r}" if isinstance(given, ModuleType) else repr(given)
+        raise WrongArgument(f"{what} is no variant", "give a name, a class of torch.nn.Module, or a function")
     return _target_of(given)
 
 

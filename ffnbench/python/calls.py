@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from ffnbench.api import building, saved
-from ffnbench.python.arguments import Device, DTypes, Float, Floats, Init, Int, Ints, Match, StrPath, Variants, asked
+from ffnbench.python.arguments import Device, DTypes, Ints, Match, StrPath, Variants, asked, text_of
 from ffnbench.python.public import public
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.request import CompareRequest
@@ -23,13 +22,7 @@ def build(
     d_ff: Ints | None = None,
     bias: bool | None = None,
     match: Match = "params",
-    multiple_of: Int | None = None,
-    rule: str | None = None,
-    ratio: Floats | None = None,
-    ffn_dim_multiplier: Float | None = None,
-    dropout: Floats = 0.0,
     dtype: DTypes = "float32",
-    init: Init = "torch",
     device: Device | None = None,
 ) -> nn.Module:
     """The nn.Module of one variant, in this process: maps (..., d_model) to (..., d_model).
@@ -49,4 +42,4 @@ def load(path: StrPath) -> Report:
 
     >>> report = ffnbench.load("run.json")
     """
-    return saved.load(os.fspath(path))
+    return saved.load(text_of("path", path))

@@ -1,5 +1,5 @@
-"""What every public function does around its own sentence: a mistake is raised as one short exception, and Ctrl-C as
-KeyboardInterrupt, with what was measured by then.
+"""What every public function does around its own sentence: a mistake is raised as one short exception, Ctrl-C as
+KeyboardInterrupt with what was measured by then, and a terminal or a notebook shows how far it is.
 """
 
 from __future__ import annotations
@@ -10,39 +10,33 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from ffnbench.common.errors import FfnbenchError, WrongArgument, interruption
-from ffnbench.ffn.imported import D_FF_NAMES, D_MODEL_NAMES
+from ffnbench.common.names import hint_for
+from ffnbench.common.units import counted
 from ffnbench.following import Following
 from ffnbench.messages import MARK
+from ffnbench.planning.keys import KEYS
 from ffnbench.python.arguments import NAMED
 from ffnbench.report.progress import NotebookProgress, TerminalProgress
 from ffnbench.report.shown_report import notebook_shell
+from ffnbench.request import OTHER_NAMES
 from ffnbench.run import world
 
 P = ParamSpec("P")
 T = TypeVar("T")
-ELSEWHERE = {  # what other libraries call an argument
-    **dict.fromkeys(D_MODEL_NAMES, "d_model"),
-    **dict.fromkeys(D_FF_NAMES, "d_ff"),
-    **dict.fromkeys(("sequence_length", "max_seq_len", "seqlen", "n_tokens", "tokens"), "seq_len"),
-    **dict.fromkeys(("batch_size", "batchsize", "bs"), "batch"),
-    **dict.fromkeys(("num_threads", "n_threads"), "threads"),
-    "config": "preset",
-}
 
 
 def public(function: Callable[P, T]) -> Callable[P, T]:
     """Make a function public, with its own signature."""
-    parameters = inspect.signature(function).parameters
+    signature = inspect.signature(function)
 
     @wraps(function)
     def call(*placed: P.args, **named: P.kwargs) -> T:
         try:
-            _refuse_unknown(function.__name__, parameters, len(placed), named)
+            _refuse_unknown(function.__name__, signature, len(placed), named)
             answer = function(*placed, **named)
         except FfnbenchError as problem:
             raise problem.with_traceback(None) from None
@@ -57,19 +51,26 @@ def public(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def _refuse_unknown(function: str, parameters: Any, placed: int, named: Any) -> None:
+def _refuse_unknown(function: str, signature: inspect.Signature, placed: int, named: Any) -> None:
     """Raise WrongArgument, with did-you-mean, for an argument that there is not, and for more than there are places."""
-    by_place = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
-    if placed > len(by_place):
-        message = f"{function} takes {len(by_place)} argument{'s' if len(by_place) != 1 else ''} by place, not {placed}"
-        if by_place == ["variants"]:
-            raise WrongArgument(message, f"several variants are one list: {function}(['relu', 'gelu'], d_model=512)")
-        raise WrongArgument(message, "name the others")
+    parameters = signature.parameters
     for name in named:
         if name not in parameters:
-            near = [ELSEWHERE[name]] if ELSEWHERE.get(name) in parameters else get_close_matches(name, parameters, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else NAMED
-            raise WrongArgument(f"unexpected argument {name!r}", hint)
+            examples = [key.example for key in KEYS if key.name == name]
+            ours = OTHER_NAMES.get(name)
+            if ours in parameters:
+                hint = f"did you mean {ours!r}?"
+            elif examples:
+                hint = f"write it as a key of each variant: {examples[0]!r}"
+            else:
+                hint = hint_for(name, parameters, NAMED)
+            raise WrongArgument(f"{function} has no argument {name!r}", hint)
+    by_place = [one for one in parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    if placed > len(by_place):
+        hint = "name the others"
+        if parameters and next(iter(parameters)) == "variants":
+            hint = f"several variants are one list: {function}(['relu', 'gelu'], d_model=512)"
+        raise WrongArgument(f"{function} has {counted(len(by_place), 'argument')} by place, not {placed}", hint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +95,11 @@ def called_here(*, quiet: bool = False, wait: bool = False) -> Iterator[CalledHe
         raise FfnbenchError(
             "it calls ffnbench while a worker loads it", 'put what calls ffnbench under `if __name__ == "__main__":`'
         )
-    terminal = sys.stderr is not None and sys.stderr.isatty()
     progress: TerminalProgress | NotebookProgress
     if not quiet and notebook_shell():
         progress = NotebookProgress()
     else:
+        terminal = sys.stderr is not None and sys.stderr.isatty()
         progress = TerminalProgress(quiet=quiet or not terminal)
     try:
         yield CalledHere(world.this_machine(wait=wait), progress)

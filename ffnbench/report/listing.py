@@ -21,7 +21,7 @@ from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row, frame_of
 from ffnbench.report.words import FLOPS_OF_ONE
-from ffnbench.result import Bound, Ceiling, Environment, Timer
+from ffnbench.result import Bound, Ceiling, Environment
 
 GIGA = 1e9
 DISTURBED = "disturbed"
@@ -41,7 +41,7 @@ BELOW = {
         "any other key is passed to the constructor of your own code",
         "d_model is no key: --d-model 512,1024 applies to all variants",
     ),
-    "rules": ("for example --rule llama --ffn-dim-multiplier 1.3 --multiple-of 1024, or swiglu@rule=llama",),
+    "rules": ("for example swiglu@rule=llama@ffn_dim_multiplier=1.3@multiple_of=1024",),
     "presets": ("the FFN of the commonest kind of layer; params of one layer, with all experts",),
 }
 
@@ -192,17 +192,6 @@ def device_records(devices: str, gpu: DeviceFacts) -> list[Row]:
 def workers_record(forks: bool) -> Row:
     """How workers are made here."""
     return {"fact": "workers", "value": "forked" if forks else "one interpreter each: torch can't be forked here"}
-
-
-def timer_records(timer: Timer) -> list[Row]:
-    """What the harness itself costs, and the shortest call that it leaves in peace."""
-    seconds = (timer.empty_call_s, 100 * timer.empty_call_s, timer.resolution_s)
-    empty, least, tick = (quantity(value, TIME) for value in seconds)
-    return [
-        {"fact": "empty call", "value": f"{empty} (an empty module, timed as every call is)"},
-        {"fact": "shortest call", "value": f"{least} (100 empty calls; -v tells of shorter ones)"},
-        {"fact": "clock tick", "value": tick},
-    ]
 
 
 def topics() -> list[str]:

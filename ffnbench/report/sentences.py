@@ -70,7 +70,7 @@ def _nothing_to_compare(report: Report, failed: Sequence[Group]) -> list[str]:
     where = f" at {listed(map(heading, failed))}" if report.plan.is_sweep else ""
     reference = _name(report, report.plan.case(failed[0].reference))
     another = _name(report, others[0])
-    return [f"nothing to compare with{where}: the reference {reference} failed; --reference {another}"]
+    return [f"nothing to compare with{where}: the reference {reference} failed; put {another} first"]
 
 
 def _name(report: Report, case: Case) -> str:
@@ -277,7 +277,7 @@ def _launch_bound(report: Report) -> list[str]:
     rows = [case.label for case in report.plan.shown if report.figures.launch_bound.get(case.label)]
     if not rows:
         return []
-    why = "launching a call takes longer than running it; --time device leaves that out"
+    why = "launching a call takes longer than running it; @time=device leaves that out"
     return [f"{listed(rows)}: launch-bound, {why}"]
 
 

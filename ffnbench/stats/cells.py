@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
-from itertools import zip_longest
 from typing import Any, TypeVar
 
-from ffnbench.common.errors import FfnbenchError
 from ffnbench.plan import CONTROL, Kind, Plan
 from ffnbench.result import FailureKind, Report, Verdict
 from ffnbench.stats.rounds import table_of
@@ -178,54 +176,6 @@ def _renumbered(parts: Iterable[R]) -> list[R]:
             if sample.starter is not None:
                 starters = max(starters, sample.starter + 1)
     return renumbered
-
-
-def of_shards(parts: Sequence[R]) -> R:
-    """One report of all shards of a sweep, its cells in the order of the whole sweep.
-
-    Raises FfnbenchError where they are not the shards of one sweep.
-    """
-    by_shard = {part.plan.shard: part for part in parts}
-    of = int(parts[0].plan.shard.partition("/")[2])
-    names = [f"{number}/{of}" for number in range(1, of + 1)]
-    if len({part.plan.command for part in parts}) > 1:
-        raise FfnbenchError("these files are shards of different sweeps", "join those of one command")
-    missing = [name for name in names if name not in by_shard]
-    if missing:
-        raise FfnbenchError(f"the shard {missing[0]} is missing", f"measure it: --shard {missing[0]}")
-    if len(parts) > of:
-        raise FfnbenchError(f"{len(parts)} files, and the sweep has {of} shards", "name each of them once")
-    if len({part.environment.fingerprint for part in parts if part.environment}) > 1:
-        raise FfnbenchError(
-            "these shards were measured on several kinds of machine, and rows are compared on one",
-            "`ffnbench report FILE` shows each of them by itself",
-        )
-    ordered = [by_shard[name] for name in names]
-    cells: list[Plan] = []
-    for in_turn in zip_longest(*(cells_of(part.plan) for part in ordered)):
-        cells += [cell for cell in in_turn if cell is not None]
-    first = ordered[0].plan
-    whole_sweep = replace(
-        first,
-        cases=tuple(case for cell in cells for case in cell.cases),
-        reference=cells[0].reference,
-        shard="",
-        protocol=replace(first.protocol, looks=max(part.plan.protocol.looks for part in ordered)),
-    )
-    return joined(ordered, whole_sweep)
-
-
-def shard(plan: Plan, number: int, of: int) -> Plan:
-    """Every so many-th cell of a plan, beginning with the number-th."""
-    cells = cells_of(plan)[number - 1 :: of]
-    labels = {case.label for cell in cells for case in cell.cases}
-    return replace(
-        plan,
-        shard=f"{number}/{of}",
-        cases=tuple(case for case in plan.cases if case.label in labels),
-        reference=cells[0].reference,
-        notes=tuple(note for note in plan.notes if not note.label or note.label in labels),
-    )
 
 
 def is_part(report: Report, plan: Plan) -> bool:

@@ -46,7 +46,7 @@ def measure(
     times = {"value": wall / calls, "wall": wall / calls, "host": host, "device": device}
     if subject.by_device:
         if device is None:
-            raise Unsupported(NO_DEVICE_TIME, "--time wall measures what a caller waits for")
+            raise Unsupported(NO_DEVICE_TIME, "@time=wall measures what a caller waits for")
         times["value"] = device
     return times
 

@@ -88,7 +88,6 @@ MISTAKES = [
     (["--gated", "--activations", "swiglu_oai"], "has no 'limit'", "beta"),
     *((["--range=" + text], "is empty, or beyond", "--range=-4:4") for text in ("1:1", "4:-4", "-inf:4", "0:1e300")),
     (["--range", "3"], "cannot read the range '3'", "LO:HI"),
-    (["--timeout", "0"], "--timeout 0 is out of range", "300"),
     (["-o", "x.jpg"], "unknown suffix '.jpg'", ".png"),
     (["--activations", "gone.py:f"], "there is no file 'gone.py'", "current folder"),
     (["--activations", "mine.py:shape", "-o", "mine.py.png"], "changes the shape (9,) to ()", "element by element"),

@@ -47,7 +47,7 @@ def side(f: Callable[[np.ndarray], np.ndarray], *, reach: float = 4) -> Curve:
 
 def figure_of(curves: dict[str, Curve]) -> Figure:
     facts = {name: replace(FACTS, dead=((None, 0.0),)) if name.startswith("relu") else FACTS for name in curves}
-    figure = curves_figure(curves, facts, derivative=True)
+    figure = curves_figure(curves, facts)
     figure.draw_without_rendering()
     return figure
 

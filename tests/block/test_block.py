@@ -125,7 +125,7 @@ def test_other_attention_is_said_not_to_be_counted(capsys, tmp_path) -> None:
     }))  # fmt: skip
     with pytest.raises(FfnbenchError, match=said):
         cli.run(["block", "--config", str(path), "--cost-only"])
-    heads = ("--heads", "4", "--head-dim", "64")
+    heads = ("--heads", "4")
     assert said in " ".join(run(capsys, "--config", str(path), "--cost-only", *heads).split())
 
 
@@ -194,8 +194,8 @@ def test_mistakes_are_told_before_anything_runs() -> None:
 
 
 def test_attention_that_a_config_does_not_tell_is_by_hand() -> None:
-    spec = plan_block(BlockRequest(kv_heads=1, causal=False, preset="llama3-8b")).cases[1].ffn
-    assert (spec.name, spec.causal, spec.head_dim) == ("multi-query", False, 128)
+    spec = plan_block(BlockRequest(kv_heads=1, preset="llama3-8b")).cases[1].ffn
+    assert (spec.name, spec.causal, spec.head_dim) == ("multi-query", True, 128)
     assert not plan_block(BlockRequest(preset="vit-b16")).cases[1].ffn.causal
     unknown = replace(PRESETS.get("llama-7b").main, attention=None)
     with pytest.raises(FfnbenchError, match="attention of this model is not known"):

@@ -60,7 +60,7 @@ estimate --hardware h1000
 cost 768
 cost relu@foo=1
 cost --dtype float23
-cost --rule foo
+cost relu@rule=foo
 cost --preset ada/none
 cost --preset llama3
 cost --preset run.json
@@ -72,7 +72,7 @@ activations foo
 activations swiglu
 activations --dtype float32,bf16 --d-model 1,2
 block swiglu,relu
-block linear.json --heads 4 --head-dim 16
+block linear.json --heads 4
 block swiglu --backend packed
 block --backend eager,packed
 ab mlp.py:Mine,relu HEAD

@@ -69,7 +69,7 @@ BAD_OUTPUTS = (
 )  # fmt: skip
 VALUES: dict[str, tuple[str, ...]] = {  # what is valid for a flag wherever it may be typed
     "--variants": FORMS, "--preset": ("gpt2", "mixtral-8x7b"), "-o": (*OUTPUTS, *BAD_OUTPUTS), "--d-ff": ("64", "100"),
-    "--d-model": ("16", "768"), "--ratio": ("4", "2"), "--batch": ("7",), "--seq-len": ("1", "16", "1,128"),
+    "--d-model": ("16", "768"), "--batch": ("7",), "--seq-len": ("1", "16", "1,128"),
     "--threads": ("1", "3"), "--dtype": ("float32", "bf16"), "--mode": ("train", "backward"), "--backend": ("compile",),
     "--workers": ("3", "5"), "--rounds": ("2", "6"), "--precision": ("50",), "--seed": ("77130259",),
     "--timeout": ("5", "0.5"), "--match": ("flops", "none"), "--metrics": ("latency,memory", "memory,sparsity"),
@@ -99,7 +99,7 @@ ANSWERED = """
     report baseline.json again.json
     report failed.json
     history baseline.json again.json
-    ab swiglu --base-env A:1 --head-env A:2 --d-model 64
+    ab swiglu --base-env A:1 --d-model 64
     activations --time --activations relu,gelu --workers 3
     inspect gpt2
     inspect llama.json

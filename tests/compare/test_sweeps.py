@@ -1,8 +1,7 @@
-"""Sweeps: each cell is a run of its own; what is killed, cut short or sharded ends as the whole does."""
+"""Sweeps: each cell is a run of its own; what is killed or cut short ends as the whole does."""
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import resource
@@ -171,9 +170,8 @@ def test_several_runs_of_a_sweep_are_several_again(call) -> None:
     assert [len({one.worker for one in run.samples}) for run in runs[:2]] == [2 * 3] * 2
     assert [latencies(run) for run in runs[:2]] == [dict.fromkeys(latencies(load("a.json")), 6)] * 2
     assert set(latencies(runs[2]).values()) <= {6, 1, 2}
-    for what in ("--resume", "--shard=1/2"):
-        code, _, err = call(*FEW, "--runs", "3", "--pause", "0", "-o", "a.json", what)
-        assert (code, "hint: leave --runs out" in err) == (2, True)
+    code, _, err = call(*FEW, "--runs", "3", "--pause", "0", "-o", "a.json", "--resume")
+    assert (code, "hint: leave one of the two out" in err) == (2, True)
     code, _, err = call(*FEW, "-o", "a.json", "--resume")  # whose three runs would be one
     assert (code, "another plan" in err) == (2, True)
 
@@ -256,37 +254,6 @@ def test_a_budget_that_its_cells_cannot_keep_to_is_refused(call) -> None:
     assert code == 2
     assert "12 groups" in err
     assert "hint: --budget 60" in err
-
-
-def test_the_shards_of_a_sweep_join_to_the_whole(call) -> None:
-    assert call(*SWEEP, *HOW, "-o", "whole.json")[0] == 0
-    shards = [f"{number}.json" for number in (1, 2, 3, 4, 5)]
-    for number, path in enumerate(shards, start=1):
-        assert call(*SWEEP, *HOW, "--shard", f"{number}/5", "-o", path)[0] == 0
-    parts = [{case.label for case in load(path).plan.cases} for path in shards]
-    assert sum(map(len, parts)) == 48
-    assert set.union(*parts) == ROWS
-    random.Random(3).shuffle(shards)
-    assert call("report", *shards, "-o", "joined.json")[0] == 0
-    whole, joined = load("whole.json"), load("joined.json")
-    assert joined.plan.cases == whole.plan.cases
-    assert joined.costs == whole.costs
-    assert latencies(joined) == latencies(whole)
-    assert len({(one.worker, one.case) for one in joined.samples if one.metric == "latency"}) == 48 * 3
-    code, _, err = call("report", *(path for path in shards if path != "4.json"))
-    assert (code, err) == (2, "error: the shard 4/5 is missing\nhint: measure it: --shard 4/5\n")
-    other = json.loads(Path("4.json").read_text())
-    other["environment"]["fingerprint"] = "another"
-    Path("4.json").write_text(json.dumps(other))
-    code, _, err = call("report", *shards, "-o", "two.json")
-    assert (code, err.count("\n"), "several kinds of machine" in err, Path("two.json").exists()) == (2, 2, True, False)
-
-
-@pytest.mark.parametrize("text", ["0/2", "3/2", "2", "1/13", "a/b", "-1/2", "1/0"])
-def test_a_shard_that_is_none_is_refused(call, text: str) -> None:
-    launch = FakeLaunch()
-    code, _, err = call(*SWEEP, *HOW, f"--shard={text}", launch=launch)
-    assert (code, err.count("error:"), err.count("hint:"), launch.log) == (2, 1, 1, [])
 
 
 def simulated(world: str, seed: int, variants: str) -> Report:

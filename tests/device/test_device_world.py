@@ -150,7 +150,8 @@ RIGHT: dict[str, tuple[dict[str, float], dict[str, object]]] = {
 def test_the_time_of_the_device_is_right(name: str, time: str, measure: Measure) -> None:
     costs, facts = RIGHT[name]
     world, shape = World(**costs), {"kernels": 2, **facts}
-    report = measure(world, module("one", us=20, **shape) + "," + module("slower", us=22, **shape), time=time)
+    rows = (module("one", us=20, **shape), module("slower", us=22, **shape))
+    report = measure(world, ",".join(f"{row}@time={time}" for row in rows))
     for label, us in (("one", 20), ("slower", 22)):
         device = device_s(world, kernels=shape["kernels"], us=us)
         host = host_s(world, kernels=shape["kernels"])
@@ -179,7 +180,7 @@ def test_a_time_of_the_device_that_can_not_be_had_is_none_and_says_so(name: str,
     report = measure(world, f"{plain},{row}", rounds=3)
     assert report.estimate("row", DEVICE_TIME) is None
     assert any("device time can't be told apart" in note.text for note in report.notes("row"))
-    asked = measure(World(**costs), row, time="device", rounds=3)
+    asked = measure(World(**costs), f"{row}@time=device", rounds=3)
     assert [failure.kind for failure in asked.failures] == [FailureKind.UNSUPPORTED]
     if "waits" in facts:
         # by hand: Python, two launches and their way, the kernels, and what it takes to see that the device is idle
@@ -191,10 +192,10 @@ def test_a_time_of_the_device_that_can_not_be_had_is_none_and_says_so(name: str,
 
 @pytest.mark.parametrize("tail_us", [0, 15], ids=["", "its last writes overlap with the call"])
 def test_cold_caches_make_kernels_slower_that_read_from_them_and_no_others(tail_us: float, measure: Measure) -> None:
-    rows = ",".join((module("resident", kernels=2, us=20, cold=1.5), module("streaming", kernels=2, us=20)))
+    rows = (module("resident", kernels=2, us=20, cold=1.5), module("streaming", kernels=2, us=20))
     world, kernels = World(flush_tail_s=tail_us * US), 2 * 20 * US
     for cache, share in (("hot", 1.0), ("cold", 1.5)):
-        report = measure(world, rows, cache=cache, time="device")
+        report = measure(world, ",".join(f"{row}@cache={cache}@time=device" for row in rows))
         assert value(report, "resident") == pytest.approx(share * kernels + 2 * world.gap_s, rel=0.02)
         assert value(report, "streaming") == pytest.approx(kernels + 2 * world.gap_s, rel=0.02)
 

@@ -44,12 +44,12 @@ def test_which_time_is_the_latency() -> None:
     """wall where nothing is said; the device's where a cold cache leaves no other."""
     assert [(w.time, w.cache) for w in works()] == [("wall", "hot")]
     assert works(device="cuda")[0].time == "wall"
-    assert works(device="cuda", time="device")[0].time == "device"
-    assert works(device="cuda", cache="cold")[0].time == works("relu@device=cuda@cache=cold")[0].time == "device"
-    assert works(device="cpu", cache="cold")[0].time == works(device="cpu", cache="cold", time="wall")[0].time == "wall"
-    assert [w.time for w in works("relu,gelu@device=cpu", device="cuda", time="device")] == ["device", "wall"]
-    assert plan_of(time="device").with_device("cpu").cases[0].workload.time == "wall"
-    of_auto = plan_of(cache="cold")
+    assert works("relu@time=device", device="cuda")[0].time == "device"
+    assert works("relu@device=cuda@cache=cold")[0].time == "device"
+    for variant in ("relu@cache=cold", "relu@cache=cold@time=wall"):
+        assert works(variant, device="cpu")[0].time == "wall"
+    assert plan_of("relu@time=device").with_device("cpu").cases[0].workload.time == "wall"
+    of_auto = plan_of("relu@cache=cold")
     assert of_auto.cases[0].workload.time == "wall"
     assert of_auto.with_device("cuda").cases[0].workload.time == "device"
     assert of_auto.with_device("cpu").cases[0].workload.time == "wall"
@@ -58,9 +58,9 @@ def test_which_time_is_the_latency() -> None:
 
 @pytest.mark.parametrize(
     ("flags", "said"),
-    [({"device": "cuda", "time": "wall", "cache": "cold"}, "calls of a cold cache are timed one by one"),
-     ({"variants": "relu@cache=cold", "time": "wall"}, "calls of a cold cache are timed one by one"),
-     ({"time": "gpu"}, "unknown time 'gpu'"), ({"cache": "warm"}, "unknown cache 'warm'")],
+    [({"device": "cuda", "variants": "relu@time=wall@cache=cold"}, "calls of a cold cache are timed one by one"),
+     ({"variants": "relu@cache=cold@time=wall"}, "calls of a cold cache are timed one by one"),
+     ({"variants": "relu@time=gpu"}, "unknown time 'gpu'"), ({"variants": "relu@cache=warm"}, "unknown cache 'warm'")],
 )  # fmt: skip
 def test_what_contradicts_is_refused_in_a_plan(flags: dict[str, Any], said: str) -> None:
     with pytest.raises(FfnbenchError, match=said) as caught:
@@ -71,7 +71,7 @@ def test_what_contradicts_is_refused_in_a_plan(flags: dict[str, Any], said: str)
 def test_auto_becomes_what_the_worker_sees() -> None:
     launch = FakeLaunch()
     launch.facts = {"gpus": 1}
-    result = run(plan_of(workers=3, rounds=1, metrics="latency", cache="cold"), launch=launch)
+    result = run(plan_of("relu@cache=cold", workers=3, rounds=1, metrics="latency"), launch=launch)
     work = result.plan.cases[0].workload
     assert (work.device, work.time) == ("cuda", "device")
 

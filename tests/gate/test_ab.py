@@ -99,7 +99,7 @@ def crashing() -> FakeLaunch:
 @pytest.mark.parametrize(
     ("launch", "flags", "code", "status"),
     [
-        (machine(1.1), "--fail-above 20%", 0, "OK"),
+        (machine(1.1), "--tolerance 20%", 0, "OK"),
         (machine(1.05, scatter=0.3), "--on-unclear fail --budget 5", 4, "can't tell"),
         (machine(1.1, **{CONTROL: 1.1}), "--budget 5", 0, "can't tell"),  # base is 10 % slower than itself as well
         (crashing(), "--budget 5", 3, "MISSING"),
@@ -168,8 +168,7 @@ def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp
         (f"{TARGET}@python=x --base-rev same", "not told by @python=x", "--base-python"),
         (f"{TARGET} --base-python nowhere/python", "there is no interpreter 'nowhere/python'", ""),
         (f"{TARGET} --base-rev old --base-source .", "both say where the code is", ""),
-        (f"{TARGET} --base-rev old --fail-above 5", "--fail-above '5' could mean 5% or 500%", "'5%' or '500%'"),
-        (f"{TARGET} --base-rev old --fail-above 5% --tolerance latency=3%", "both set the limit", ""),
+        (f"{TARGET} --base-rev old --fail-above 5", "the tolerance '5': '5' could mean 5% or 500%", "'5%' or '500%'"),
         (f"{TARGET} --base-rev old --tolerance seconds=3%", "not seconds", ""),
         (f"base={TARGET} --base-rev old", "'base' is what the other side is called", ""),
     ],

@@ -287,12 +287,12 @@ def test_a_saved_run_that_was_interrupted_could_not_finish(call, in_process, bas
     assert call(baseline, edited(slower, cut))[0] == 1
     code, out, err = call(baseline, edited(unchanged, cut))
     assert (code, f"error: {str(unchanged)!r} was interrupted" in err) == (3, True)
-    assert err.splitlines()[-1].startswith("hint: measure it again: ffnbench compare --variants relu,gelu,swiglu --d")
+    assert err.splitlines()[-1].startswith("hint: measure it again: ffnbench compare relu,gelu,swiglu --d")
     edited(unchanged, lambda data: data.update(measured=[m for m in data["measured"] if m["case"] != "swiglu"]))
     assert "swiglu peak_bytes MISSING" in call(baseline, unchanged, "--exact-only")[1]
     edited(unchanged, lambda data: data.update(samples=[], measured=[], comparisons=[]))
     code, out, err = in_process("report", unchanged)
-    assert (code, out, "hint: measure it again: ffnbench compare --variants relu,gelu,swiglu --d" in err) == (
+    assert (code, out, "hint: measure it again: ffnbench compare relu,gelu,swiglu --d" in err) == (
         3,
         "",
         True,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fake_machine import FakeLaunch, FakeWorker, prepare, run
+from made_up_runs import with_control
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import about_torch
@@ -115,7 +116,7 @@ class Launched(FakeLaunch):
 
 
 def test_a_group_is_one_worker_to_the_runner() -> None:
-    plan = plan_of("relu,gelu=gelu@env=A:1,silu=silu@env=A:1", control=True)
+    plan = with_control(plan_of("relu,gelu=gelu@env=A:1,silu=silu@env=A:1"))
     launch = Launched()
     done = run(plan, launch=launch)
     away = Arm(env=(("A", "1"),))

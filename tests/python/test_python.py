@@ -21,7 +21,7 @@ from paths import ROOT
 from torch import nn
 
 import ffnbench
-from ffnbench.choices import MODE_ALIASES, Backend, Cache, Init, Match, MatmulPrecision, Mode, Routing, Time
+from ffnbench.choices import MODE_ALIASES, Backend, Match, Mode
 from ffnbench.cli.commands import Commands
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare import python as compare_python
@@ -47,7 +47,7 @@ CALLS = {  # command -> function; flags of the terminal alone, or of another fun
     "plot-activations": ("plot_activations", set()), "activations": ("time_activations", {"time"}),
 }  # fmt: skip
 TERMINAL = {
-    "format", "json", "verbose", "sort", "columns", "out", "on_unclear", "resume", "on", "slurm", "placed",
+    "format", "verbose", "sort", "columns", "out", "on_unclear", "resume", "on", "slurm",
 }  # fmt: skip
 
 
@@ -79,11 +79,14 @@ def test_a_function_has_the_flags_and_the_defaults_of_its_command() -> None:
     for command, (name, others) in (CALLS | more).items():
         flags = {param.name.rstrip("_"): param for param in Commands().get_command(None, command).params}
         flags = {one: param for one, param in flags.items() if one not in TERMINAL | others}
-        function = {one: two for one, two in signature_of(name).items() if one != "path"}
-        assert flags.keys() == function.keys(), command
+        function = signature_of(name)
+        lacking = flags.keys() - function.keys(), function.keys() - flags.keys()
+        assert not any(lacking), f"ffnbench.{name} lacks {lacking[0]}, and the command {lacking[1]}"
         for one, param in flags.items():
             assert param.param_type_name == "argument" or "--" + one.replace("_", "-") in param.opts, (command, one)
-            if param.required:
+            if one in ("variants", "activations"):  # several, which Typer has as a list
+                assert param.default is None
+            elif param.required:
                 assert function[one].default is inspect.Parameter.empty
             else:
                 typed = re.sub(r"(?<=\d)s$", "", param.default) if isinstance(param.default, str) else param.default
@@ -102,8 +105,7 @@ def test_what_may_be_given_by_place_is_the_first() -> None:
 def test_the_words_of_a_type_are_those_that_there_are() -> None:
     for name, known in (
         ("Match", Match), ("Mode", (*Mode, *MODE_ALIASES)), ("DTypeName", DTYPES.spellings()),
-        ("Time", Time), ("Cache", Cache), ("MatmulPrecision", MatmulPrecision),
-        ("Backend", (*Backend, ALL)), ("Init", Init), ("Routing", Routing),
+        ("Backend", (*Backend, ALL)),
     ):  # fmt: skip
         assert set(get_args(getattr(arguments, name))) == {*known}, name
 
@@ -126,7 +128,6 @@ path: Path = report.save(Path("run.json"))
 report.plot().savefig("a.png")
 drawn: Path = report.plot("a.png")
 ffnbench.plot_activations(["relu"]).savefig("b.png")
-drawn = ffnbench.plot_activations(["relu"], path=drawn)
 ffnbench.block(mode="train", backend="onednn")
 ffnbench.cost([Path("mine.py:Mine"), "relu"], mode=["forward", "train"], match="none")
 found = ffnbench.check(path, tolerance={"latency": "5%"})
@@ -143,7 +144,7 @@ WRONG = {
     'ffnbench.cost("relu").sav("x")': "attr-defined",
     "ffnbench.check()": "call-arg",
     'ffnbench.compare("relu", mode="trian")': "arg-type",
-    'ffnbench.build("relu", init="kaiming")': "arg-type",
+    'ffnbench.build("relu", match="param")': "arg-type",
     'ffnbench.block(backend="onnx")': "arg-type",
     'ffnbench.cost("relu").plot("a.png").savefig("b.png")': "attr-defined",
     'ffnbench.load("run.json").ok': "attr-defined",
@@ -179,10 +180,9 @@ def test_values_as_python_has_them_become_what_is_typed() -> None:
         (CompareRequest, "d_model", "64", 64),
         (CompareRequest, "d_model", range(64, 66), "64..65/1"),
         (CompareRequest, "d_model", numpy.array([64, 96]), (64, 96)),
-        (CompareRequest, "ratio", numpy.linspace(2, 3, 3), (2.0, 2.5, 3.0)),
         (CompareRequest, "seq_len", "1,2k", (1, 2000)),
         (CompareRequest, "precision", 1, 1.0),
-        (CompareRequest, "dropout", 1e-7, 1e-7),
+        (CompareRequest, "precision", 1e-7, 1e-7),
         (CompareRequest, "budget", "1m", 60.0),
         (CompareRequest, "d_ff", None, None),
         (CompareRequest, "bias", False, False),
@@ -206,7 +206,7 @@ def test_a_mistake_in_python_is_told_with_a_hint() -> None:
         ({"d_model": True}, "--d-model can't be 'true'"),
         ({"d_model": []}, "--d-model has an empty value"),
         ({"bias": "yes"}, "--bias can't be 'yes'"),
-        ({"rule": ["llama", "palm"]}, "rule takes one value"),
+        ({"match": ["flops", "params"]}, "match takes one value"),
         ({"match": None}, "match can't be None"),
         ({"dmodel": 8}, "did you mean 'd_model'"),
         ({"hidden_size": 64}, "did you mean 'd_model'?"),
@@ -215,7 +215,7 @@ def test_a_mistake_in_python_is_told_with_a_hint() -> None:
         ({"variants": [nn.Identity()]}, "an instance of Identity is no variant"),
         ({"variants": [lambda d_model, d_ff: None]}, "a lambda"),
         ({"variants": [3]}, "3 is no variant"),
-        ({"variants": []}, "--variants has an empty value"),
+        ({"variants": []}, "VARIANTS has an empty value"),
         ({"preset": "llama3-8b", "d_model": [64, 128]}, "hint: leave --d-model out"),
     ):
         told = told_of(ffnbench.cost, **given)
@@ -225,7 +225,7 @@ def test_a_mistake_in_python_is_told_with_a_hint() -> None:
 
 def test_a_mistake_of_other_calls_is_told_too() -> None:
     for says, call, *given in (
-        ("2 arguments by place, not 3", ffnbench.check, "a.json", "b.json", "c.json"),
+        ("check has 2 arguments by place, not 3", ffnbench.check, "a.json", "b.json", "c.json"),
         ("several variants are one list: cost(['relu', 'gelu']", ffnbench.cost, "relu", "gelu"),
         (
             "baseline can't be a Report\nhint: save it first: baseline=report.save",

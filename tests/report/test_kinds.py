@@ -63,12 +63,12 @@ def test_what_is_measured_is_saved_shown_drawn_and_checked(kind: Kind, call, tmp
 
 ASKED = {
     "compare": CompareRequest(
-        variants="relu,swiglu@d_ff=64", d_model=64, d_ff=128, bias=True, match="none", dropout=0.1, seq_len=32, seed=7,
-        dtype="bf16", mode="train", threads=1, precision=2.5, budget=30.0, control=True, timeout=60.0, init="normal",
+        variants="relu,swiglu@d_ff=64", d_model=64, d_ff=128, bias=True, match="none", seq_len=32, seed=7,
+        dtype="bf16", mode="train", threads=1, precision=2.5, budget=30.0, timeout=60.0,
     ),
-    "block": BlockRequest(d_model=64, bias=False, causal=False, textbook=False, seq_len="16,32", heads=4, quick=True),
+    "block": BlockRequest(d_model=64, bias=False, seq_len="16,32", heads=4, quick=True),
     "activations": TimingRequest(
-        activations="gelu,swish@beta=0.5", typed=("elements", "dtype"), elements="100,200", dtype="float32,bf16",
+        activations="gelu,swish@beta=0.5", elements="100,200", dtype="float32,bf16",
         rounds=9,
     ),
     "ab": SidesRequest(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from fake_machine import FakeLaunch, lost, measure, prepare
+from made_up_runs import with_control
 from rich.cells import cell_len
 
 from ffnbench import cost
@@ -61,7 +62,7 @@ def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) ->
         table = compare_frame(cost("relu,gelu,swiglu,silu@gate=output", d_model=512, mode="train"))
     elif name == "experts":
         moe = "swiglu@moe=8x2"
-        table = compare_frame(report_of(variants=f"swiglu,{moe},grouped={moe}@experts=grouped", routing="skewed"))
+        table = compare_frame(report_of(variants=f"swiglu,{moe},grouped={moe}@experts=grouped"))
     else:
         table = compare_frame(report_of(mode="forward" if name == "compare" else name))
     text = plain(table, width)
@@ -153,7 +154,9 @@ def test_the_total_is_weights_and_what_a_call_holds_with_the_gradients_counted_o
 
 def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
     trouble = {(Open, "gelu"): "oom", (TakeSample, "swiglu"): lost("timeout", "no answer within 300 s")}
-    report = measure(prepare(asked(variants="relu,gelu,swiglu,glu", control=True)), launch=FakeLaunch(seconds, trouble))
+    prepared = prepare(asked(variants="relu,gelu,swiglu,glu"))
+    prepared = replace(prepared, plan=with_control(prepared.plan))
+    report = measure(prepared, launch=FakeLaunch(seconds, trouble))
     notes = tuple(
         Note(text=text, kind=kind)
         for text, kind in (("moves", NoteKind.MOVES), ("busy: x", NoteKind.BUSY), ("all", NoteKind.GENERAL))

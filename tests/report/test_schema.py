@@ -26,7 +26,7 @@ VALID = Draft202012Validator(json.loads(SCHEMA.read_text()))
 FILES = [*committed_runs(), ROOT / "tests" / "golden" / "cuda.json"]
 SMALL = "--d-model 16 --threads 1 --workers 3 --rounds 2"
 FRESH = {  # a file of every kind of plan, and of what is special in one
-    "compare": f"compare relu,swiglu,swiglu@moe=4x2@routing=skewed --control --metrics latency,routing {SMALL}",
+    "compare": f"compare relu,swiglu,swiglu@moe=4x2@routing=skewed --metrics latency,routing {SMALL}",
     "groups": f"compare relu,swiglu --seq-len 1,16 --mode forward,train {SMALL}",
     "model": "compare --preset gpt2 --backend eager,compile --precision 5 --threads 1 --metrics latency",
     "own": f"compare relu,mypkg.mlp:SwiGLU@like=swiglu@bias=false {SMALL}",
@@ -172,11 +172,10 @@ def test_report_and_schema_refuse_the_same_and_take_the_same(tmp_path: Path, on_
         edit(good := copy.deepcopy(run))
         VALID.validate(good)
         assert refusal(good, tmp_path / "good.json") == ""
-    run["plan"]["request"] = {"config": "gpt2", "preset": None, "runs": 3, "shard": "2/3"}  # as 0.2.0 had it
+    run["plan"]["request"] = {"config": "gpt2", "preset": None, "runs": 3}  # as 0.2.0 had it
     VALID.validate(run)
     (tmp_path / "old.json").write_text(json.dumps(run))
-    plan = load("old.json").plan
-    assert (plan.protocol.runs, plan.shard) == (3, "2/3")
+    assert load("old.json").plan.protocol.runs == 3
 
 
 def test_the_docs_have_the_schema_of_the_code() -> None:

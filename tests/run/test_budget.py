@@ -235,7 +235,7 @@ def test_exact_metrics_alone_take_one_process_and_no_warm_up() -> None:
 
 @pytest.mark.parametrize(
     "flags", ["--dtype float23", "--precision 0.001", "--budget 1", "--seq-len 0", "--metrics foo", "--match bar",
-              "--seed -1", "--workers 1", "--backend packed --dtype float23", "--reference mine --threads 0"],
+              "--seed -1", "--workers 1", "--backend packed --dtype float23", "mine --threads 0"],
 )  # fmt: skip
 def test_a_mistake_in_flags_is_told_before_code_is_loaded(on_fakes, flags: str, monkeypatch) -> None:
     def gone(*_: object) -> None:

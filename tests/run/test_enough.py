@@ -18,7 +18,7 @@ from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.effort import MIN_WORKERS, protocol_of
 from ffnbench.report.sentences import to_do
-from ffnbench.request import CompareRequest, Effort
+from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Sample, Verdict
 from ffnbench.run import runner
 from ffnbench.stats.figures import with_figures
@@ -70,7 +70,7 @@ def test_so_many_rounds_are_best(within: float, between: float, open_s: float) -
     """Of all numbers of rounds the one that is wanted leaves the least variance of a run's mean, within a few percent:
     found by trying, from the variance of a median of that many rounds by simulation.
     """
-    patient, pace = protocol_of(3, Effort(budget=600, precision=1)), Pace(open_s, 0.075)
+    patient, pace = protocol_of(3, CompareRequest(budget=600, precision=1)), Pace(open_s, 0.075)
     chosen = rounds_wanted(patient, Scatter(within**2, between**2), pace, 600)
 
     def left(rounds: int) -> float:
@@ -83,7 +83,7 @@ def test_so_many_rounds_are_best(within: float, between: float, open_s: float) -
 
 
 def test_a_fixed_protocol_is_what_it_says() -> None:
-    protocol = protocol_of(3, Effort(workers=7, rounds=3))
+    protocol = protocol_of(3, CompareRequest(workers=7, rounds=3))
     assert rounds_wanted(protocol, Scatter(1, 1), PACE, 15.0) == 3
     plan = plan_of(workers=3, rounds=2)
     assert limit_met(RoundTable(plan, samples_of([[0, 0]] * 2)), True) == ""

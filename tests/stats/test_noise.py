@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made_up_runs import plan_of, run_of
+from made_up_runs import plan_of, run_of, with_control
 
 from ffnbench.plan import CONTROL
 from ffnbench.result import Verdict
@@ -15,7 +15,7 @@ from ffnbench.stats.verdict import summarise
 
 def test_a_reference_that_differs_from_itself_makes_the_machine_unfit() -> None:
     a, slower, off = [[1.0] * 6] * 3, [[1.04] * 6, [1.05] * 6, [1.06] * 6], [[1.09] * 6, [1.10] * 6, [1.11] * 6]
-    plan = plan_of(workers=3, rounds=6, control=True)
+    plan = with_control(plan_of(workers=3, rounds=6))
     good = summarise(run_of(plan, {"a": a, "b": slower, CONTROL: [[0.999] * 6, [1.0] * 6, [1.001] * 6]}))
     verdicts = {c.case: c.verdict for c in good[1]}
     assert (verdicts["b"], verdicts[CONTROL]) == (Verdict.SLOWER, Verdict.SAME)

@@ -6,7 +6,7 @@ import math
 import random
 
 import pytest
-from made_up_runs import plan_of, run_of
+from made_up_runs import plan_of, run_of, with_control
 
 from ffnbench.gate.interim import report_of
 from ffnbench.plan import CONTROL
@@ -95,7 +95,7 @@ def simulate(effect: float, runs: int, seed: int, second: str = "b") -> list[Com
     The comparison of `second`, which takes `effect` times as long as the reference: of b, or of the control.
     """
     rng = random.Random(seed)
-    plan = plan_of(workers=5, rounds=12) if second == "b" else plan_of("a=relu", workers=5, rounds=12, control=True)
+    plan = plan_of(workers=5, rounds=12) if second == "b" else with_control(plan_of("a=relu", workers=5, rounds=12))
     results = []
     for _ in range(runs):
         values: dict[str, list[list[float]]] = {"a": [], second: []}

@@ -176,11 +176,11 @@ def test_a_module_that_switches_tf32_on_leaves_the_next_sample_as_asked(monkeypa
     assert torch.get_float32_matmul_precision() == "highest"
 
 
-def test_keys_and_flags_reach_what_they_are_about() -> None:
-    def works(**flags: Any) -> list[Workload]:
-        asked = {"variants": "swiglu,other=swiglu@dtype=bf16", "threads": 1, **flags}
-        return [case.workload for case in plan_compare(CompareRequest(**asked)).cases]
+def test_keys_reach_what_they_are_about() -> None:
+    def works(key: str, **flags: Any) -> list[Workload]:
+        request = CompareRequest(variants=f"a=swiglu{key},b=swiglu@dtype=bf16{key}", threads=1, **flags)
+        return [case.workload for case in plan_compare(request).cases]
 
-    assert [w.matmul_precision for w in works(matmul_precision="high")] == ["high", "highest"]
-    assert [w.reduced_reductions for w in works(reduced_reductions=False)] == [True, False]
-    assert [w.reduced_reductions for w in works(reduced_reductions=False, device="cpu")] == [True, True]
+    assert [w.matmul_precision for w in works("@matmul_precision=high")] == ["high", "highest"]
+    assert [w.reduced_reductions for w in works("@reduced_reductions=false")] == [True, False]
+    assert [w.reduced_reductions for w in works("@reduced_reductions=false", device="cpu")] == [True, True]

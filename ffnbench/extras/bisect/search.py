@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from ffnbench.api.preparing import with_threads
-from ffnbench.choices import Cache, MatmulPrecision, Mode, Time
 from ffnbench.common.errors import EXIT_USAGE, FfnbenchError, Unfinished
 from ffnbench.common.units import counted
 from ffnbench.extras.bisect.commits import OPEN, Bisected, BisectRepository, Commit, CommitProbe, Memory
@@ -20,42 +19,19 @@ from ffnbench.gate.sides import BASE, HEAD, sides_asked, variant_of_sides
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD
 from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.request import DEFAULT_BUDGET_S, Request, Seconds, SidesRequest, command_line
+from ffnbench.request import DEFAULT_BUDGET_S, ModuleRequest, Seconds, SidesRequest, command_line
 from ffnbench.result import Progress
 from ffnbench.run.world import World
 
 
 @dataclass(frozen=True, kw_only=True)
-class BisectRequest(Request):
+class BisectRequest(ModuleRequest):
     """`ffnbench bisect`: commits between a good and a bad one, each beside the good one."""
 
-    PLACED = ("variant",)
-
-    d_model: int | None = None
-    d_ff: int | None = None
-    bias: bool | None = None
-    batch: int = 1
-    seq_len: int | None = None
-    dtype: str = "float32"
-    mode: Mode = Mode.FORWARD
-    device: str = "auto"
-    threads: int | None = None
-    time: Time | None = None
-    cache: Cache = Cache.HOT
-    matmul_precision: MatmulPrecision = MatmulPrecision.HIGHEST
-    reduced_reductions: bool = True
-    seed: int = 0
-    timeout: Seconds = 300.0
-    variant: str = ""
     good: str = ""
     bad: str = "HEAD"
-    fail_above: str = "5%"
     probes: int = 20
     budget: Seconds = 3600.0
-
-
-# what `ab` asks as well
-SHARED = {field.name for field in fields(BisectRequest)} & {field.name for field in fields(SidesRequest)}
 
 
 class ProbeProgress(ProgressListener):
@@ -79,7 +55,8 @@ def search(request: BisectRequest, world: World, progress: ProgressListener) -> 
         raise FfnbenchError("--good is not given: a revision that was fast enough", "for example --good v1.0")
     if request.probes < 1:
         raise FfnbenchError(f"--probes {request.probes} is out of range", "give 1 at least")
-    asked = with_threads(SidesRequest(**{name: getattr(request, name) for name in SHARED}, allow_mismatch=True))
+    of_module = {field.name: getattr(request, field.name) for field in fields(ModuleRequest)}
+    asked = with_threads(SidesRequest(**of_module, allow_mismatch=True))
     variant = variant_of_sides(asked)
     limit = policy_of_sides(asked, variant.label).of(variant.label, LATENCY)
     with BisectRepository(Path.cwd()) as repository:
@@ -89,7 +66,7 @@ def search(request: BisectRequest, world: World, progress: ProgressListener) -> 
         if repository.dirty:
             progress.tell("note: changes that are not committed are in no commit, and are not measured")
         folder = repository.git_folder
-    flags = replace(asked, base_rev=None, head_rev=None, fail_above=None, budget=DEFAULT_BUDGET_S)
+    flags = replace(asked, base_rev=None, head_rev=None, tolerance=())
     memory = Memory(
         folder,
         target=variant.text,
@@ -137,7 +114,7 @@ def _next_probe(
     sides = replace(
         asked,
         head_rev=commit.name,
-        fail_above=f"{100 * posterior.tolerance(bisected.limit):.4g}%",
+        tolerance=(f"{100 * posterior.tolerance(bisected.limit):.4g}%",),
         budget=max(LEAST_BUDGET_S, min(DEFAULT_BUDGET_S, left_s)),
     )
     similar_name = ""

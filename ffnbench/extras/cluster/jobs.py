@@ -248,7 +248,7 @@ class SweepOfJobs(Sweep):
     def _folder(self, cell: Plan) -> Path:
         """Of a cell, whatever its budget is, and who asked for it."""
         protocol = replace(cell.protocol, budget_s=None, bound=False, looks=1)
-        text = jsonable.text_of(jsonable.encode(replace(cell, protocol=protocol, command="", shard="", notes=())))
+        text = jsonable.text_of(jsonable.encode(replace(cell, protocol=protocol, command="", notes=())))
         return self.folder / hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _take_up(self, left: dict[Path, Plan]) -> None:

@@ -20,19 +20,12 @@ app = typer.Typer()
 )
 def estimate(
     ctx: typer.Context,
-    placed: o.VariantsPlaced = None,
-    variants: o.Variants = "relu,gelu,swiglu",
+    variants: o.Variants = None,
     preset: o.Preset = None,
     d_model: o.DModel = None,
     d_ff: o.DFF = None,
     match: o.Match = "params",
-    multiple_of: o.MultipleOf = None,
-    rule: o.Rule = None,
-    ratio: o.Ratio = None,
-    ffn_dim_multiplier: o.FfnDimMultiplier = None,
     bias: o.Bias = None,
-    dropout: o.Dropout = "0",
-    reference: o.Reference = None,
     hardware: o.Hardware = "h100",
     tensor_parallel: o.TensorParallel = "1",
     batch: o.Batch = "1",
@@ -40,9 +33,8 @@ def estimate(
     dtype: o.DType = "float32",
     mode: o.Mode = "forward",
     format: o.Format = "table",
-    json: o.Json = False,
     verbose: o.Verbose = False,
-    out: o.TableOut = None,
+    out: o.Out = None,
 ) -> int:
     """Bound the time of variants on machines not here.
 
@@ -51,7 +43,7 @@ def estimate(
     from ffnbench.extras.estimate.estimating import EstimateRequest, bounds
     from ffnbench.run.world import this_machine
 
-    request, output = asked(EstimateRequest, ctx, variants=placed), output_of(ctx)
+    request, output = asked(EstimateRequest, ctx), output_of(ctx)
     with destination_of(output, "estimate", *vars(request).values()) as destination:
         destination.show(bounds(request, this_machine(), destination.defaults))
     return destination.code

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ffnbench.extras.estimate.estimating import EstimateRequest, bounds
-from ffnbench.python.arguments import DTypes, Float, Floats, Int, Ints, Match, Modes, StrPath, Texts, Variants, asked
+from ffnbench.python.arguments import DTypes, Int, Ints, Match, Modes, StrPath, Texts, Variants, asked
 from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import Answer
 
@@ -17,12 +17,6 @@ def estimate(
     d_ff: Ints | None = None,
     bias: bool | None = None,
     match: Match = "params",
-    multiple_of: Int | None = None,
-    rule: str | None = None,
-    ratio: Floats | None = None,
-    ffn_dim_multiplier: Float | None = None,
-    dropout: Floats = 0.0,
-    reference: str | None = None,
     batch: Ints = 1,
     seq_len: Ints | None = None,
     dtype: DTypes = "float32",

@@ -27,7 +27,6 @@ def history(
     paths: o.Followed,
     metric: o.Followable = "",
     format: o.CheckFormat = "table",
-    json: o.Json = False,
     verbose: o.Verbose = False,
     out: o.Out = None,
 ) -> int:

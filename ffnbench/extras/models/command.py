@@ -24,11 +24,10 @@ def inspect(
     model: o.Model,
     whole_model: o.WholeModel = False,
     length: o.Length = None,
-    dtype: o.CachedDType = "float32",
+    dtype: o.DType = "float32",
     format: o.Format = "table",
-    json: o.Json = False,
     verbose: o.Verbose = False,
-    out: o.TableOut = None,
+    out: o.Out = None,
 ) -> int:
     """Show a model's FFNs, one row a kind of layer."""
     from ffnbench.extras.models.by_length import InspectRequest

@@ -20,16 +20,14 @@ app = typer.Typer()
 )
 def selftest(
     ctx: typer.Context,
-    d_model: o.ModuleWidth = "256",
+    d_model: o.DModel = "256",
     threads: o.Threads = None,
     repeats: o.Repeats = "10",
-    budget: o.RunBudget = "15s",
-    seed: o.Seed = "0",
+    budget: o.Budget = "15s",
     wait: o.Wait = False,
     format: o.Format = "table",
-    json: o.Json = False,
     verbose: o.Verbose = False,
-    out: o.TableOut = None,
+    out: o.Out = None,
     quiet: o.Quiet = False,
 ) -> int:
     """Count how often ffnbench is wrong on this machine."""

@@ -112,8 +112,6 @@ def _bring_up(run: dict[str, Any], path: str) -> None:
     request = plan.pop("request", None) or {}
     if request.get("runs", 1) > 1:
         protocol.setdefault("runs", request["runs"])
-    if request.get("shard"):
-        plan.setdefault("shard", request["shard"])
     _drop("Report", run)
     _drop("Protocol", protocol)
     for sample in run.get("samples") or ():

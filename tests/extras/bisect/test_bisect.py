@@ -182,7 +182,7 @@ def call(on_fakes, made: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_the_commit_is_found_and_kept(call, made: Path) -> None:
     launch = Revisions()
-    code, out, err = call("--good v1.0 --fail-above 3%", launch=launch)
+    code, out, err = call("--good v1.0 --tolerance 3%", launch=launch)
     short = git(made, "rev-parse", "--short", "c11")
     assert code == 0, err
     assert f"first slow commit: {short} change 11 (n, " in out
@@ -196,12 +196,12 @@ def test_the_commit_is_found_and_kept(call, made: Path) -> None:
     )
     assert 4 <= len(set(re.findall(r"probe (\d+) of at most", err))) <= 8
     again = Revisions()
-    code, told, err = call("--good v1.0 --bad HEAD --fail-above 3% --json", launch=again)
+    code, told, err = call("--good v1.0 --bad HEAD --tolerance 3% --json", launch=again)
     assert (code, again.measured) == (0, []), err
     found = json.loads(told)
     assert (found["answer"], found["commits"]) == ("found", [git(made, "rev-parse", "c11")])
     assert found["change_low"] < 1.08 < found["change_high"]
-    assert not re.search("of earlier", call("--good c1 --bad c2 --fail-above 3%", launch=Revisions())[2])
+    assert not re.search("of earlier", call("--good c1 --bad c2 --tolerance 3%", launch=Revisions())[2])
 
 
 def test_no_samples_of_a_probe_are_kept_beside_the_answer(call, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_no_samples_of_a_probe_are_kept_beside_the_answer(call, tmp_path: Path) 
             beside.update(path.name for path in tmp_path.iterdir())
             return super().__call__(arm)
 
-    call("--good v1.0 --fail-above 3% --probes 1 -o", tmp_path / "found.json", launch=Looking())
+    call("--good v1.0 --tolerance 3% --probes 1 -o", tmp_path / "found.json", launch=Looking())
     assert beside <= {"found.json"}
     assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
 
@@ -225,14 +225,14 @@ def test_a_file_may_set_its_flags() -> None:
 
 
 def test_a_range_without_a_step_is_called_so(call) -> None:
-    code, out, err = call("--good v1.0 --bad c10 --fail-above 3%", launch=Revisions())
+    code, out, err = call("--good v1.0 --bad c10 --tolerance 3%", launch=Revisions())
     assert code == 0, err
     assert "c10 is not slower than v1.0 by more than 3.0%" in out
     assert "v1.0 is too: name an older one as --good" in out
 
 
 def test_the_budget_of_probes_ends_with_what_is_left(call) -> None:
-    code, out, err = call("--good v1.0 --fail-above 3% --probes 2", launch=Revisions())
+    code, out, err = call("--good v1.0 --tolerance 3% --probes 2", launch=Revisions())
     assert code == 3
     assert re.search(r"the first slow commit is one of \d+: \w+ to \w+ \(95%\) the likeliest is \w+ change \d+ \(", out)
     assert "the same command again goes on from here" in err
@@ -245,7 +245,7 @@ def test_an_interruption_keeps_what_was_probed(call, made: Path) -> None:
                 raise KeyboardInterrupt
             return super().__call__(arm)
 
-    code, out, _ = call("--good v1.0 --fail-above 3%", launch=Stopped())
+    code, out, _ = call("--good v1.0 --tolerance 3%", launch=Stopped())
     kept = (made / ".git" / "ffnbench" / "bisect.jsonl").read_text().splitlines()
     assert (code, "is one of" in out, len(kept) >= 1) == (130, True, True)
 
@@ -264,20 +264,20 @@ EDITS = st.one_of(
 def test_a_line_that_was_edited_is_none(call, made: Path, edit: dict[str, object]) -> None:
     kept = made / ".git" / "ffnbench" / "bisect.jsonl"
     kept.unlink(missing_ok=True)
-    call("--good v1.0 --fail-above 3% --probes 1", launch=Revisions())
+    call("--good v1.0 --tolerance 3% --probes 1", launch=Revisions())
     kept.write_text(json.dumps(json.loads(kept.read_text()) | edit) + "\n")
-    code, told, err = call("--good v1.0 --bad HEAD --fail-above 3% --json", launch=Revisions())
+    code, told, err = call("--good v1.0 --bad HEAD --tolerance 3% --json", launch=Revisions())
     assert (code, "of earlier bisects" in err) == (0, False), err
     assert json.loads(told)["commits"] == [git(made, "rev-parse", "c11")]
 
 
 def test_commits_that_are_all_said_to_be_skipped_leave_the_last_one(call, made: Path) -> None:
     kept = made / ".git" / "ffnbench" / "bisect.jsonl"
-    call("--good v1.0 --fail-above 3% --probes 1", launch=Revisions())
+    call("--good v1.0 --tolerance 3% --probes 1", launch=Revisions())
     line = json.loads(kept.read_text()) | {"skipped": "x", "low": None, "high": None}
     every = [line | {"commit": git(made, "rev-parse", f"c{number}")} for number in range(1, 17)]
     kept.write_text("".join(json.dumps(one) + "\n" for one in every))
-    code, out, err = call("--good v1.0 --fail-above 3%", launch=Revisions())
+    code, out, err = call("--good v1.0 --tolerance 3%", launch=Revisions())
     assert (code, "the first slow commit is one of 16" in out) == (0, True), err
 
 
@@ -292,7 +292,7 @@ def test_what_is_no_file_of_probes_is_passed_over(call, made: Path, kind: str) -
     else:
         kept.write_bytes(b"\xff\xfe\0{[" * 1000 + b"[" * 100_000)
     try:
-        assert call("--good v1.0 --fail-above 3% --probes 1", launch=Revisions())[0] == 3
+        assert call("--good v1.0 --tolerance 3% --probes 1", launch=Revisions())[0] == 3
     finally:
         (kept.rmdir if kind == "a folder" else kept.unlink)()
 
@@ -305,8 +305,8 @@ def test_what_is_no_file_of_probes_is_passed_over(call, made: Path, kind: str) -
         ("--good c5 --bad c3", "'c3' does not come after 'c5'", "--good c3 --bad c5"),
         ("--good aside", "'HEAD' does not come after 'aside'", "where the two part"),
         ("--good HEAD", "are the same commit", "older"),
-        ("--good v1.0 --fail-above 3", "could mean 3% or 300%", "'3%'"),
-        ("--good v1.0 --fail-above 0", "--fail-above '0' must be above zero", "--fail-above 5%"),
+        ("--good v1.0 --tolerance 3", "could mean 3% or 300%", "'3%'"),
+        ("--good v1.0 --tolerance 0", "the tolerance '0' must be above zero", "latency=5%"),
         ("--good --bad HEAD", "--good", ""),
         ("--good c8", "c8 can't be measured: cannot import 'mypkg.mlp'", "another one as --good"),
         ("--good v1.0 --probes 0", "--probes 0 is out of range", "1"),

@@ -451,7 +451,7 @@ def test_a_journal_of_a_run_that_was_killed_is_shown_and_columns_are_told(
 
     on_machine(FakeLaunch(trouble=answers | {(Train, "relu@of=run@lr=0.003@seed=1"): killed}))
     asked = (*SMALL, "--d-model=32", "--layers=2", "--steps=6", "--context=16", "--batch=4", "--threads=1",
-             "--text", text, "--device=cpu", "-o", tmp_path / "run.json", "-q", "--columns", "loss,params")  # fmt: skip
+             "--text", text, "--device=cpu", "-o", tmp_path / "run.json", "-q")  # fmt: skip
     code, out, err = in_process(*asked)
     assert code == 0, err
     assert "1.900" in out
