@@ -252,18 +252,24 @@ def commands_of(path) -> list[ast.FunctionDef]:
     return [node for node in functions if any("app.command" in ast.unparse(one) for one in node.decorator_list)]
 
 
-def test_a_flag_is_an_alias_a_parameter_and_what_reads_it() -> None:
-    """`d_model: o.DModel = None` of a command: the alias stands in cli/options.py; a field of the request, or of how an
-    answer is shown, or the command's own body reads it.
-    """
-    options = tree_of(PACKAGE / "cli" / "options.py").body
-    aliases = {
+def aliases_in(path) -> set[str]:
+    """The options that a file has: `Name = Annotated[...]`."""
+    return {
         node.targets[0].id
-        for node in options
+        for node in tree_of(path).body
         if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("Annotated")
     }
+
+
+def test_a_flag_is_an_alias_a_parameter_and_what_reads_it() -> None:
+    """`d_model: o.DModel = None` of a command: the alias stands in cli/options.py, or that of a feature beside its
+    command; a field of the request, or of how an answer is shown, or the command's own body reads it.
+    """
+    aliases = {f"o.{name}" for name in aliases_in(PACKAGE / "cli" / "options.py")}
     used, commands = set(), 0
     for path in FILES:
+        if path.name == "command.py":
+            aliases |= aliases_in(path)
         for function in commands_of(path):
             commands += 1
             requests = {name.id for node in ast.walk(function) if isinstance(node, ast.Call)
@@ -273,8 +279,8 @@ def test_a_flag_is_an_alias_a_parameter_and_what_reads_it() -> None:
             first, *parameters = function.args.args
             assert ast.unparse(first) == "ctx: typer.Context"
             for one in parameters:
-                room, _, alias = ast.unparse(one.annotation).partition(".")
-                assert (room, alias in aliases) == ("o", True), f"{path}: {one.arg}"
+                alias = ast.unparse(one.annotation)
+                assert alias in aliases, f"{path}: {one.arg}"
                 assert one.arg in fields | read, f"{path}: nothing reads {one.arg}, no field has its name"
                 used.add(alias)
     assert commands
