@@ -7,7 +7,7 @@ from typer import Option
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
-from ffnbench.cli.completing import words_for
+from ffnbench.cli.words import words_for
 
 app = typer.Typer()
 Hardware = Annotated[
