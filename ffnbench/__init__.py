@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from ffnbench.block.python import block
     from ffnbench.common.errors import FfnbenchError as Error
     from ffnbench.compare.python import compare, cost
-    from ffnbench.extras.estimate.python import estimate
-    from ffnbench.extras.models.python import inspect
-    from ffnbench.extras.train.python import train
+    from ffnbench.extras import *  # noqa: F403
     from ffnbench.ffn.imported import activation
     from ffnbench.ffn.spec import FFNSpec
     from ffnbench.gate.python import ab, check
@@ -28,8 +26,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 __all__ = [
     "Answer", "Check", "Error", "FFNSpec", "Report", "__version__", "ab", "activation", "activations", "block", "build",
-    "check", "compare", "cost", "estimate", "inspect", "load", "plot_activations", "time_activations",
-    "train",
+    "check", "compare", "cost", "load", "plot_activations", "time_activations",
 ]  # fmt: skip
 _HOMES = {
     "Answer": ("report.shown_report", "Answer"),
@@ -63,4 +60,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted([*__all__, *import_module("ffnbench.features").of_features("calls")])

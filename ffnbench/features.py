@@ -1,8 +1,7 @@
-"""The features that the core does not need: each is a folder of extras/ and a row of FEATURES.
+"""What features add to the core: each is a folder of extras/, and a row of FEATURES.
 
 The core never imports an extra. It asks here for a name that it does not know itself, and a file of an extra is
-imported when something of it is wanted. To delete a feature is to delete its row, its folder, its folder of tests
-(tests/extras/NAME) and its page of docs.
+imported when something of it is wanted.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ class Feature:
     """What a folder of extras/ adds, by the names that a user types; a row is data, no file of the folder is loaded.
 
     `commands` are registered by importing its `command.py`; `calls` are public functions in its `python.py`;
-    `listings` are topics of `ffnbench list`, in LISTINGS of its `listing.py`: () -> view. `completes` are flags
+    `listings` are topics of `ffnbench list`, in LISTINGS of its `table.py`: () -> view. `completes` are flags
     whose values a shell offers, in COMPLETIONS of the same file: () -> words. `kinds` are kinds of plans, in KINDS of
     its `plan.py`, each an AddedKind of plan.py. `requests` are types of messages to a worker, in HANDLERS of its
     `worker.py`: name -> (type, function (jobs, request) -> answer).
 
     `suffixes` are of files of `-o`, written by WRITERS of its `files.py`: (table, pictures, reports, title) -> text.
-    `report/formats.py: View` says what these four are. One that `measures` has MEASURER in its `flags.py`, a bundle
-    of flags for every command that measures groups: its `measures()` gives what does so in place of this process,
-    (prepared, world, destination, how one is measured) -> report, or None.
+    `report/formats.py: View` says what these four are. One that `measures` has measured_by(on, slurm) in its
+    `jobs.py`, which gives what measures groups in place of this process:
+    (prepared, world, destination, how one is measured) -> report.
     """
 
     name: str
@@ -79,7 +78,7 @@ def measured_as_jobs(on: str, slurm: Sequence[str]) -> Callable[..., Any] | None
         return None
     for feature in FEATURES:
         if feature.measures:
-            measure: Callable[..., Any] = feature.file("flags").measured_by(on, slurm)
+            measure: Callable[..., Any] = feature.file("jobs").measured_by(on, slurm)
             return measure
     raise FfnbenchError("nothing here measures groups as jobs", "leave --on out")
 
@@ -95,4 +94,4 @@ def handler(name: str) -> tuple[type[Any], Callable[..., Any]]:
 def completer_of(flag: str) -> Callable[[], Any] | None:
     """What gives the words for the value of a feature's flag; None where no feature completes it."""
     feature = of_features("completes").get(flag)
-    return feature.file("listing").COMPLETIONS[flag] if feature else None
+    return feature.file("table").COMPLETIONS[flag] if feature else None

@@ -21,8 +21,9 @@ CURVE_POINTS, SURFACE_POINTS = 1601, 161
 
 def facts(request: FactsRequest, world: World) -> View:
     """What is true of activations; a worker looks at functions of the user's, of which no facts are known."""
+    names = every_activation() if request.activations is None else request.activations
     with world.prober(check_timeout(request.timeout)) as prober:
-        chosen = select(every_activation() if request.activations is None else request.activations, prober)
+        chosen = select(names, prober)
     return facts_view(chosen, _facts_of(chosen))
 
 
@@ -31,15 +32,24 @@ def draw_activations(request: PictureRequest, world: World) -> tuple[Figure, dic
     from ffnbench.activations.picture import picture
 
     low, high = parse_range(request.range_)
+    if request.gated:
+        names, points = every_gated_form(), SURFACE_POINTS
+    else:
+        names, points = CHOSEN, CURVE_POINTS
+    if request.activations is not None:
+        names = request.activations
     with world.prober(check_timeout(request.timeout)) as prober:
-        default = every_gated_form() if request.gated else CHOSEN
-        chosen = select(default if request.activations is None else request.activations, prober, gated=request.gated)
-        points = SURFACE_POINTS if request.gated else CURVE_POINTS
+        chosen = select(names, prober, gated=request.gated)
         curves = {label: prober.curve(spec, low, high, points) for label, spec in chosen.items()}
-    return picture(request, chosen, curves, {} if request.gated else _facts_of(chosen))
+    facts_in_legend = {} if request.gated else _facts_of(chosen)
+    return picture(request, chosen, curves, facts_in_legend)
 
 
 def _facts_of(chosen: dict[str, ActivationSpec]) -> dict[str, Facts]:
-    """The facts that are known."""
-    facts = {label: facts_of(spec.row, spec.beta) for label, spec in chosen.items()}
-    return {label: each for label, each in facts.items() if each}
+    """The facts that are known, by label."""
+    by_label = {}
+    for label, spec in chosen.items():
+        facts = facts_of(spec.row, spec.beta)
+        if facts:
+            by_label[label] = facts
+    return by_label

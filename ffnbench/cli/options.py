@@ -1,4 +1,4 @@
-"""Every option once: its names, its panel, what stands for its value, and its help.
+"""Every option once, but for what one feature alone has: its names, its panel, what stands for its value, and its help.
 
 A command takes them as annotations of its parameters: `d_model: o.DModel = None` is `--d-model`. A value is a text, as
 it was typed: cli/commands.py makes a request of all of them. A switch names itself, or Typer adds its
@@ -65,23 +65,12 @@ Files = Annotated[
     list[str],
     Argument(metavar="FILE", help="A .json of `compare`, `block` or `activations --time`; several: side by side."),
 ]
-Followed = Annotated[
-    list[str], Argument(metavar="FILE", help="A .json of `compare -o` or `check --append`, or a folder of them.")
-]
 Topic = Annotated[
     str,
     Argument(
         metavar="WHAT",
         help="variants, keys, activations, rules, presets, dtypes, backends or hardware.",
         autocompletion=words_for("what"),
-    ),
-]
-Model = Annotated[
-    str,
-    Argument(
-        metavar="CONFIG|PRESET",
-        help="A config.json, its folder, a preset, or ORG/NAME in the hub's cache.",
-        autocompletion=words_for("preset"),
     ),
 ]
 
@@ -113,21 +102,6 @@ Heads = Annotated[Text, Option(rich_help_panel=WIDTHS, metavar="INT", help="Quer
 KVHeads = Annotated[
     Text, Option("--kv-heads", rich_help_panel=WIDTHS, metavar="INT", help="Heads of keys and values; as --heads.")
 ]
-WholeModel = Annotated[
-    bool,
-    Option(
-        "--whole-model", rich_help_panel=MODEL, help="All parameters by part: embeddings, attention, FFN, norms, head."
-    ),
-]
-Length = Annotated[
-    Text,
-    Option(
-        rich_help_panel=WORKLOAD,
-        metavar="INT",
-        help="At so many tokens: FLOPs, keys and values by kind of layer, above all parameters by part.",
-    ),
-]
-Layers = Annotated[Text, Option(rich_help_panel=WIDTHS, metavar="INT", help="Blocks of the model.")]
 
 # What an FFN is fed, and what it runs on
 
@@ -205,37 +179,8 @@ Weights = Annotated[
         autocompletion=words_for("weights"),
     ),
 ]
-Hardware = Annotated[
-    Text,
-    Option(
-        rich_help_panel=WORKLOAD,
-        metavar="LIST",
-        help="Machines: `ffnbench list hardware`, or a .toml of your own.",
-        autocompletion=words_for("hardware"),
-    ),
-]
-TensorParallel = Annotated[
-    Text,
-    Option(
-        "--tensor-parallel",
-        "--tp",
-        rich_help_panel=WORKLOAD,
-        metavar="INT",
-        help="Split d_ff over so many devices, whose outputs a ring adds.",
-    ),
-]
 Elements = Annotated[
     Text, Option(rich_help_panel=WORKLOAD, metavar="INT", help="With --time: how many: 4096,1Mi or 1Ki..1Mi.")
-]
-Context = Annotated[Text, Option(rich_help_panel=WORKLOAD, metavar="INT", help="Bytes of a sequence.")]
-Learnt = Annotated[
-    Text,
-    Option(
-        "--text",
-        rich_help_panel=WORKLOAD,
-        metavar="PATH",
-        help="What is learnt: a file or a folder; else the source of Python's standard library.",
-    ),
 ]
 
 # What is measured, and how long
@@ -248,14 +193,6 @@ Gated = Annotated[
 ]
 OperationsTimed = Annotated[
     bool, Option("--time", rich_help_panel=MEASURED, help="Measure the operations, forward and backward, against relu.")
-]
-Followable = Annotated[
-    Text,
-    Option(
-        rich_help_panel=MEASURED,
-        metavar="NAME",
-        help="ratio, latency, params, flops or peak; else the ratio, and what is exact where it has changed.",
-    ),
 ]
 Metrics = Annotated[
     Text,
@@ -357,26 +294,6 @@ Slurm = Annotated[
         "exclusive=false is said. Repeatable.",
     ),
 ]
-Repeats = Annotated[Text, Option(rich_help_panel=EFFORT, metavar="INT", help="How many runs.")]
-Probes = Annotated[
-    Text,
-    Option(
-        rich_help_panel=EFFORT, metavar="INT", help="Measure at most so many commits now; one may be measured again."
-    ),
-]
-Steps = Annotated[Text, Option(rich_help_panel=EFFORT, metavar="INT", help="Steps of AdamW.")]
-Seeds = Annotated[
-    Text, Option(rich_help_panel=EFFORT, metavar="INT", help="Runs of each variant; intervals are over them.")
-]
-LearningRates = Annotated[
-    Text,
-    Option(
-        "--lr",
-        rich_help_panel=EFFORT,
-        metavar="LIST",
-        help="Learning rate; of several each variant is judged at its best.",
-    ),
-]
 
 # Sides and limits of a check
 
@@ -390,8 +307,6 @@ BaseEnv = Annotated[
 HeadRev = Annotated[
     Text, Option(rich_help_panel=SIDES, metavar="REV", help="Head is this revision, not the working tree as it is.")
 ]
-Good = Annotated[Text, Option(rich_help_panel=SIDES, metavar="REV", help="A revision that is fast enough.")]
-Bad = Annotated[Text, Option(rich_help_panel=SIDES, metavar="REV", help="A later one that is slow.")]
 Tolerance = Annotated[
     Texts,
     Option(

@@ -79,7 +79,7 @@ def list_(
 
             view = backends(this_machine())
         elif what in of_features("listings"):
-            view = of_features("listings")[what].file("listing").LISTINGS[what]()
+            view = of_features("listings")[what].file("table").LISTINGS[what]()
         else:
             view = listing_view(what)
         destination.show(view)

@@ -330,9 +330,10 @@ def _fed_otherwise(before: Plan, now: Plan, label: str) -> str:
     """What is not the same about what a row, or its reference, is fed; such times say nothing of each other."""
     labels_now = {case.label for case in now.cases}
     for name in (label, before.reference_of(label)):
-        differs = _workloads_differ(before.case(name), now.case(name), FED) if name in labels_now else ""
-        if differs:
-            return differs
+        if name in labels_now:
+            difference = _workloads_differ(before.case(name), now.case(name), FED)
+            if difference:
+                return difference
     return ""
 
 
@@ -415,10 +416,12 @@ def without_gain(findings: Iterable[Finding], output: Finding) -> list[Finding]:
     if output.status is not Status.UNCLEAR:
         return list(findings)
     reason = "faster, but it may compute something else: see the row `output`"
-    return [
-        replace(finding, status=Status.UNCLEAR, reason=reason) if finding.status is Status.IMPROVED else finding
-        for finding in findings
-    ]
+    without = []
+    for finding in findings:
+        if finding.status is Status.IMPROVED:
+            finding = replace(finding, status=Status.UNCLEAR, reason=reason)
+        without.append(finding)
+    return without
 
 
 def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Finding:
@@ -454,6 +457,8 @@ def _how_outputs_differ(agreement: Agreement) -> str:
         return "head's output is not finite, or has another shape than base's"
     in_float64 = exact_error is not None and exact_error > min(agreement.tolerance, EXACT_WITHIN)
     if error > agreement.tolerance:
-        also = ", in float64 too" if in_float64 else ""
-        return f"head's output differs from base's by {error:.1e}{also}"
-    return f"head's output differs from base's by {exact_error:.1e} in float64" if in_float64 else ""
+        text = f"head's output differs from base's by {error:.1e}"
+        return f"{text}, in float64 too" if in_float64 else text
+    if in_float64:
+        return f"head's output differs from base's by {exact_error:.1e} in float64"
+    return ""

@@ -71,13 +71,15 @@ def compare_runs(runs: Sequence[Report]) -> RunsCompared:
     first, *others = runs
     common = common_rows(runs)
     changes = [changes_between(first, run, common) for run in others]
-    differing = [
-        {label: case_differences(first.plan.case(label), run.plan.case(label)) for label in common} for run in others
-    ]
+    differing = []
+    for run in others:
+        differing.append({label: case_differences(first.plan.case(label), run.plan.case(label)) for label in common})
     alike = {label for label in common if not any(of_run[label] for of_run in differing)}
     means = {}
     for metric in COMPARED:
-        of_metric = [[c for c in of_run if c.metric == metric and c.label in alike] for of_run in changes]
+        of_metric = []
+        for of_run in changes:
+            of_metric.append([change for change in of_run if change.metric == metric and change.label in alike])
         means[metric] = mean_changes(of_metric)
     return RunsCompared(common=common, changes=changes, differing=differing, means=means)
 
@@ -125,16 +127,18 @@ def value_in(report: Report, label: str, metric: str) -> Estimate | None:
         if comparison is None or report.plan.is_reference(label) or is_busy(report, label):
             return None
         return comparison.ratio
-    value: float | None
+    value = _exact_value(report, label, metric)
+    return None if value is None else Estimate(value=value)
+
+
+def _exact_value(report: Report, label: str, metric: str) -> float | None:
+    if metric == PARAMS:
+        return report.cost(label).params
     if metric == FLOPS:
         case = report.plan.case(label)
         flops = needed_by(case, report.cost(label)).flops
-        value = None if flops is None else flops // case.workload.tokens
-    elif metric == PARAMS:
-        value = report.cost(label).params
-    else:
-        value = report.value(label, metric)
-    return None if value is None else Estimate(value=value)
+        return None if flops is None else flops // case.workload.tokens
+    return report.value(label, metric)
 
 
 def mean_in(report: Report, label: str, metric: str) -> Mean | None:
@@ -143,7 +147,10 @@ def mean_in(report: Report, label: str, metric: str) -> Mean | None:
         return None
     means = []
     for run in report.runs:
-        mean = table_of(run).seconds(label).mean() if metric == LATENCY else row_of(run, label, LATENCY)
+        if metric == LATENCY:
+            mean = table_of(run).seconds(label).mean()
+        else:
+            mean = row_of(run, label, LATENCY)
         if mean:
             means.append(mean)
     if not means:
@@ -183,10 +190,13 @@ def _geometric_mean(estimates: Iterable[Estimate | None]) -> Estimate | None:
 
 def case_differences(old: Case, new: Case) -> list[tuple[str, str, str]]:
     """What is not the same about two cases of one label, of the network and its workload: its name, then, now."""
-    of_networks = [("network", old.variant, new.variant)]
+    values: list[tuple[str, object, object]] = []
     if type(old.ffn) is type(new.ffn):
-        of_networks = [(f.name, getattr(old.ffn, f.name), getattr(new.ffn, f.name)) for f in fields(old.ffn)]
-    of_workloads = [
-        (f.name, getattr(old.workload, f.name), getattr(new.workload, f.name)) for f in fields(old.workload)
-    ]
-    return [(name, str(then), str(now)) for name, then, now in of_networks + of_workloads if then != now]
+        values += [
+            (field.name, getattr(old.ffn, field.name), getattr(new.ffn, field.name)) for field in fields(old.ffn)
+        ]
+    else:
+        values.append(("network", old.variant, new.variant))
+    for field in fields(old.workload):
+        values.append((field.name, getattr(old.workload, field.name), getattr(new.workload, field.name)))
+    return [(name, str(then), str(now)) for name, then, now in values if then != now]

@@ -91,7 +91,6 @@ def test_a_folder_that_ffnbench_has_not_made_is_not_deleted(folder: Path, on_fak
 PIPES = {
     "a folder of a model": ("model/config.json", "cost --preset model", 2, "'model/config.json' is a pipe"),
     "a project's defaults": ("pyproject.toml", "cost relu", 0, ""),
-    "jobs": ("go.json.jobs", "compare relu --on local -o go.json", 2, "no run of yours has made it"),
 }
 
 

@@ -1,11 +1,22 @@
 """The command `bisect`."""
 
+from typing import Annotated
+
 import typer
+from typer import Option
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
 
 app = typer.Typer()
+Good = Annotated[o.Text, Option(rich_help_panel=o.SIDES, metavar="REV", help="A revision that is fast enough.")]
+Bad = Annotated[o.Text, Option(rich_help_panel=o.SIDES, metavar="REV", help="A later one that is slow.")]
+Probes = Annotated[
+    o.Text,
+    Option(
+        rich_help_panel=o.EFFORT, metavar="INT", help="Measure at most so many commits now; one may be measured again."
+    ),
+]
 
 
 @app.command(
@@ -21,8 +32,8 @@ app = typer.Typer()
 def bisect(
     ctx: typer.Context,
     variant: o.Code,
-    good: o.Good = "",
-    bad: o.Bad = "HEAD",
+    good: Good = "",
+    bad: Bad = "HEAD",
     d_model: o.DModel = None,
     d_ff: o.DFF = None,
     batch: o.Batch = "1",
@@ -32,7 +43,7 @@ def bisect(
     device: o.Device = "auto",
     threads: o.Threads = None,
     tolerance: o.Tolerance = None,
-    probes: o.Probes = "20",
+    probes: Probes = "20",
     budget: o.Budget = "3600s",
     wait: o.Wait = False,
     format: o.Format = "table",

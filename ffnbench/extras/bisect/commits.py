@@ -78,15 +78,14 @@ MOST = 1e6  # times as slow as the good commit
 class CommitProbe:
     """One probe of a commit: the 95 % interval of its time over the good one's.
 
-    `skipped` says why there is none: it can't be built, or the machine was busy just then (`passing`). `differs` says
-    how its output differs from the good one's, `known` that an earlier bisect has measured it.
+    `skipped` says why there is none: it can't be built, or the machine was busy just then (`passing`). `known` says
+    that an earlier bisect has measured it.
     """
 
     commit: str
     low: float | None = None
     high: float | None = None
     skipped: str = ""
-    differs: str = ""
     passing: bool = False
     known: bool = False
 

@@ -41,7 +41,7 @@ def result_of(commit: int, low: float, high: float) -> ProbeResult:
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """How likely each commit is the first slow one; `probabilities[0]` is that of none.
+    """How likely each commit is the first slow one; the probability of none stands before the first commit's.
 
     `groups` are commits that no probe can tell apart: one that can be probed, and those right before it that can't.
     """
@@ -53,6 +53,11 @@ class Posterior:
     def probability_of(self, commits: range) -> float:
         """The probability that the first slow commit is one of these."""
         return math.fsum(self.probabilities[commits.start : commits.stop])
+
+    @property
+    def no_step(self) -> float:
+        """The probability that no commit is slower than the good one."""
+        return self.probabilities[0]
 
     @property
     def likeliest(self) -> range:

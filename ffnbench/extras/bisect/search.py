@@ -14,7 +14,7 @@ from ffnbench.extras.bisect.table import probe_text
 from ffnbench.following import Following, ProgressListener
 from ffnbench.gate.baseline import policy_of_sides
 from ffnbench.gate.checking import ab, environment_here
-from ffnbench.gate.decision import OUTPUT, Status
+from ffnbench.gate.decision import Status
 from ffnbench.gate.sides import BASE, HEAD, sides_asked, variant_of_sides
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD
@@ -145,14 +145,11 @@ def _probe(sides: SidesRequest, commit: Commit, world: World, progress: Progress
     failure = checked.now.failure(checked.now.plan.reference)
     if failure:
         raise Unfinished(f"the good commit can't be measured: {failure.message}", "name another one as --good")
-    findings = {finding.metric: finding for finding in checked.findings}
-    latency, output = findings[LATENCY], findings.get(OUTPUT)
-    difference, allowed, _ = output.reason.partition("; allowed") if output else ("", "", "")
-    differs = difference.replace("head's", "its").replace("base's", "the good one's") if allowed else ""
+    [latency] = [finding for finding in checked.findings if finding.metric == LATENCY]
     if latency.change is None or not latency.change.low:
         passing = latency.status is Status.UNCLEAR
-        return CommitProbe(commit=commit.name, differs=differs, skipped=latency.reason, passing=passing)
-    return CommitProbe(commit=commit.name, differs=differs, low=latency.change.low, high=latency.change.high)
+        return CommitProbe(commit=commit.name, skipped=latency.reason, passing=passing)
+    return CommitProbe(commit=commit.name, low=latency.change.low, high=latency.change.high)
 
 
 def _not_probed(problem: FfnbenchError, sides: SidesRequest, request: BisectRequest) -> CommitProbe:

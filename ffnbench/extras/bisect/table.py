@@ -12,95 +12,130 @@ from ffnbench.report.formats import View
 from ffnbench.report.frame import Frame, Row, frame_of
 from ffnbench.report.words import CERTAIN, change_text
 
-UNLIKELY = 0.01  # what is left out
+UNLIKELY = 0.01  # a probability that is not worth a word
 
 
-def bisect_view(found: Bisected) -> View:
+def bisect_view(bisected: Bisected) -> View:
     """The answer of `bisect`; where the commit is not found, that it could not finish is how it ends."""
     view = View(
-        frame=lambda: _table(found), json=lambda: text_of(_answer(found), 1) + "\n", title=f"bisect: {found.variant}"
+        frame=lambda: _frame(bisected),
+        json=lambda: text_of(_answer(bisected), 1) + "\n",
+        title=f"bisect: {bisected.variant}",
     )
-    if found.interrupted:
+    if bisected.interrupted:
         return view.ending(EXIT_INTERRUPTED)
-    if found.state == OPEN:
+    if bisected.state == OPEN:
         hint = "the same command again goes on from here; a quiet machine, or a larger --d-model, tells more"
         return view.ending(0, Unfinished("the probes or the time are spent, and several commits are left", hint))
     return view
 
 
-def probe_text(found: Bisected, commit: Commit, probed: CommitProbe) -> str:
+def probe_text(bisected: Bisected, commit: Commit, probe: CommitProbe) -> str:
     """What one probe has found, and how many commits are left."""
-    posterior = found.posterior
-    told = f"skipped: {probed.skipped}" if probed.skipped else change_text(probed.change)
-    left = f"{counted(len(posterior.credible_range), 'commit')} of {len(found.commits)} left"
-    no_step = posterior.probabilities[0]
-    step = f"; no step: {percent(no_step)}" if no_step >= UNLIKELY else ""
-    differs = f"; {probed.differs}" if probed.differs else ""
-    return f"{commit.short} {told}{differs}; {left}{step}"
+    posterior = bisected.posterior
+    result = f"skipped: {probe.skipped}" if probe.skipped else change_text(probe.change)
+    left = f"{counted(len(posterior.credible_range), 'commit')} of {len(bisected.commits)} left"
+    text = f"{commit.short} {result}; {left}"
+    if posterior.no_step >= UNLIKELY:
+        text += f"; no step: {percent(posterior.no_step)}"
+    return text
 
 
-def _table(found: Bisected) -> Frame:
+def _frame(bisected: Bisected) -> Frame:
     rows: list[Row] = [
         {
-            "commit": commit.short, f"change {CERTAIN}": "skipped" if one.skipped else change_text(one.change),
-            "subject": commit.subject, "note": one.skipped or one.differs,
+            "commit": commit.short,
+            f"change {CERTAIN}": "skipped" if probe.skipped else change_text(probe.change),
+            "subject": commit.subject,
+            "note": probe.skipped,
         }
-        for commit, one in found.by_commit
-    ]  # fmt: skip
-    header = f"{found.variant}, {counted(len(found.commits), 'commit')} after {found.good} up to {found.bad}"
-    table = frame_of(rows, _says(found), prose=("subject", "note"))
-    return replace(table, saved=_records(found), header=(f"{header}; change against {found.good}",))
+        for commit, probe in bisected.by_commit
+    ]
+    commits = f"{counted(len(bisected.commits), 'commit')} after {bisected.good} up to {bisected.bad}"
+    return replace(
+        frame_of(rows, _summary(bisected), prose=("subject", "note")),
+        saved=_records(bisected),
+        header=(f"{bisected.variant}, {commits}; change against {bisected.good}",),
+    )
 
 
-def _says(found: Bisected) -> list[str]:
-    posterior, state, suspects = found.posterior, found.state, found.suspects
-    end = posterior.change_at_end()
-    if state == NONE and end:
-        change = f"{found.bad} is not slower than {found.good} by more than {percent(found.limit)}: {change_text(end)}"
-        return [change, f"where {found.bad} is slow, {found.good} is too: name an older one as --good"]
-    first, last = suspects[0], suspects[-1]
-    if state == OPEN:
-        no_step, group = posterior.probabilities[0], posterior.likeliest
-        none = f"; that there is none, {percent(no_step)}" if no_step >= UNLIKELY else ""
-        best, chance = found.commits[group[-1] - 1], percent(posterior.probability_of(group))
+def _summary(bisected: Bisected) -> list[str]:
+    end = bisected.posterior.change_at_end()
+    if bisected.state == NONE and end:
+        good, bad = bisected.good, bisected.bad
         return [
-            f"the first slow commit is one of {len(suspects)}: {first.short} to {last.short} (95%){none}",
-            f"the likeliest is {best.short} {best.subject} ({chance})",
+            f"{bad} is not slower than {good} by more than {percent(bisected.limit)}: {change_text(end)}",
+            f"where {bad} is slow, {good} is too: name an older one as --good",
         ]
+    if bisected.state == OPEN:
+        return _summary_of_several(bisected)
+    return _summary_of_one(bisected)
+
+
+def _summary_of_several(bisected: Bisected) -> list[str]:
+    posterior, suspects = bisected.posterior, bisected.suspects
+    first, last = suspects[0], suspects[-1]
+    line = f"the first slow commit is one of {len(suspects)}: {first.short} to {last.short} (95%)"
+    if posterior.no_step >= UNLIKELY:
+        line += f"; that there is none, {percent(posterior.no_step)}"
     group = posterior.likeliest
-    share = percent(min(posterior.probability_of(group), 1 - UNLIKELY))
-    sure = f"{change_text(posterior.step(group[-1]))} by all probes together, {share} sure"
-    lines = [f"first slow commit: {last.short} {last.subject} ({last.author}, {last.date}): {sure}"]
+    likeliest, chance = bisected.commits[group[-1] - 1], percent(posterior.probability_of(group))
+    return [line, f"the likeliest is {likeliest.short} {likeliest.subject} ({chance})"]
+
+
+def _summary_of_one(bisected: Bisected) -> list[str]:
+    """The first slow commit; where those before it could not be measured, all of them."""
+    posterior, suspects = bisected.posterior, bisected.suspects
+    first, last = suspects[0], suspects[-1]
+    group = posterior.likeliest
+    sure = percent(min(posterior.probability_of(group), 1 - UNLIKELY))
+    change = f"{change_text(posterior.step(group[-1]))} by all probes together, {sure} sure"
     if len(suspects) > 1:
-        lines = [f"the first slow commit is one of {len(suspects)}, {first.short} to {last.short}: {sure}"]
-        lines.append("all but the last of these could not be measured")
+        lines = [
+            f"the first slow commit is one of {len(suspects)}, {first.short} to {last.short}: {change}",
+            "all but the last of these could not be measured",
+        ]
+    else:
+        lines = [f"first slow commit: {last.short} {last.subject} ({last.author}, {last.date}): {change}"]
     lines.append(f"git show {last.short}")
     if len(last.parents) > 1:
         lines.append(f"it is a merge: --good $(git merge-base {' '.join(last.parents[:2])}) --bad {last.parents[1]}")
     return lines
 
 
-def _records(found: Bisected) -> list[Row]:
+def _records(bisected: Bisected) -> list[Row]:
     """One flat record a probe."""
-    named = zip(found.commits, found.posterior.probabilities[1:], strict=True)
-    probabilities = {commit.name: probability for commit, probability in named}
+    pairs = zip(bisected.commits, bisected.posterior.probabilities[1:], strict=True)
+    probabilities = {commit.name: probability for commit, probability in pairs}
     return [
         {
-            "commit": commit.name, "date": commit.date, "author": commit.author, "subject": commit.subject,
-            "change_low": one.low, "change_high": one.high, "skipped": one.skipped, "differs": one.differs,
-            "known": one.known, "first_slow": probabilities[commit.name],
+            "commit": commit.name,
+            "date": commit.date,
+            "author": commit.author,
+            "subject": commit.subject,
+            "change_low": probe.low,
+            "change_high": probe.high,
+            "skipped": probe.skipped,
+            "known": probe.known,
+            "first_slow": probabilities[commit.name],
         }
-        for commit, one in found.by_commit
-    ]  # fmt: skip
+        for commit, probe in bisected.by_commit
+    ]
 
 
-def _answer(found: Bisected) -> Row:
+def _answer(bisected: Bisected) -> Row:
     """All of it: the commits that are left, and every probe."""
-    posterior = found.posterior
-    change = posterior.step(posterior.likeliest[-1]) if found.state == FOUND else posterior.change_at_end()
+    posterior = bisected.posterior
+    change = posterior.change_at_end()
+    if bisected.state == FOUND:
+        change = posterior.step(posterior.likeliest[-1])
     return {
-        "answer": found.state, "commits": [commit.name for commit in found.suspects],
-        "change": change and change.value, "change_low": change and change.low, "change_high": change and change.high,
-        "sure": posterior.probability_of(posterior.likeliest), "no_step": posterior.probabilities[0],
-        "probes": _records(found),
-    }  # fmt: skip
+        "answer": bisected.state,
+        "commits": [commit.name for commit in bisected.suspects],
+        "change": change and change.value,
+        "change_low": change and change.low,
+        "change_high": change and change.high,
+        "sure": posterior.probability_of(posterior.likeliest),
+        "no_step": posterior.no_step,
+        "probes": _records(bisected),
+    }

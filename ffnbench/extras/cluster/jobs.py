@@ -16,7 +16,7 @@ import shlex
 import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -37,12 +37,23 @@ from ffnbench.extras.cluster.submitting import OF_SUBMITIT, SAFE_PATH, Cluster, 
 from ffnbench.following import UNFOLLOWED
 from ffnbench.plan import Note, NoteKind, Plan, added_kind
 from ffnbench.report.files.store import report_text
-from ffnbench.report.output import Destination
+from ffnbench.report.output import Destination, one_of
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Report
 from ffnbench.run.world import World
 from ffnbench.stats.cells import cells_of
 from ffnbench.stats.figures import with_figures
+
+
+def measured_by(on: str, slurm: Sequence[str]) -> Callable[..., ShownReport]:
+    """What measures groups as jobs, by what --on and --slurm say; raises FfnbenchError for what can be none."""
+    if slurm and on != SLURM:
+        raise FfnbenchError("--slurm is of jobs on SLURM", "add --on slurm")
+    one_of("--on", on, (SLURM, LOCAL))
+    return partial(measure, on=on, slurm=tuple(slurm))
+
+
+# The folder of jobs
 
 
 @contextmanager
@@ -94,6 +105,9 @@ def _is_of_this_user(folder: Path) -> bool:
         return is_own(folder) and (folder / token).is_file()
     except (OSError, RuntimeError):
         return False
+
+
+# Jobs
 
 
 POLL_S = {LOCAL: 0.2, SLURM: 5.0}

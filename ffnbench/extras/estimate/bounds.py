@@ -79,28 +79,39 @@ class Bounds:
 
 def bounds_of(case: Case, cost: Cost, hardware: Hardware, devices: int = 1) -> Bounds:
     """The bounds of a case, split over so many devices. How code of the user's splits is not known."""
-    work, part = case.workload, _part(case, devices)
+    part = _part(case, devices)
     if part is not None and devices > 1:
         cost = cost_of(part, Probe())
     flops = size = weight_bytes = None
     if part is not None and not cost.failed:
         flops, size, weight_bytes = needed_by(part, cost).flops, _bytes_of(part, cost), cost.weight_bytes
-    path = path_of(work)
+    path = path_of(case.workload)
     peak = 1e12 * (getattr(hardware, f"tflops_{path}") or 0.0)
     bandwidth = 1e9 * hardware.gb_per_s
-    products = flops / peak if flops is not None and peak else None
-    memory = size / bandwidth if size is not None else None
-    device = bound_by = None
+    products = memory = device = bound_by = intensity = ridge = at_least = None
+    if peak:
+        ridge = peak / bandwidth
+        if flops is not None:
+            products = flops / peak
+    if size is not None:
+        memory = size / bandwidth
+        if flops is not None and size:
+            intensity = flops / size
     if products is not None and memory is not None:
         device = max(products, memory)
         bound_by = MEMORY if memory >= products else Bound.PRODUCTS
     all_reduce = _all_reduce_s(case, hardware, devices)
-    lacks = {
-        "split of your own code": part is None,
-        "counts": flops is None,
-        f"peak of {path}": not peak,
-        "link bandwidth": all_reduce is None,
-    }
+    if device is not None and all_reduce is not None:
+        at_least = device + all_reduce
+    unknown = ""
+    if part is None:
+        unknown = "split of your own code"
+    elif flops is None:
+        unknown = "counts"
+    elif not peak:
+        unknown = f"peak of {path}"
+    elif all_reduce is None:
+        unknown = "link bandwidth"
     return Bounds(
         hardware=hardware.name,
         label=case.label,
@@ -108,15 +119,15 @@ def bounds_of(case: Case, cost: Cost, hardware: Hardware, devices: int = 1) -> B
         device_weight_bytes=weight_bytes,
         device_flops=flops,
         device_bytes=size,
-        flops_per_byte=flops / size if flops is not None and size else None,
-        ridge_flops_per_byte=peak / bandwidth if peak else None,
+        flops_per_byte=intensity,
+        ridge_flops_per_byte=ridge,
         products_at_least_s=products,
         memory_at_least_s=memory,
         device_at_least_s=device,
         all_reduce_at_least_s=all_reduce,
-        at_least_s=device + all_reduce if device is not None and all_reduce is not None else None,
+        at_least_s=at_least,
         bound_by=bound_by,
-        unknown=[*(what for what, is_missing in lacks.items() if is_missing), ""][0],
+        unknown=unknown,
     )
 
 
@@ -132,7 +143,9 @@ def _all_reduce_s(case: Case, hardware: Hardware, devices: int) -> float | None:
 
 def path_of(work: Workload) -> str:
     """Whose peak is that of a workload's products: its dtype's, but for float32 that may be less exact."""
-    return INSIDE.get(work.matmul_precision, work.dtype) if work.dtype == "float32" else work.dtype
+    if work.dtype != "float32":
+        return work.dtype
+    return INSIDE.get(work.matmul_precision, work.dtype)
 
 
 def _end_bytes(case: Case) -> int:

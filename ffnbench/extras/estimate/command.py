@@ -1,11 +1,34 @@
 """The command `estimate`."""
 
+from typing import Annotated
+
 import typer
+from typer import Option
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
+from ffnbench.cli.words import words_for
 
 app = typer.Typer()
+Hardware = Annotated[
+    o.Text,
+    Option(
+        rich_help_panel=o.WORKLOAD,
+        metavar="LIST",
+        help="Machines: `ffnbench list hardware`, or a .toml of your own.",
+        autocompletion=words_for("hardware"),
+    ),
+]
+TensorParallel = Annotated[
+    o.Text,
+    Option(
+        "--tensor-parallel",
+        "--tp",
+        rich_help_panel=o.WORKLOAD,
+        metavar="INT",
+        help="Split d_ff over so many devices, whose outputs a ring adds.",
+    ),
+]
 
 
 @app.command(
@@ -26,8 +49,8 @@ def estimate(
     d_ff: o.DFF = None,
     match: o.Match = "params",
     bias: o.Bias = None,
-    hardware: o.Hardware = "h100",
-    tensor_parallel: o.TensorParallel = "1",
+    hardware: Hardware = "h100",
+    tensor_parallel: TensorParallel = "1",
     batch: o.Batch = "1",
     seq_len: o.SeqLen = None,
     dtype: o.DType = "float32",

@@ -9,7 +9,7 @@ from pathlib import Path
 from ffnbench.api.preparing import prepare
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.estimate.bounds import Hardware, bounds_of, hardware_in, how_near, published
-from ffnbench.extras.estimate.table import estimate_view, hardware_view
+from ffnbench.extras.estimate.table import estimate_view
 from ffnbench.ffn.spec import require_positive
 from ffnbench.planning.compare import as_compare
 from ffnbench.report.columns import case_records
@@ -37,12 +37,17 @@ def bounds(request: EstimateRequest, world: World, notes: Sequence[str] = ()) ->
     rows: list[Row] = []
     for group in report.plan.groups:
         for machine in machines:
-            found = {case.label: bounds_of(case, report.cost(case.label), machine, devices) for case in group.cases}
-            for label, bound in found.items():
-                reference_s = found[report.plan.reference_of(label)].at_least_s
-                ratio = bound.at_least_s / reference_s if bound.at_least_s is not None and reference_s else None
-                of_bound = {field.name: getattr(bound, field.name) for field in fields(bound)}
-                rows.append({"hardware": machine.name, **cases[label], **of_bound, "ratio_of_bounds": ratio})
+            bounds_by_label = {
+                case.label: bounds_of(case, report.cost(case.label), machine, devices) for case in group.cases
+            }
+            for label, bound in bounds_by_label.items():
+                row: Row = {"hardware": machine.name, **cases[label]}
+                row |= {field.name: getattr(bound, field.name) for field in fields(bound)}
+                row["ratio_of_bounds"] = None
+                reference_s = bounds_by_label[report.plan.reference_of(label)].at_least_s
+                if bound.at_least_s is not None and reference_s:
+                    row["ratio_of_bounds"] = bound.at_least_s / reference_s
+                rows.append(row)
     return estimate_view(report, machines, rows, how_near())
 
 
@@ -59,8 +64,3 @@ def _hardware(names: str) -> list[Hardware]:
     if not machines:
         raise FfnbenchError(f"--hardware {names} names no machine", "for example --hardware h100,a100")
     return list(machines.values())
-
-
-def list_hardware() -> View:
-    """Every machine of the table, with its source."""
-    return hardware_view(list(published()))

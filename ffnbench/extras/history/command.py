@@ -1,6 +1,9 @@
 """The command `history`."""
 
+from typing import Annotated
+
 import typer
+from typer import Argument, Option
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, destination_of, ending, output_of
@@ -10,6 +13,17 @@ FOLLOWED = {"ratio": "ratio", "latency": "latency", "params": "params", "flops":
 
 
 app = typer.Typer()
+Followed = Annotated[
+    list[str], Argument(metavar="FILE", help="A .json of `compare -o` or `check --append`, or a folder of them.")
+]
+Followable = Annotated[
+    o.Text,
+    Option(
+        rich_help_panel=o.MEASURED,
+        metavar="NAME",
+        help="ratio, latency, params, flops or peak; else the ratio, and what is exact where it has changed.",
+    ),
+]
 
 
 @app.command(
@@ -24,8 +38,8 @@ app = typer.Typer()
 )
 def history(
     ctx: typer.Context,
-    paths: o.Followed,
-    metric: o.Followable = "",
+    paths: Followed,
+    metric: Followable = "",
     format: o.CheckFormat = "table",
     verbose: o.Verbose = False,
     out: o.Out = None,

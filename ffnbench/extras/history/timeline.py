@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, case_differences, common_rows, is_busy, mean_in, value_in
+from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, case_differences, is_busy, mean_in, value_in
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
 from ffnbench.report.files.store import load as load_report
@@ -131,13 +131,16 @@ def timeline_of(runs: Sequence[Report], metric: str = "") -> Timeline:
 
     Without a metric: ratios, seconds of what has none, and of what is exact what has changed, or is not timed.
     """
-    unique = {
-        (run.created, run.environment and run.environment.fingerprint, run.samples[:1]): run for run in runs
-    }.values()
+    by_origin = {}
+    for run in runs:
+        machine = run.environment and run.environment.fingerprint
+        by_origin[run.created, machine, run.samples[:1]] = run
+    unique = sorted(by_origin.values(), key=lambda run: run.created)
+    metrics = (metric,) if metric else COMPARED
     points: dict[RowIdentity, list[Point]] = {}
-    for run in sorted(unique, key=lambda run: run.created):
+    for run in unique:
         for case in run.plan.shown:
-            for name in (metric,) if metric else COMPARED:
+            for name in metrics:
                 point = _point(run, case.label, name)
                 if point:
                     points.setdefault(_identity(run, case.label, name), []).append(point)
@@ -184,10 +187,11 @@ def unlike(case: Case, rows: Sequence[Series]) -> list[str]:
 
 
 def _identity(run: Report, label: str, metric: str) -> RowIdentity:
-    place = None
+    place = reference = None
     if metric in TIMED and run.environment:
         place = run.environment.fingerprint, run.plan.protocol.method
-    reference = _measured(run.plan.case(run.plan.reference_of(label))) if metric == RATIO else None
+    if metric == RATIO:
+        reference = _measured(run.plan.case(run.plan.reference_of(label)))
     return RowIdentity(metric, place, _measured(run.plan.case(label)), reference)
 
 
@@ -237,7 +241,10 @@ def history_of_files(paths: Sequence[str], tell: Callable[[str], None], *, metri
     """
     if find_spec("ruptures") is None:
         raise FfnbenchError("steps are found by ruptures, which is not installed", "pip install 'ffnbench[history]'")
-    runs = [(file, with_figures(run) if run.environment else run) for path in paths for file, run in _runs(path, tell)]
+    runs = []
+    for path in paths:
+        for file, run in _runs(path, tell):
+            runs.append((file, with_figures(run) if run.environment else run))
     if not runs:
         write = f"ffnbench compare relu swiglu -o {shlex.quote(os.path.join(paths[0], 'run.json'))}"
         raise FfnbenchError(f"no run of ffnbench is in {paths[0]!r}", f"`{write}` writes one")
@@ -249,23 +256,9 @@ def history_of_files(paths: Sequence[str], tell: Callable[[str], None], *, metri
     elif metric:
         problem = f"no two of these {len(runs)} runs have a {metric} of the same row"
     else:
-        problem = f"no two of these {len(runs)} runs have the same row on the same kind of machine{_unlike(runs)}"
+        problem = f"no two of these {len(runs)} runs have the same row on the same kind of machine"
     more = f"`ffnbench check {shlex.quote(runs[0][0])} --append` adds a run of the same plan to its file"
     raise FfnbenchError(problem, more)
-
-
-def _unlike(runs: Sequence[tuple[str, Report]]) -> str:
-    """The first thing that is not the same about the first run and the last one, where that is in their plans."""
-    (first, old), (last, new) = runs[0], runs[-1]
-    common = common_rows([old, new])
-    if common:
-        differences = case_differences(old.plan.case(common[0]), new.plan.case(common[0]))
-    else:
-        differences = [("the first row", old.plan.shown[0].label, new.plan.shown[0].label)]
-    if not differences:
-        return ""
-    name, then, now = differences[0]
-    return f": {name} is {then} in {first!r}, {now} in {last!r}"
 
 
 def _runs(path: str, tell: Callable[[str], None]) -> Iterator[tuple[str, Report]]:

@@ -1,11 +1,39 @@
 """The command `inspect`."""
 
+from typing import Annotated
+
 import typer
+from typer import Argument, Option
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
+from ffnbench.cli.words import words_for
 
 app = typer.Typer()
+Model = Annotated[
+    str,
+    Argument(
+        metavar="CONFIG|PRESET",
+        help="A config.json, its folder, a preset, or ORG/NAME in the hub's cache.",
+        autocompletion=words_for("preset"),
+    ),
+]
+WholeModel = Annotated[
+    bool,
+    Option(
+        "--whole-model",
+        rich_help_panel=o.MODEL,
+        help="All parameters by part: embeddings, attention, FFN, norms, head.",
+    ),
+]
+Length = Annotated[
+    o.Text,
+    Option(
+        rich_help_panel=o.WORKLOAD,
+        metavar="INT",
+        help="At so many tokens: FLOPs, keys and values by kind of layer, above all parameters by part.",
+    ),
+]
 
 
 @app.command(
@@ -21,9 +49,9 @@ app = typer.Typer()
 )
 def inspect(
     ctx: typer.Context,
-    model: o.Model,
-    whole_model: o.WholeModel = False,
-    length: o.Length = None,
+    model: Model,
+    whole_model: WholeModel = False,
+    length: Length = None,
     dtype: o.DType = "float32",
     format: o.Format = "table",
     verbose: o.Verbose = False,

@@ -1,5 +1,127 @@
-"""The files that it writes, by suffix."""
+"""The page of `-o run.html`: words, tables and pictures of an answer in one file, without a script or a network.
 
-from ffnbench.extras.page.page import page_of
+A picture stands in it as the bytes of `-o run.svg`, as an image: no text in one can become a part of the page.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from html import escape
+from pathlib import Path
+from string import Template
+
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.streams import visible
+from ffnbench.plan import Kind
+from ffnbench.report.frame import EXTRA, Frame, Row
+from ffnbench.report.listing import environment_records
+from ffnbench.report.writers import brief, html_table, paragraphs
+from ffnbench.result import Report
+
+MOST_NAMES = 6  # of variants in a title
+
+
+def page_of(
+    table: Frame, pictures: Mapping[str, Callable[[str], bytes]], reports: Sequence[Report] = (), title: str = ""
+) -> str:
+    """An answer as an HTML document: its sentences first, then tables, pictures, method.
+
+    `pictures` draw for a suffix; of one that can't be drawn the table says why. `reports` tell by which commands and on
+    which machines they were made, and the title where there is none.
+    """
+    tables = table.parts
+    summary = [line for each in tables for line in each.summary]
+    details = [line for each in tables for line in each.details]
+    sections = {
+        "Answer": paragraphs(summary),
+        "Table": "".join(_table(each) for each in tables),
+        "Picture": _images(pictures),
+        "Method": _list(details),
+        "Environment": "".join(_environment(report) for report in reports),
+        "Command": _commands(reports),
+    }
+    if reports and not title:
+        title = _title(reports[0])
+    body = [_section(heading, content) for heading, content in sections.items() if content]
+    template = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
+    return template.substitute(title=escape(visible(f"ffnbench {title}".strip())), body="\n".join(body))
+
+
+def _section(heading: str, content: str) -> str:
+    name = heading.lower()
+    return f'<section aria-labelledby="{name}"><h2 id="{name}">{heading}</h2>{content}</section>'
+
+
+def _table(table: Frame) -> str:
+    """What a terminal shows of a table, and folded the other columns, which -v adds."""
+    caption = "; ".join(table.header)
+    if not table.rows:
+        return paragraphs(table.header)
+    whole = html_table(table, caption, every=True)
+    short = brief(table)
+    shown = _scrolled(caption or "table", html_table(short, caption))
+    if short is table and all(column.priority < EXTRA for column in table.columns):
+        return shown
+    return shown + _folded("All columns", whole)
+
+
+def _folded(summary: str, content: str) -> str:
+    return f"<details><summary>{escape(summary)}</summary>{_scrolled(summary, content)}</details>"
+
+
+def _scrolled(name: str, content: str) -> str:
+    """What may be wider than the page; keys scroll it too."""
+    return f'<div class="wide" role="group" aria-label="{escape(name)}" tabindex="0">{content}</div>'
+
+
+def _images(pictures: Mapping[str, Callable[[str], bytes]]) -> str:
+    images = []
+    for name, draw in pictures.items():
+        with suppress(FfnbenchError):
+            data = b64encode(draw(".svg")).decode()
+            heading = name or "picture"
+            image = f'<img alt="{heading} of the figures in the table" src="data:image/svg+xml;base64,{data}">'
+            images.append(_scrolled(heading, image))
+    return "".join(images)
+
+
+def _list(lines: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f"<ul>{items}</ul>" if items else ""
+
+
+def _environment(report: Report) -> str:
+    """Where and by what a report was made, as far as it is known."""
+    facts: list[Row] = [
+        {"fact": "created", "value": report.created.replace("T", " ")},
+        {"fact": "ffnbench", "value": report.version},
+    ]
+    counted = "<p>nothing was measured: the figures are counted</p>"
+    if report.environment is not None:
+        counted = ""
+        facts += [row for row in environment_records(report.environment) if row["fact"] != "ffnbench"]
+    texts = [f"<div><dt>{row['fact']}</dt><dd>{escape(visible(row['value']))}</dd></div>" for row in facts]
+    return f"<dl>{''.join(texts)}</dl>{counted}"
+
+
+def _commands(reports: Iterable[Report]) -> str:
+    """The commands that make these reports again; an older file does not know its own."""
+    commands = dict.fromkeys(report.plan.command for report in reports if report.plan.command)
+    return "".join(f"<pre><code>{escape(visible(command))}</code></pre>" for command in commands)
+
+
+def _title(report: Report) -> str:
+    """`compare: relu, gelu, swiglu`, without what is set by `@`."""
+    command = report.plan.kind
+    if command == Kind.COMPARE and report.environment is None:
+        command = "cost"
+    names = list(dict.fromkeys(case.variant.partition("@")[0] for case in report.plan.shown))
+    title = f"{command}: {', '.join(names[:MOST_NAMES])}"
+    if len(names) > MOST_NAMES:
+        title += f" and {len(names) - MOST_NAMES} more"
+    return title
+
 
 WRITERS = {".html": page_of}

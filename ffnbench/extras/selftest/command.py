@@ -1,11 +1,15 @@
 """The command `selftest`."""
 
+from typing import Annotated
+
 import typer
+from typer import Option
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
 
 app = typer.Typer()
+Repeats = Annotated[o.Text, Option(rich_help_panel=o.EFFORT, metavar="INT", help="How many runs.")]
 
 
 @app.command(
@@ -22,7 +26,7 @@ def selftest(
     ctx: typer.Context,
     d_model: o.DModel = "256",
     threads: o.Threads = None,
-    repeats: o.Repeats = "10",
+    repeats: Repeats = "10",
     budget: o.Budget = "15s",
     wait: o.Wait = False,
     format: o.Format = "table",

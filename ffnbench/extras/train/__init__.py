@@ -1,1 +1,1 @@
-"""What a small language model learns with each variant, beside the time of a step and of a token."""
+"""What a small language model learns with each variant, beside the time of a step."""

@@ -1,11 +1,38 @@
 """The command `train`."""
 
+from typing import Annotated
+
 import typer
+from typer import Option
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, answer, asked, ending
 
 app = typer.Typer()
+Layers = Annotated[o.Text, Option(rich_help_panel=o.WIDTHS, metavar="INT", help="Blocks of the model.")]
+Context = Annotated[o.Text, Option(rich_help_panel=o.WORKLOAD, metavar="INT", help="Bytes of a sequence.")]
+Learnt = Annotated[
+    o.Text,
+    Option(
+        "--text",
+        rich_help_panel=o.WORKLOAD,
+        metavar="PATH",
+        help="What is learnt: a file or a folder; else the source of Python's standard library.",
+    ),
+]
+Steps = Annotated[o.Text, Option(rich_help_panel=o.EFFORT, metavar="INT", help="Steps of AdamW.")]
+Seeds = Annotated[
+    o.Text, Option(rich_help_panel=o.EFFORT, metavar="INT", help="Runs of each variant; intervals are over them.")
+]
+LearningRates = Annotated[
+    o.Text,
+    Option(
+        "--lr",
+        rich_help_panel=o.EFFORT,
+        metavar="LIST",
+        help="Learning rate; of several each variant is judged at its best.",
+    ),
+]
 
 
 @app.command(
@@ -25,16 +52,16 @@ def train(
     d_model: o.DModel = None,
     d_ff: o.DFF = None,
     match: o.Match = "params",
-    layers: o.Layers = "3",
-    context: o.Context = "128",
+    layers: Layers = "3",
+    context: Context = "128",
     batch: o.Batch = "24",
     dtype: o.DType = "float32",
-    text: o.Learnt = None,
+    text: Learnt = None,
     device: o.Device = "auto",
     threads: o.Threads = None,
-    steps: o.Steps = "800",
-    seeds: o.Seeds = "3",
-    lr: o.LearningRates = "3e-3",
+    steps: Steps = "800",
+    seeds: Seeds = "3",
+    lr: LearningRates = "3e-3",
     budget: o.Budget = None,
     seed: o.Seed = "0",
     resume: o.Resume = False,
@@ -48,7 +75,7 @@ def train(
 ) -> int:
     """Train a small language model with each variant.
 
-    Held-out loss, beside the time of a step and of a token.
+    Held-out loss, beside the time of a step.
     """
     from ffnbench.extras.train.measuring import measure
     from ffnbench.extras.train.plan import TrainRequest, plan_train

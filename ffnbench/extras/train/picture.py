@@ -1,6 +1,4 @@
-"""What was learnt: loss against steps, by itself and beside the reference's; loss against the time of a step and of a
-token.
-"""
+"""What was learnt: loss against steps, by itself and beside the reference's; loss against the time of a step."""
 
 from __future__ import annotations
 
@@ -14,7 +12,6 @@ from matplotlib.lines import Line2D
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import TIME, scale
 from ffnbench.extras.train.losses import learnt
-from ffnbench.extras.train.plan import STEP, TOKEN
 from ffnbench.extras.train.table import ENDS, training_of, training_records
 from ffnbench.report.frame import Row
 from ffnbench.report.pictures.canvas import (
@@ -38,12 +35,11 @@ HEIGHT = 1.9  # inches, of a panel
 MARKERS_OF_CURVE = 8
 LATE = 0.2  # of the steps, after which curves are drawn: before it they are one line
 RING: dict[str, Any] = {"marker": "o", "markersize": 8, "markerfacecolor": "none", "color": BLACK, "linestyle": ""}
-WHAT = {STEP: "a step: forward and backward", TOKEN: "one token: forward"}
 
 
 @drawing()
 def training_figure(report: Report) -> Figure:
-    """Curves above, loss and time below; a ring is around what is on the Pareto front.
+    """Curves, and loss and time; a ring is around what is on the Pareto front.
 
     Curves are of what is held out, and of the steps' own losses in files of earlier versions, which have no other. Bars
     are intervals of the difference and of the ratio to the reference, which has none.
@@ -58,7 +54,7 @@ def training_figure(report: Report) -> Figure:
         name: {step: loss for step, loss in one.held_out or one.curve if step >= LATE * steps}
         for name, one in trained.items()
     }
-    figure, [losses, differences, *fronts] = panels(4, 2, (PAGE, HEIGHT))
+    figure, [losses, differences, front] = panels(3, 3, (PAGE, HEIGHT))
     drawn = "held-out" if any(one.held_out for one in trained.values()) else "training"
     losses.set(xlabel="steps", ylabel=f"{drawn} loss, nats per byte")
     differences.set(xlabel="steps", ylabel=f"difference to {literal(shortened(reference, LETTERS))}")
@@ -67,34 +63,33 @@ def training_figure(report: Report) -> Figure:
         losses.plot(list(curve), list(curve.values()), **look)
         shared = [step for step in curve if step in curves.get(reference, {})]
         differences.plot(shared, [curve[step] - curves[reference][step] for step in shared], **look)
-    for axes, of in zip(fronts, (STEP, TOKEN), strict=True):
-        _front(axes, rows, looks, of, reference)
-    fronts[1].sharey(fronts[0])
-    fronts[0].set_ylabel("held-out loss, nats per byte")
-
+    _draw_front(front, rows, looks, reference)
     handles = named_lines(names_apart(list(looks)), looks.values())
     handles.append(Line2D([], [], label="Pareto front", **RING))
     about = f"{steps:,} steps, d_model {report.plan.shown[0].ffn.d_model}; a probe of a small model{ended(report)}"
-    bars = f"bars below: {CERTAIN} of the difference and of the ratio to {shortened(reference, LETTERS)}"
+    bars = f"bars: {CERTAIN} of the difference and of the ratio to {shortened(reference, LETTERS)}"
     finish(figure, f"{about}\n{bars}", handles)
     return figure
 
 
-def _front(axes: Axes, rows: Mapping[str, Row], looks: Mapping[str, dict[str, Any]], of: str, reference: str) -> None:
-    """Loss over time, both as they are paired with the reference's."""
-    start = rows[reference][f"{of}_s"] if reference in rows else None
-    timed = {name: row for name, row in rows.items() if start and row[f"{of}_ratio"]}
-    unit, size = scale([start * row[f"{of}_ratio"] for row in timed.values()], TIME)
-    axes.set_xlabel(f"{WHAT[of]}, {unit}" if timed else f"{WHAT[of]}: not timed")
+def _draw_front(axes: Axes, rows: Mapping[str, Row], looks: Mapping[str, dict[str, Any]], reference: str) -> None:
+    """Loss over the time of a step, both as they are paired with the reference's."""
+    axes.set_ylabel("held-out loss, nats per byte")
+    start = rows[reference]["step_s"] if reference in rows else None
+    timed = {name: row for name, row in rows.items() if start and row["step_ratio"]}
+    if not timed:
+        axes.set_xlabel("a step: not timed")
+        return
+    unit, size = scale([start * row["step_ratio"] for row in timed.values()], TIME)
+    axes.set_xlabel(f"a step: forward and backward, {unit}")
     for name, row in timed.items():
         look, loss = looks[name], row["loss"]
-        time, low, high = (start * row[f"{of}_ratio{end}"] / size for end in ENDS)
+        time, low, high = (start * row[f"step_ratio{end}"] / size for end in ENDS)
         axes.hlines(loss, low, high, color=look["color"])
         if row["difference_low"] is not None:
             of_reference = loss - row["difference"]
-            axes.vlines(
-                time, of_reference + row["difference_low"], of_reference + row["difference_high"], color=look["color"]
-            )
+            ends = of_reference + row["difference_low"], of_reference + row["difference_high"]
+            axes.vlines(time, *ends, color=look["color"])
         axes.plot(time, loss, **look | {"linestyle": ""})
-        if row[f"pareto_front_{of}"]:
+        if row["pareto_front_step"]:
             axes.plot(time, loss, **RING)

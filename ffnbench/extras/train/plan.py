@@ -1,7 +1,7 @@
 """What is trained, on which text: the flags of `train` -> a plan. No torch.
 
 Each run of a variant, at one rate and by one seed, is a case and a cell of its own, so that it can be gone on with, and
-be a job. Two cells behind them time the blocks: a step's forward and backward, and one token.
+be a job. A cell behind them times the blocks: a step's forward and backward.
 
 A block is x + attention(norm(x)), then x + FFN(norm(x)), with RMSNorm (Zhang and Sennrich 2019), causal attention with
 rotary positions (Su et al. 2021), and no biases but the FFN's. Bytes are the tokens: a table of 256 vectors stands
@@ -317,7 +317,7 @@ KINDS = {
 
 
 D_MODEL = 128  # where nothing says how wide
-OF, STEP, TOKEN, RUN = "of", "step", "token", "run"  # the axis of the cells, and its values
+OF, STEP, RUN = "of", "step", "run"  # the axis of the cells, and its values
 WORKERS, ROUNDS = 5, 8  # of what is timed
 MOST_SEEDS = 20
 JUNK = 0.9  # of a text that is none, less is printable
@@ -362,9 +362,7 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
             point = ((OF, RUN), ("lr", rate), ("seed", seed))
             cases += [replace(_at(model, point, against=model.label), training=training) for model in models]
     first_runs = {model.label: run.label for model, run in zip(models, cases, strict=False)}
-    one_token = replace(work, batch=1, seq_len=1, mode=Mode.FORWARD)
-    for of, fed in ((STEP, work), (TOKEN, one_token)):  # they have what a budget leaves when all are trained
-        cases += [_at(replace(model, workload=fed), ((OF, of),), against=compared.reference) for model in models]
+    cases += [_at(model, ((OF, STEP),), against=compared.reference) for model in models]
     notes = [replace(note, label=first_runs.get(note.label, "")) for note in compared.notes]
     return replace(
         compared,

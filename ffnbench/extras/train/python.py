@@ -33,7 +33,7 @@ def train(
     quiet: bool = False,
     wait: bool = False,
 ) -> Report:
-    """Train a small language model of bytes with each variant: held-out loss beside the time of a step and of a token.
+    """Train a small language model of bytes with each variant: held-out loss beside the time of a step.
 
     `ffnbench train --help-all` says what each argument means.
 

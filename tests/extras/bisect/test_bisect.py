@@ -191,7 +191,7 @@ def test_the_commit_is_found_and_kept(call, made: Path) -> None:
     assert "skipped" in out
     assert "cannot import 'mypkg.mlp'" in err
     assert re.search(
-        r"probe 1 of at most 20: \w+ \+8.*its output differs from the good one's by 4\.0e-01; 1[56] of 16 left",
+        r"probe 1 of at most 20: \w+ \+8.*; 1[56] of 16 left",
         err.replace(" commits", ""),
     )
     assert 4 <= len(set(re.findall(r"probe (\d+) of at most", err))) <= 8
@@ -254,7 +254,7 @@ ENDS = st.sampled_from((None, "1.2", -1.0, 0.0, 5e-324, 0.9, 1.3, 1.79e308, math
 NO_TEXT = st.sampled_from((3, ["x"], {"x": 1}))
 EDITS = st.one_of(
     st.fixed_dictionaries({"low": ENDS, "high": ENDS}),
-    st.fixed_dictionaries({}, optional={"skipped": NO_TEXT, "differs": NO_TEXT, "commit": NO_TEXT}).filter(bool),
+    st.fixed_dictionaries({}, optional={"skipped": NO_TEXT, "commit": NO_TEXT}).filter(bool),
     st.just({"skipped": "x"}),  # and measured
 ).filter(lambda edit: (edit.get("low"), edit.get("high")) not in [(0.9, 1.3), (0.9, 0.9), (1.3, 1.3)])
 

@@ -317,6 +317,15 @@ def test_a_folder_of_jobs_from_elsewhere_is_not_read_nor_deleted(call, submitted
     assert not made.submitted
 
 
+def test_a_pipe_in_the_place_of_the_folder_is_not_waited_for(call, submitted, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "jobs.json.jobs")
+    made = submitted()
+    code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")
+    assert (code, "no run of yours has made it" in err) == (2, True), err
+    assert (tmp_path / "jobs.json.jobs").is_fifo()
+    assert not made.submitted
+
+
 @pytest.mark.parametrize("how", ["another place", "a link", "another state"])
 def test_what_this_users_run_has_not_made_there_is_refused(call, left: Path, monkeypatch, tmp_path: Path, how) -> None:
     armed(left)

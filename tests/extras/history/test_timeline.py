@@ -224,7 +224,6 @@ def test_bad_input_is_one_line_and_a_hint(first: Report, tmp_path: Path, in_proc
     elsewhere = replace(runs[1], environment=replace(runs[1].environment, fingerprint="other"))
     saved(tmp_path / "one", runs[:1])
     saved(tmp_path / "apart", [runs[0], elsewhere])
-    saved(tmp_path / "unlike", [runs[0], measured(variants="silu,glu")])
     saved(tmp_path / "two", runs)
     shutil.copytree("one", "copies")
     shutil.copy("one/0.json", "copies/again.json")
@@ -235,7 +234,6 @@ def test_bad_input_is_one_line_and_a_hint(first: Report, tmp_path: Path, in_proc
         (["none"], "no run of ffnbench is in 'none'"),
         (["missing.json"], "cannot read 'missing.json'"),
         (["apart"], "no two of these 2 runs have the same row on the same kind of machine"),
-        (["unlike"], "kind of machine: the first row is relu in 'unlike/0.json', silu in 'unlike/1.json'"),
         (["two", "--metric", "speed"], "unknown --metric 'speed'"),
         (["two", "--metric", "peak"], "no two of these 2 runs have a peak"),
     ):

@@ -315,7 +315,7 @@ def test_the_scatter_of_all_variants_is_that_of_a_textbook() -> None:
 
 def test_without_a_time_nothing_is_on_the_front(text: str) -> None:
     report = report_of(text, {("relu", 0): 2.0, ("swiglu", 0): 1.9}, seeds=1)
-    assert front_of(report, learnt(report), "step") == []
+    assert front_of(report, learnt(report)) == []
 
 
 def test_a_rate_is_chosen_where_it_is_not_reported(text: str) -> None:
@@ -365,7 +365,7 @@ def test_who_learns_best_at_an_end_of_the_rates_is_told(text: str) -> None:
 
 
 def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str) -> None:
-    """20 s, of which a chunk takes 3: training ends within the first run, and steps and tokens have a time as well."""
+    """20 s, of which a chunk takes 3: training ends within the first run, and steps have a time as well."""
     clock = [0.0]
 
     def chunk(worker):
@@ -378,7 +378,7 @@ def test_a_budget_is_for_training_and_what_it_leaves_for_times(text: str) -> Non
     trained = asked.count(Train)
     assert 4 <= trained <= 6
     assert asked[:trained] == [Train] * trained
-    assert all(row["step_s"] and row["token_s"] and row["loss"] is None for row in report.rows())
+    assert all(row["step_s"] and row["loss"] is None for row in report.rows())
     assert "--resume" in report.stopped
 
 
@@ -422,7 +422,7 @@ def test_the_committed_run_of_an_earlier_version_agrees_with_itself() -> None:
     for row in rows:
         assert row["training_s"] == pytest.approx(800 * rows[0]["step_s"] * row["step_ratio"])
     assert {row["variant"] for row in rows if row["pareto_front_step"]} == {"swiglu", "geglu", "bilinear"}
-    losses, differences, of_step, _ = training_figure(report).axes
+    losses, differences, of_step = training_figure(report).axes
     assert losses.get_ylabel() == "training loss, nats per byte"
     ends, beside_relu = ([line.get_ydata()[-1] for line in axes.lines] for axes in (losses, differences))
     assert beside_relu == pytest.approx([end - ends[0] for end in ends])
@@ -483,7 +483,7 @@ def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_proc
     on_machine(FakeLaunch(trouble=answers | stop))
     code, out, _ = in_process(*asked)
     assert code == 130
-    assert "interrupted: 2 of 8 groups are done" in " ".join(out.split())
+    assert "interrupted: 2 of 7 groups are done" in " ".join(out.split())
     launch = FakeLaunch(trouble=answers)
     on_machine(launch)
     code, out, err = in_process(*asked, "--resume")
@@ -491,9 +491,9 @@ def test_what_is_interrupted_goes_on_where_it_was(text: str, on_machine, in_proc
     done = [label for _, do, label in launch.log if do is Train]
     assert done == [f"{name}@of=run@lr=0.003@seed={seed}" for seed in (1, 2) for name in ("relu", "swiglu")]
     assert {label for _, do, label in launch.log if do is TakeSample} == {
-        "relu@of=step", "swiglu@of=step", "relu@of=token", "swiglu@of=token",
+        "relu@of=step", "swiglu@of=step",
     }  # fmt: skip
-    assert len(json.loads((tmp_path / "run.json").read_text())["plan"]["cases"]) == 10
+    assert len(json.loads((tmp_path / "run.json").read_text())["plan"]["cases"]) == 8
     code, _, err = in_process(*asked, "--resume", "--lr", "1e-3")
     assert code == 2
     assert "another plan" in err
