@@ -15,6 +15,7 @@ from ffnbench.plan import AnySpec, Workload
 
 ROWS_OF_INT4 = 16  # which torch packs together
 GROUPS = (32, 64, 128, 256)  # that all of the formats have
+SAY_LIKE = "@like=swiglu says that it is one"
 Lack = tuple[str, str]  # why a backend can't run a network under a workload, and what to do instead; empty where it can
 
 
@@ -57,7 +58,7 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
         return "quantised weights are for inference: they have no gradient", "use --mode forward"
     form = ffn.like if isinstance(ffn, ImportedSpec) else ffn
     if not isinstance(form, FFNSpec):
-        return "which of its weights are matrices of an FFN is not known", "@like=swiglu says that it is one"
+        return "which of its weights are matrices of an FFN is not known", SAY_LIKE
     if form.moe is not None:
         return "the weights of experts are not quantised", ""
     if work.weights is Weights.INT8_DYNAMIC and work.dtype != "float32":
@@ -78,7 +79,7 @@ def _lack_of_packed(ffn: AnySpec, work: Workload) -> Lack:
     form = ffn
     if isinstance(ffn, ImportedSpec):
         if ffn.like is None:
-            return "ffnbench can't tell its gate from its up", "@like=swiglu says that it is one"
+            return "ffnbench can't tell its gate from its up", SAY_LIKE
         form = ffn.like
     if not isinstance(form, FFNSpec) or form.gate is not Gate.INNER:
         return "only an inner gate can be packed with up, and it has none", "swiglu has one"
@@ -116,7 +117,7 @@ def _lack_of_graph(ffn: AnySpec, work: Workload) -> Lack:
         return f"{work.backend} is for inference: it has no gradient", "use --mode forward"
     form = ffn.like if isinstance(ffn, ImportedSpec) else ffn
     if not isinstance(form, FFNSpec):
-        return "its graph can't be made: ffnbench knows no form of it", "@like=swiglu says that it is one"
+        return "its graph can't be made: ffnbench knows no form of it", SAY_LIKE
     if form.moe is not None:
         return f"{work.backend} is given no experts", ""
     if form.own:

@@ -57,12 +57,12 @@ def agree(one: str, other: str, ratio: str) -> bool:
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
 def test_latencies_divided_are_the_ratio_beside_them_in_every_committed_run(path: Path, in_process) -> None:
-    """To all digits of the CSV, and to the digits that the table shows; of a training run by step and by token."""
+    """To all digits of the CSV, and to the digits that the table shows; of a training run by step."""
     plan = json.loads(path.read_text())["plan"]
     code, out, _ = in_process("report", str(path), "-f", "csv")
     assert code == 0
     rows, compared = list(csv.DictReader(io.StringIO(out))), 0
-    times = ("step", "token") if "step_s" in rows[0] else ("",)
+    times = ("step",) if "step_s" in rows[0] else ("",)
     against = {case["label"]: case.get("against") or plan["reference"] for case in plan["cases"]}
     for of in times:
         seconds, ratio = (f"{of}_s", f"{of}_ratio") if of else ("latency_s", "ratio")

@@ -290,7 +290,7 @@ def test_every_key_arrives() -> None:
 )
 def test_every_expert_is_filled_as_a_network_of_its_own(init: str, std: float) -> None:
     torch.manual_seed(0)
-    module = ffnbench.build("swiglu@moe=16x2", d_model=D, d_ff=256, init=init)
+    module = ffnbench.build(f"swiglu@moe=16x2@init={init}", d_model=D, d_ff=256)
     spreads = module.experts.up.weight.detach().flatten(1).std(1)
     assert torch.allclose(spreads, torch.full((16,), std), rtol=0.05)
 

@@ -16,7 +16,7 @@ from made_up_runs import QUIET, WAITS, plan_of, run_of, ten_rounds, with_costs, 
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, baseline_times, latency_findings
 from ffnbench.gate.interim import report_of
-from ffnbench.plan import CONTROL, Plan
+from ffnbench.plan import CONTROL, Plan, control_of
 from ffnbench.report.columns import case_records
 from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.terminal import plain
@@ -115,7 +115,8 @@ def test_what_is_wide_on_a_quiet_machine_is_not_busy() -> None:
 
 
 def test_a_busy_control_gives_no_slack_and_accuses_nobody() -> None:
-    plan = plan_of(workers=3, rounds=6, control=True)
+    plan = plan_of(workers=3, rounds=6)
+    plan = replace(plan, cases=(*plan.cases, control_of(plan.cases, plan.reference)))
     values = {"a": [[1.0] * 6] * 3, "b": [[1.05, 1.05, 1.051, 1.05, 1.05, 1.05]] * 3, CONTROL: [[1.4] * 6] * 3}
     done = with_waits(run_of(plan, values), {(CONTROL, w, r): WAITS for w in range(3) for r in range(6)})
     found = compared(done)

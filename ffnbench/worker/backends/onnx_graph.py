@@ -14,7 +14,6 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from torch import Tensor
 
 from ffnbench.choices import Weights
-from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.modules import FeedForward
 from ffnbench.ffn.spec import Gate, format_of
 from ffnbench.plan import Workload, quantised_bytes
@@ -152,10 +151,7 @@ class Functional:
 
 
 def model_of(module: FeedForward, weights: Weights = Weights.NONE, group: int = 32) -> ModelProto:
-    """The model of a module, its matrices held as `weights` says, in groups of so many columns where there are groups.
-
-    Raises Unsupported for an activation that is code of the user's.
-    """
+    """The model of a module, its matrices held as `weights` says, in groups of so many columns where there are groups."""
     graph = Graph()
 
     def linear(name: str, x: Value) -> Value:
@@ -170,8 +166,6 @@ def model_of(module: FeedForward, weights: Weights = Weights.NONE, group: int = 
         return result
 
     spec, x = module.spec, Value(graph, INPUT)
-    if spec.own:
-        raise Unsupported(f"{spec.activation} is code that no runtime but torch can run")
     if spec.gate is Gate.INNER:
         gate, up = linear("gate", x), linear("up", x)
         if spec.limit is not None:
