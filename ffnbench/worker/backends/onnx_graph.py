@@ -151,7 +151,7 @@ class Functional:
 
 
 def model_of(module: FeedForward, weights: Weights = Weights.NONE, group: int = 32) -> ModelProto:
-    """The model of a module, its matrices held as `weights` says, in groups of so many columns where there are groups."""
+    """The model of a module, its matrices held as `weights` says, in groups of so many columns where it has groups."""
     graph = Graph()
 
     def linear(name: str, x: Value) -> Value:
