@@ -41,7 +41,7 @@ def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED)
     budget_s = None
     if plan.protocol.precision is not None and plan.protocol.budget_s is not None:
         budget_s = runs * plan.protocol.budget_s + (runs - 1) * pause_s
-    tell_wait(plan, world, following.progress, budget_s)
+    tell_duration(plan, world, following.progress, budget_s)
     if runs == 1:
         return measure_run(prepared, world, following)
     if following.resumed():
@@ -79,7 +79,7 @@ def measure_here_or_as_jobs(
     return (own or measure)(prepared, world, destination.following)
 
 
-def tell_wait(plan: Plan, world: World, progress: ProgressListener, budget_s: float | None = None) -> None:
+def tell_duration(plan: Plan, world: World, progress: ProgressListener, budget_s: float | None = None) -> None:
     """One line before anything is measured: how long it takes at most where a budget says so, and that this machine is
     busy now.
     """

@@ -108,7 +108,9 @@ def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
 
 
 def _plan(request: AnyRequest, probe: Probe, planned: Planned | None) -> Plan:
-    """The plan of a request; mistakes in its flags are found before code of the user's is loaded."""
+    """The plan of a request. Where variants are code of the user's, which takes time to load, mistakes in the flags are
+    found before, by a plan of a form of our own; routing would be one there, since that form has no experts.
+    """
     plan_of: Planned = planned or function_of(PLANS[type(request)])
     if isinstance(request, CompareRequest) and ":" in request.variants and "routing" not in request.metrics:
         plan_of(replace(request, variants="swiglu"), Probe())

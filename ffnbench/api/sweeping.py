@@ -101,7 +101,7 @@ class Sweep:
         for number, cell in enumerate(cells, start=1):
             later_s = 0.0
             if cell.protocol.budget_s is not None:
-                if self.budget.is_over:
+                if self.budget.is_past_bound:
                     return False
                 left_s = self.budget.left_s
                 share_s = left_s / (len(cells) - number + 1)

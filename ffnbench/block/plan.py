@@ -89,7 +89,7 @@ def _cell(cell: Cell[BlockRequest], ffn: Case, suffix: str, group: LayerGroup | 
 
 
 def _ffn(request: BlockRequest, model: ModelSpec | None, probe: Probe | None) -> Case:
-    """The FFN's case: sized by hand through the same rules as in `compare`, or the model's own."""
+    """The FFN's case: that of a plan of `compare` for one variant, or the model's own, with the sizes that it has."""
     if model is not None:
         refuse_sizes(request)
         ffn, backend = model.main.ffn, request.backend

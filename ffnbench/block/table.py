@@ -61,7 +61,7 @@ def _measured(report: Report, rows: list[Row]) -> Frame:
     parts = [FFN, ATTENTION]
     if any(length.textbook for length in lengths_of(report.plan)):
         parts.append(TEXTBOOK)
-    names = [f"{FFN}_latency_s"]
+    names = [f"{FFN}_latency_s"]  # the reference, whose ratio would be 1
     for part in parts[1:]:
         names += [f"{part}_latency_s", f"{part}_ratio"]
     windows = ["sees"] if len(kinds_of(report)) > 1 else []

@@ -79,6 +79,7 @@ def _spelt(name: str, value: str, known: Collection[str]) -> str:
 
 
 def _takes_list(param: Any) -> bool:
+    """Whether a flag may have several values: an axis of a sweep, or one that makes rows."""
     return param.metavar == "LIST" or param.name in EXAMPLES or param.name in ("backend", "weights")
 
 

@@ -62,7 +62,7 @@ class Card:
             return None
 
     def about(self) -> dict[str, Any]:
-        """What it is and how it is set, by the names of Environment's fields."""
+        """What it is and how it is set, by the names of DeviceFacts' fields."""
         facts = {
             "gpu_uuid": _text(self.ask("nvmlDeviceGetUUID")),
             "gpu_max_clock_mhz": self.ask("nvmlDeviceGetMaxClockInfo", SM),

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ffnbench.api.measuring import measure_run, tell_wait
+from ffnbench.api.measuring import measure_run, tell_duration
 from ffnbench.api.preparing import (
     Prepared,
     asked_as,
@@ -124,7 +124,7 @@ def _measured_again(
     if machine_kind(here) != machine_kind(before.environment) and not request.across_machines:
         now = replace(_exact(before, prepared, world, following), environment=here)
         return now, latency_findings(baseline, now, policy)
-    tell_wait(prepared.plan, world, following.progress, request.budget)
+    tell_duration(prepared.plan, world, following.progress, request.budget)
     return _until_decided(prepared, UntilDecided(policy, baseline), request.budget, world, following)
 
 
@@ -223,7 +223,7 @@ def _measured_sides(
     """
     if output.status is Status.REGRESSED:
         return prepared.cost_report(), ()
-    tell_wait(prepared.plan, world, following.progress, None if request.exact_only else request.budget)
+    tell_duration(prepared.plan, world, following.progress, None if request.exact_only else request.budget)
     if request.exact_only:
         return measure_run(prepared, world, following, weights=weights), ()
     return _until_decided(prepared, UntilDecided(policy), request.budget, world, following, weights)

@@ -1,7 +1,7 @@
 """The columns of the core's answers: how each is headed and written, and what a case of a report has of it.
 
 CSV, JSON lists and data frames have those of a case in this order, in base units; what is not known is None. A new
-column is one row of COLUMNS, and its name in the question that shows it.
+column is one row at the end of OF_CASES, and its name in the question that shows it.
 """
 
 from __future__ import annotations

@@ -59,8 +59,8 @@ class Budget:
         return self.now() - self._began
 
     @property
-    def is_over(self) -> bool:
-        """Whether nothing more may begin."""
+    def is_past_bound(self) -> bool:
+        """Whether nothing more may begin; never where the budget is no bound."""
         return self.elapsed_s >= self.bound_s
 
     @property

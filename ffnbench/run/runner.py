@@ -101,7 +101,7 @@ def run(
     except KeyboardInterrupt:
         interrupted = True
     except Unfinished as problem:
-        if budget.is_over:
+        if budget.is_past_bound:
             runner.limit = "budget"
         elif not record.samples:
             raise
@@ -110,7 +110,7 @@ def run(
     finally:
         if pool is None:
             workers.close()
-    return runner.run(watch, interrupted=interrupted, stopped=stopped, wall_s=world.now() - start)
+    return runner.result(watch, interrupted=interrupted, stopped=stopped, wall_s=world.now() - start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +208,7 @@ class _Runner:
                     self._find_devices(worker, greeting)
                 self._measure_in(worker, _Place(number, starter))
             except WorkerLost as lost:
-                if not self.budget.is_over:
+                if not self.budget.is_past_bound:
                     self._handle_loss(number, lost)
             else:
                 self.budget.worker_done()
@@ -217,7 +217,7 @@ class _Runner:
             self._plan_next_worker()
             number += 1
 
-    def run(self, watch: Watch, **how: Any) -> Run:
+    def result(self, watch: Watch, **how: Any) -> Run:
         """All that was measured, and `how` it ended."""
         return Run(
             plan=self.record.plan,
@@ -259,7 +259,7 @@ class _Runner:
         """Open every case, one round unrecorded, the recorded rounds, and what is exact once in a run."""
         self._ask(worker, Begin(plan=self.plan, block=f"{self.plan.protocol.seed}/{place.worker}"))
         if self._is_timed and self.timer is None:
-            self.timer = self._ask_of_reference(worker, MeasureTimer())
+            self.timer = self._ask_beside_cases(worker, MeasureTimer())
         for label in self.record.alive:
             self._open(worker, label, place.worker)
         if self._is_timed:
@@ -277,7 +277,7 @@ class _Runner:
             return
         self._explored_roofs = True
         start = self.budget.now()
-        self.roofs.begin(partial(self._ask_of_reference, worker), self.devices.room(self.plan))
+        self.roofs.begin(partial(self._ask_beside_cases, worker), self.devices.room(self.plan))
         self.budget.spent_once(self.budget.now() - start)
 
     def _open(self, worker: Worker, label: str, number: int) -> None:
@@ -334,7 +334,7 @@ class _Runner:
                 self.budget.out_of_time = True
                 break
             if label in roofs:
-                self.roofs.sample(partial(self._ask_of_reference, worker), label, place.at(number))
+                self.roofs.sample(partial(self._ask_beside_cases, worker), label, place.at(number))
                 continue
             is_sample_clean = self._sample(worker, place, label, number)
             if is_sample_clean is not None:
@@ -384,7 +384,7 @@ class _Runner:
 
     def _check(self, worker: Worker, label: str, number: int) -> None:
         """Hold a case against float64 after its rounds, once in a run: one that is off fails."""
-        if (label, "check") in self._measured or self.budget.is_over:
+        if (label, "check") in self._measured or self.budget.is_past_bound:
             return
         self._tell(f"{self._which_process}  checking {label}")
         errors = self._try(worker, Check(label=label))
@@ -430,7 +430,7 @@ class _Runner:
             raise _LostOverCase(label, answer.kind, answer.message, broke_device=answer.ends)
         raise _CaseFailed(answer)
 
-    def _ask_of_reference(self, worker: Worker, request: WorkerRequest[A]) -> A | None:
+    def _ask_beside_cases(self, worker: Worker, request: WorkerRequest[A]) -> A | None:
         """Ask for what is no case's; None where it can't be had. One that is lost ends the sampling of roofs."""
         try:
             answer = worker.ask(request, self._timeout_s)

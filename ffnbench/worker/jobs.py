@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ffnbench import messages
+from ffnbench.backends import BACKENDS
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.waiting import WaitMeter
@@ -269,8 +270,11 @@ def _settle(work: Workload) -> None:
     accelerator = accelerator_of(work.device)
     if accelerator is not None:
         accelerator.settle()
-    if torch.get_num_threads() != work.threads:
-        torch.set_num_threads(work.threads)
+    # beside a runtime with threads of its own torch has one: others would still spin, after inputs are made, while a
+    # call is timed
+    threads = 1 if BACKENDS[work.backend].apart else work.threads
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
     set_precision_of(work)
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ffnbench.api.measuring import tell_wait
+from ffnbench.api.measuring import tell_duration
 from ffnbench.common.errors import Interrupted, Unfinished
 from ffnbench.common.units import percent
 from ffnbench.device.environment import usable_cpus
@@ -159,7 +159,7 @@ class SelftestRequest(Request):
 def selftest(request: SelftestRequest, world: World, progress: ProgressListener) -> list[SelftestRow]:
     """What every run on this machine says of every row."""
     plan, repeats = plan_selftest(request), request.repeats
-    tell_wait(plan, world, progress, repeats * (plan.protocol.budget_s or 0.0))
+    tell_duration(plan, world, progress, repeats * (plan.protocol.budget_s or 0.0))
     with world.lock(progress.tell):
         return measure(plan, repeats, world, progress)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from ffnbench.api.measuring import ended, measure_cell, measure_run, tell_wait
+from ffnbench.api.measuring import ended, measure_cell, measure_run, tell_duration
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep
 from ffnbench.common.errors import termination_as_interruption
@@ -200,7 +200,7 @@ def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED)
     """
     plan = prepared.plan
     refuse_at_once(plan, world)
-    tell_wait(plan, world, following.progress)
+    tell_duration(plan, world, following.progress)
     if not any(trained_by(case) for case in plan.cases):
         return measure_run(prepared, world, following)  # a job that times one cell
     for note in plan.notes:
