@@ -3,7 +3,8 @@
 By turns, in the same minutes: a run of ffnbench, and a process that makes the same session and calls it in a loop, as
 onnxruntime_perf_test and benchmark_app do: one input, which stays where it is, and the median over blocks of 10 ms of
 the mean of a block. Between two blocks it sleeps for 5 ms, as threads do in ffnbench while the inputs of a sample are
-made: a call of few tokens takes longer after that, since its threads sleep too. Prints the ratio of ffnbench's time to the loop's over the turns, with the spread of the turns.
+made: a call of few tokens takes longer after that, since its threads sleep too. Prints the ratio of ffnbench's time to
+the loop's over the turns, with the spread of the turns.
 """
 
 from __future__ import annotations

@@ -428,7 +428,9 @@ class Plan:
     multiple_of: int = 1
     notes: tuple[Note, ...] = ()
     kind: str = field(default=Kind.COMPARE, metadata=LATER | among(kind_names))
-    command: str = field(default="", metadata=LATER)  # what asks the same again: `ffnbench compare relu,gelu --d-model 768`
+    command: str = field(
+        default="", metadata=LATER
+    )  # what asks the same again: `ffnbench compare relu,gelu --d-model 768`
     state: str = field(default="", metadata=LATER)  # a file of weights, and what their names begin with
     prefix: str = field(default="", metadata=LATER)
 

@@ -27,7 +27,7 @@ def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
     """The lines, the most important first; what rows say of these groups alone where some are given."""
     said = [
         *_of_several_groups(report),
-        *verdict_lines(report, groups),
+        *([] if report.figures.trade_offs else verdict_lines(report, groups)),
         *over_runs(report),
         *_control(report),
         *_fastest_backends(report),

@@ -1,7 +1,8 @@
 """Time against error: which rows of a group are worth their error. Pure.
 
-Times are told apart by the ratio between two rows in the same rounds; an error is the same in every process, and is
-worse where it is beyond another one by a factor that its last digits do not make.
+Two times are held against each other by their ratio in the same rounds: as it is decided, and by its mean where it is
+not. An error is the same in every process, and is worse where it is beyond another one by a factor that its last digits
+do not make.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from math import inf
 
 from ffnbench.metrics import ERROR, LATENCY
 from ffnbench.plan import Group
-from ffnbench.result import Report, TradeOff
-from ffnbench.stats.curves import Pairs, pairs_of, pareto_front, sides_of
+from ffnbench.result import Report, TradeOff, Verdict
+from ffnbench.stats.curves import Pair, Pairs, pairs_of, pareto_front
 
 WORSE = 1.5  # the factor from one error to another that is worse
 EXACT = 1e-5  # below it an error is that of float32's rounding, in whatever order
@@ -36,13 +37,21 @@ def _trade_off(report: Report, group: Group, pairs: Pairs) -> TradeOff | None:
         return None
     seconds = {label: report.value(label, LATENCY) or inf for label in known}
     worse = {(one, other): error_side(known[one], known[other]) for one, other in permutations(known, 2)}
+    slower = {labels: time_side(pair) for labels, pair in pairs.items()}
     small = [label for label, error in known.items() if error <= SMALL_ERROR]
     return TradeOff(
         reference=group.reference,
-        front=tuple(pareto_front(known, sides_of(pairs), worse)),
+        front=tuple(pareto_front(known, slower, worse)),
         fastest=min(known, key=lambda label: seconds[label]),
         fastest_of_small_error=min(small, key=lambda label: seconds[label], default=None),
     )
+
+
+def time_side(pair: Pair) -> int:
+    """1 where the first is slower, -1 where it is faster, 0 where the two are the same."""
+    if pair.verdict is Verdict.SAME:
+        return 0
+    return pair.side or (1 if pair.mean.mean > 0 else -1)
 
 
 def error_side(error: float, other: float) -> int:
