@@ -25,9 +25,24 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 __all__ = [
-    "Answer", "Check", "Error", "FFNSpec", "Report", "__version__", "ab", "activation", "activations", "block", "build",
-    "check", "compare", "cost", "load", "plot_activations", "time_activations",
-]  # fmt: skip
+    "Answer",
+    "Check",
+    "Error",
+    "FFNSpec",
+    "Report",
+    "__version__",
+    "ab",
+    "activation",
+    "activations",
+    "block",
+    "build",
+    "check",
+    "compare",
+    "cost",
+    "load",
+    "plot_activations",
+    "time_activations",
+]
 _HOMES = {
     "Answer": ("report.shown_report", "Answer"),
     "Check": ("gate.shown", "ShownCheck"),

@@ -439,11 +439,30 @@ class HoldOutput(WorkerRequest[Agreement]):
 REQUESTS: dict[str, type[WorkerRequest[Any]]] = {
     kind.__name__: kind
     for kind in (
-        Split, Leave, Preload, Begin, Open, TakeSample, Check, MeasureMemory, MeasureSparsity, MeasureRouting,
-        ExploreRoofs, SampleRoof, MeasureCeilings, MeasureTimer, DescribeDevice, ListBackends, Describe, Locate, Count,
-        Trace, KeepOutput, HoldOutput,
+        Split,
+        Leave,
+        Preload,
+        Begin,
+        Open,
+        TakeSample,
+        Check,
+        MeasureMemory,
+        MeasureSparsity,
+        MeasureRouting,
+        ExploreRoofs,
+        SampleRoof,
+        MeasureCeilings,
+        MeasureTimer,
+        DescribeDevice,
+        ListBackends,
+        Describe,
+        Locate,
+        Count,
+        Trace,
+        KeepOutput,
+        HoldOutput,
     )
-}  # fmt: skip
+}
 
 
 def line_of(request: WorkerRequest[Any], number: int) -> Line:

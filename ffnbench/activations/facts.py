@@ -61,4 +61,6 @@ def _known() -> dict[str, Facts]:
 
 def facts_of(activation: Activation, beta: float | None) -> Facts | None:
     """The facts of a row of the table at its own beta; None of a function of the user's, and at another beta."""
-    return _known().get(activation.name) if beta == activation.beta else None
+    if beta == activation.beta:
+        return _known().get(activation.name)
+    return None

@@ -33,14 +33,33 @@ KEYS = (*(field.name for field in fields(Facts) if field.name != "dead"), "smoot
 ACTIVATION = column("activation", 0)
 BACKWARD = column("flops_backward", 8, title="FLOPs", unit="bwd", units=None, write=str)  # of one element
 FACTS = (
-    "formula", "minimum", "place", "range", "monotonic", "smooth", "slopes", "zero_gradient", "saturated", "mean",
-    "second_moment", "flops",
-)  # fmt: skip
+    "formula",
+    "minimum",
+    "place",
+    "range",
+    "monotonic",
+    "smooth",
+    "slopes",
+    "zero_gradient",
+    "saturated",
+    "mean",
+    "second_moment",
+    "flops",
+)
 NAMES = ("torch", "hf", "timm", "te", "source")
 TIMED = (
-    "activation", "mode", "dtype", "elements", *LATENCY_KEYS, *RATIO_KEYS, "verdict", "workers", "failure", "rounds",
+    "activation",
+    "mode",
+    "dtype",
+    "elements",
+    *LATENCY_KEYS,
+    *RATIO_KEYS,
+    "verdict",
+    "workers",
+    "failure",
+    "rounds",
     "notes",
-)  # fmt: skip
+)
 DETAILS = (
     "range: [ ] includes the bound, ( ) does not",
     FLOPS_OF_ONE,

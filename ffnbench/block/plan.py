@@ -184,7 +184,7 @@ def _by_hand(sizes: dict[str, int], d_model: int, bias: bool) -> AttentionSpec:
     kv_heads = sizes.get("kv_heads", heads)
     return AttentionSpec(
         d_model=d_model, heads=heads, kv_heads=kv_heads, head_dim=head_dim, qkv_bias=bias, out_bias=bias
-    )  # fmt: skip
+    )
 
 
 def parse_lengths(text: str) -> list[int]:

@@ -48,7 +48,9 @@ def sees(spec: AttentionSpec) -> str:
     """How many tokens one sees: `all`, `the last 128`."""
     if spec.window is None:
         return "all"
-    return f"the last {spec.window:,}" if spec.causal else f"{spec.window:,} to either side"
+    if spec.causal:
+        return f"the last {spec.window:,}"
+    return f"{spec.window:,} to either side"
 
 
 def kinds_of(report: Report) -> list[Length]:
@@ -89,7 +91,9 @@ class Counts:
     @property
     def ffn_shares(self) -> list[float]:
         """The FFN's share at each length; none where its FLOPs are unknown."""
-        return [] if self.ffn is None else [self.ffn / (self.ffn + flops) for flops in self.attention]
+        if self.ffn is None:
+            return []
+        return [self.ffn / (self.ffn + flops) for flops in self.attention]
 
 
 def counts_by_length(report: Report) -> Counts:

@@ -24,9 +24,16 @@ PASSES = {
 }
 CONVENTION = "no norms, no position encodings; 1 MAC = 2 FLOPs"
 COUNTED = (
-    "flops_ffn", "flops_attention", "flops_projections", "flops_scores", "flops_values", "ffn_share_flops", "kv_bytes",
-    "flops_softmax", "kv_bytes_per_token",
-)  # fmt: skip
+    "flops_ffn",
+    "flops_attention",
+    "flops_projections",
+    "flops_scores",
+    "flops_values",
+    "ffn_share_flops",
+    "kv_bytes",
+    "flops_softmax",
+    "kv_bytes_per_token",
+)
 
 
 def block_frame(report: Report) -> Frame:

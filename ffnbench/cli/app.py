@@ -66,7 +66,9 @@ def _root(
 def run(words: Sequence[str]) -> int:
     """Do what a command line says; gives the exit code. Raises FfnbenchError, and Typer's own complaints."""
     if "_FFNBENCH_COMPLETE" in os.environ:
-        return EXIT_USAGE if app([*words], standalone_mode=False, prog_name="ffnbench") else 0
+        if app([*words], standalone_mode=False, prog_name="ffnbench"):
+            return EXIT_USAGE
+        return 0
     name = words[0].replace("_", "-") if words else "--help"
     defaults = {}
     if name in command_names():

@@ -29,11 +29,17 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Request | Output)
 FILES = {  # of each command, in the order of the help; a file is loaded when a command of it is typed
-    "compare": "compare.command", "cost": "compare.command", "report": "cli.tools", "block": "block.command",
-    "check": "gate.command", "ab": "gate.command",
-    "plot-activations": "activations.command", "activations": "activations.command",
-    "list": "cli.tools", "env": "cli.tools",
-}  # fmt: skip
+    "compare": "compare.command",
+    "cost": "compare.command",
+    "report": "cli.tools",
+    "block": "block.command",
+    "check": "gate.command",
+    "ab": "gate.command",
+    "plot-activations": "activations.command",
+    "activations": "activations.command",
+    "list": "cli.tools",
+    "env": "cli.tools",
+}
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 ALL = "--help-all"
 
@@ -43,7 +49,9 @@ class AsTyped:
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """The value, and no value as the empty list where there may be several."""
-        return () if value is None and (param.multiple or param.nargs == -1) else value
+        if value is None and (param.multiple or param.nargs == -1):
+            return ()
+        return value
 
 
 def as_typed(params: Any) -> Any:

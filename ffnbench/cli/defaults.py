@@ -84,7 +84,9 @@ def set_by_file(context: Any) -> dict[str, Any]:
 def noted(defaults: Mapping[str, Any]) -> tuple[str, ...]:
     """What a reader should know of the defaults that a file has set."""
     texts = [f"{name} {_shown(value)}" for name, value in defaults.items() if name not in OF_OUTPUT]
-    return (f"defaults from {FILE}: {', '.join(texts)}",) if texts else ()
+    if texts:
+        return (f"defaults from {FILE}: {', '.join(texts)}",)
+    return ()
 
 
 def _shown(value: Any) -> str:

@@ -25,7 +25,9 @@ def command_meant(name: str, words: Sequence[str]) -> str:
     typed = shlex.join(words)
     commands = [word for word in words[1:] if word in command_names()]
     if name == "help":
-        return f"`ffnbench {commands[0]} --help`" if commands else "`ffnbench --help`"
+        if commands:
+            return f"`ffnbench {commands[0]} --help`"
+        return "`ffnbench --help`"
     if name.startswith("-") and commands:
         others = [word for word in words if word != commands[0]]
         return f"the command comes first: `ffnbench {shlex.join([commands[0], *others])}`"
@@ -33,7 +35,9 @@ def command_meant(name: str, words: Sequence[str]) -> str:
         return f"`ffnbench list {name}`"
     if words[0].endswith(".json") and os.path.isfile(words[0]):
         config = b'"model_type"' in content_of(words[0])
-        return f"`ffnbench cost --preset {typed}` counts its FFN" if config else f"`ffnbench report {typed}` shows it"
+        if config:
+            return f"`ffnbench cost --preset {typed}` counts its FFN"
+        return f"`ffnbench report {typed}` shows it"
     if words[0] in PRESETS:
         return f"`ffnbench cost {typed}` counts its FFN, `ffnbench compare {typed}` measures it"
     if name.startswith("-") or all(map(is_variant, words[0].split(","))):

@@ -15,8 +15,11 @@ from ffnbench.request import EXAMPLES, OTHER_NAMES, spelling
 NUMBER = re.compile(r"\d[\w./]*")
 NUMBERS = "INT"  # what stands for a number in the help
 MEANT = {spelling(name): spelling(ours) for name, ours in OTHER_NAMES.items()} | {
-    "--bf16": "--dtype=bfloat16", "--csv": "--format=csv", "--json": "--format=json", "--train": "--mode=train",
-}  # fmt: skip
+    "--bf16": "--dtype=bfloat16",
+    "--csv": "--format=csv",
+    "--json": "--format=json",
+    "--train": "--mode=train",
+}
 
 
 def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:

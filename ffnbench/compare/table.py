@@ -172,7 +172,9 @@ def _known(report: Report, rows: list[Row], priorities: dict[str, int]) -> list[
 
     def error(row: Row) -> str | None:
         is_unchecked = row["label"] in unchecked and row[ERROR] is not None
-        return f"{error_text(row[ERROR])} vs itself" if is_unchecked else None
+        if is_unchecked:
+            return f"{error_text(row[ERROR])} vs itself"
+        return None
 
     columns = []
     for key, priority in priorities.items():

@@ -28,10 +28,37 @@ if TYPE_CHECKING:
 USABLE = 0.95  # of the memory that is available: the rest keeps the machine alive
 # the beginnings of variables that change how fast torch is, or which libraries it finds
 SPEAKING = (
-    "OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "OPENBLAS_", "BLIS_", "TORCH", "PYTORCH_", "ATEN_", "CUDA_",
-    "CUBLAS", "CUDNN_", "NVIDIA_", "TRITON_", "HIP_", "HSA_", "ROCR_", "ROCM_", "MIOPEN_", "ROCBLAS_", "HIPBLASLT_",
-    "MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONMALLOC", "PYTHONOPTIMIZE", "PYTHON_GIL",
-)  # fmt: skip
+    "OMP_",
+    "GOMP_",
+    "KMP_",
+    "MKL_",
+    "ONEDNN_",
+    "DNNL_",
+    "OPENBLAS_",
+    "BLIS_",
+    "TORCH",
+    "PYTORCH_",
+    "ATEN_",
+    "CUDA_",
+    "CUBLAS",
+    "CUDNN_",
+    "NVIDIA_",
+    "TRITON_",
+    "HIP_",
+    "HSA_",
+    "ROCR_",
+    "ROCM_",
+    "MIOPEN_",
+    "ROCBLAS_",
+    "HIPBLASLT_",
+    "MALLOC_",
+    "GLIBC_TUNABLES",
+    "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
+    "PYTHONMALLOC",
+    "PYTHONOPTIMIZE",
+    "PYTHON_GIL",
+)
 # what a driver leaves in the file system: NVIDIA's, Jetson's, that of WSL, AMD's
 GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvhost-ctrl-gpu", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
 
@@ -326,7 +353,9 @@ def advice() -> list[str]:
 
 def _cpu_name() -> str:
     name = re.search(r"^model name\s*: (.*)$", _read("/proc/cpuinfo") or "", re.M)
-    return name[1].strip() if name else platform.processor() or platform.machine()
+    if name:
+        return name[1].strip()
+    return platform.processor() or platform.machine()
 
 
 def _read(path: str) -> str | None:

@@ -323,7 +323,9 @@ def paired_findings(now: Report, policy: Policy, confidence: float = CONFIDENCE)
 def _mean_with_interval(now: Report, row: RowKey, confidence: float) -> Mean | None:
     """A row's log with what the interim analyses cost in its error; None without an interval."""
     mean = row_of(now, *row)
-    return mean.inflated(confidence) if mean and mean.freedom > 0 else None
+    if mean and mean.freedom > 0:
+        return mean.inflated(confidence)
+    return None
 
 
 def _fed_otherwise(before: Plan, now: Plan, label: str) -> str:

@@ -110,7 +110,9 @@ class SideBySide:
                 text += f" ({counted(len(run.runs), 'run')})"
             texts.append(text)
         header = f"side by side: {', '.join(texts)}"
-        return f"{header}; ~: can't tell" if any(run.samples for run in self.runs) else header
+        if any(run.samples for run in self.runs):
+            return f"{header}; ~: can't tell"
+        return header
 
     def _summary(self) -> list[str]:
         """Which rows are not the same rows or are missing, what else differs, and what the intervals do not know."""
@@ -148,7 +150,9 @@ class SideBySide:
 
 
 def _is_shown(change: RunChange) -> bool:
-    return bool(change.old or change.new) if change.metric in TIMED else change.clear
+    if change.metric in TIMED:
+        return bool(change.old or change.new)
+    return change.clear
 
 
 def _has(run: Report, label: str) -> bool:
@@ -176,7 +180,9 @@ def _change_text(number: int, row: Row) -> str:
     if change.change is None:
         return UNKNOWN
     text = change_text(change.change)
-    return f"{text} ~" if _is_timed(change) and not change.clear else text
+    if _is_timed(change) and not change.clear:
+        return f"{text} ~"
+    return text
 
 
 def _change_style(number: int, row: Row) -> str:

@@ -78,12 +78,19 @@ def finding_records(findings: tuple[Finding, ...]) -> list[Row]:
     """One flat record a row, numbers in full precision."""
     return [
         {
-            "case": f.case, "metric": f.metric, "status": f.status, "tolerance": f.tolerance,
-            "before": f.before, "now": f.now, "change": f.ratio,
-            "change_low": f.change and f.change.low, "change_high": f.change and f.change.high, "reason": f.reason,
+            "case": f.case,
+            "metric": f.metric,
+            "status": f.status,
+            "tolerance": f.tolerance,
+            "before": f.before,
+            "now": f.now,
+            "change": f.ratio,
+            "change_low": f.change and f.change.low,
+            "change_high": f.change and f.change.high,
+            "reason": f.reason,
         }
         for f in findings
-    ]  # fmt: skip
+    ]
 
 
 def findings_frame(checked: Checked) -> Frame:

@@ -97,7 +97,9 @@ def text_of(name: str, value: Any) -> str:
     if kind.__module__ == "torch" and kind.__name__ in ("dtype", "device"):
         return str(value).removeprefix("torch.")
     try:
-        return str(operator.index(value)) if hasattr(value, "__index__") else f"{float(value)!r}"
+        if hasattr(value, "__index__"):
+            return str(operator.index(value))
+        return f"{float(value)!r}"
     except (TypeError, ValueError):
         hint = f"save it first: {name}=report.save('{name}.json')" if hasattr(value, "save") else NAMED
         raise WrongArgument(f"{name.rstrip('_')} can't be {_shown(value)}", hint) from None
@@ -106,7 +108,9 @@ def text_of(name: str, value: Any) -> str:
 def _shown(value: Any) -> str:
     """A value in a message: as it is written where that is short, else what it is."""
     text = repr(value)
-    return text if len(text) <= 60 and "\n" not in text else f"a {type(value).__name__.removeprefix('Shown')}"
+    if len(text) <= 60 and "\n" not in text:
+        return text
+    return f"a {type(value).__name__.removeprefix('Shown')}"
 
 
 CELL = "write the cell to a file: begin it with `%%writefile mine.py`, run it, then name it as 'mine.py:{name}'"
@@ -174,7 +178,9 @@ def _source(loaded: ModuleType, module: str, name: str) -> str:
         hint = CELL if "IPython" in sys.modules else FILE
         raise FfnbenchError(f"a worker can't import {name!r}: it is in no file", hint.format(name=name))
     whole = Path(file).resolve()
-    return str(whole.relative_to(Path.cwd())) if whole.is_relative_to(Path.cwd()) else str(whole)
+    if whole.is_relative_to(Path.cwd()):
+        return str(whole.relative_to(Path.cwd()))
+    return str(whole)
 
 
 def _let_workers_find(file: Path, module: str) -> None:

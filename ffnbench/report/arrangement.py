@@ -124,4 +124,6 @@ def with_columns(frame: Frame, wanted: dict[str, bool]) -> Frame:
     keys = list(frame.records()[0])
     if any(key in keys for key in wanted):
         frame = replace(frame, exported=list(dict.fromkeys([keys[0], *(key for key in wanted if key in keys)])))
-    return replace(frame, columns=(first, *chosen.values())) if chosen else frame
+    if chosen:
+        return replace(frame, columns=(first, *chosen.values()))
+    return frame

@@ -107,11 +107,15 @@ def _estimate(metric: str) -> Callable[[CaseFacts], Estimate | None]:
 
 def _d_ff(case: CaseFacts) -> int | None:
     """The width; None where the module's own is another one."""
-    return None if case.cost.width_note else getattr(case.ffn, "d_ff", None)
+    if case.cost.width_note:
+        return None
+    return getattr(case.ffn, "d_ff", None)
 
 
 def _gated(case: CaseFacts) -> bool | None:
-    return None if case.form is UNKNOWN else case.form.gate is not Gate.NONE
+    if case.form is UNKNOWN:
+        return None
+    return case.form.gate is not Gate.NONE
 
 
 def _macs(case: CaseFacts) -> int | None:
@@ -146,7 +150,9 @@ def _on_front(case: CaseFacts) -> bool | None:
 def _total_bytes(case: CaseFacts) -> int | None:
     """The weights that a call computes with beside all that it holds at its peak: in training gradients are in that."""
     peak = _count(PEAK)(case)
-    return None if peak is None else (_count(HELD)(case) or case.cost.weight_bytes) + peak
+    if peak is None:
+        return None
+    return (_count(HELD)(case) or case.cost.weight_bytes) + peak
 
 
 def _failure(case: CaseFacts) -> str | None:
@@ -169,7 +175,9 @@ def latency_text(row: Row) -> str | None:
 
 def ratio_text(row: Row) -> str | None:
     """What stands in the place of a ratio: of a reference 1."""
-    return "1" if row["verdict"] == Verdict.REFERENCE and row["ratio"] is not None else None
+    if row["verdict"] == Verdict.REFERENCE and row["ratio"] is not None:
+        return "1"
+    return None
 
 
 def _spread(row: Row) -> str | None:
@@ -219,7 +227,9 @@ def exact_text(value: float) -> str:
 
 def ten_digits(value: float) -> str:
     """`-0.2784645428`."""
-    return f"{value:.10f}" if value == 0 or SMALL <= abs(value) < LARGE else f"{value:.9e}"
+    if value == 0 or SMALL <= abs(value) < LARGE:
+        return f"{value:.10f}"
+    return f"{value:.9e}"
 
 
 def _condition(condition: Condition) -> Callable[[CaseFacts], str | int | bool | None]:
@@ -328,14 +338,33 @@ def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:
         return latency_text({key: row[f"{part}_{key}"] for key in ("verdict", "failure")})
 
     return (
-        Column(key=f"{part}_latency_s", title=title, units=TIME, interval=seconds_text, text=text, priority=priority,
-               style=lambda row: "yellow" if text(row) else "", takes=OF_NUMBER,
-               scaled_with=tuple(f"{one}_latency_s" for one in parts)),
-        Column(key=f"{part}_ratio", title=title, unit=f"time vs FFN {CERTAIN}", interval=interval_text, priority=4,
-               takes=OF_RATIO),
-        Column(key=f"{part}_peak_bytes", title=f"{title} peak", units=IEC, priority=EXTRA,
-               scaled_with=tuple(f"{one}_peak_bytes" for one in parts)),
-    )  # fmt: skip
+        Column(
+            key=f"{part}_latency_s",
+            title=title,
+            units=TIME,
+            interval=seconds_text,
+            text=text,
+            priority=priority,
+            style=lambda row: "yellow" if text(row) else "",
+            takes=OF_NUMBER,
+            scaled_with=tuple(f"{one}_latency_s" for one in parts),
+        ),
+        Column(
+            key=f"{part}_ratio",
+            title=title,
+            unit=f"time vs FFN {CERTAIN}",
+            interval=interval_text,
+            priority=4,
+            takes=OF_RATIO,
+        ),
+        Column(
+            key=f"{part}_peak_bytes",
+            title=f"{title} peak",
+            units=IEC,
+            priority=EXTRA,
+            scaled_with=tuple(f"{one}_peak_bytes" for one in parts),
+        ),
+    )
 
 
 def _flops(key: str, title: str, priority: int) -> Column:

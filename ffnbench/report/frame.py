@@ -41,7 +41,9 @@ def in_row(key: str, estimate: Estimate | None) -> Row:
 def estimate_in(row: Row, key: str) -> Estimate | None:
     """The value of a row with its interval, None where it is not known."""
     value, low, high = (row.get(name) for name in keys_of(key))
-    return None if value is None else Estimate(value=value, low=low, high=high)
+    if value is None:
+        return None
+    return Estimate(value=value, low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,9 @@ def written(value: Any) -> str:
     """A value as it stands where no column says how: counts with thousands apart, fractions in four digits."""
     if isinstance(value, float):
         return digits(value, 4)
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return str(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,9 @@ class Condition:
 
 
 def _reductions(work: Workload) -> bool | None:
-    return work.reduced_reductions if work.accelerated and item_bytes(work.dtype) == 2 else None
+    if work.accelerated and item_bytes(work.dtype) == 2:
+        return work.reduced_reductions
+    return None
 
 
 def _group(work: Workload) -> int | None:

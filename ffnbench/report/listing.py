@@ -87,12 +87,15 @@ def activations() -> list[Row]:
     """Every activation with its formula and its declared element-wise cost."""
     return [
         {
-            "name": a.name, "formula": a.formula, "FLOPs": a.flops, "FLOPs bwd": a.flops_backward,
+            "name": a.name,
+            "formula": a.formula,
+            "FLOPs": a.flops,
+            "FLOPs bwd": a.flops_backward,
             "parameter": "beta" if a.beta is not None else ", ".join(name for name, _ in a.learned),
             "aliases": ", ".join(a.aliases),
         }
         for a in ACTIVATIONS
-    ]  # fmt: skip
+    ]
 
 
 def rules() -> list[Row]:

@@ -117,7 +117,9 @@ def _ceiling_text(ceiling: Ceiling) -> str:
     rate = digits(ceiling.rate / GIGA)
     if roof.bound is Bound.BYTES:
         size = quantity(roof.read_bytes, IEC)
-        return f"{rate} GB/s ({size} read from {roof.level})" if roof.level else f"{rate} GB/s ({size} read)"
+        if roof.level:
+            return f"{rate} GB/s ({size} read from {roof.level})"
+        return f"{rate} GB/s ({size} read)"
     dtype = roof.dtype
     if roof.matmul_precision != MatmulPrecision.HIGHEST:
         dtype += f" in {roof.matmul_precision} precision"

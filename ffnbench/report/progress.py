@@ -129,7 +129,9 @@ def wait_text(seconds: float | None, *, groups: int = 1, others: float | None = 
     if others is None:
         return text
     busy = f"others use {others:.1f} of its {cpus} CPUs" if cpus > 1 else f"others use {others:.0%} of its CPU"
-    return f"{text} on a quiet machine; this one is busy now: {busy}" if text else f"this machine is busy now: {busy}"
+    if text:
+        return f"{text} on a quiet machine; this one is busy now: {busy}"
+    return f"this machine is busy now: {busy}"
 
 
 def duration(seconds: float) -> str:

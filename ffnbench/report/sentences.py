@@ -84,7 +84,9 @@ def _nothing_to_compare(report: Report, failed: Sequence[Group]) -> list[str]:
 
 def _name(report: Report, case: Case) -> str:
     """What a row is called beside those of its group."""
-    return case.variant if isinstance(case.ffn, ActivationSpec) else report.plan.name_of(case.label)
+    if isinstance(case.ffn, ActivationSpec):
+        return case.variant
+    return report.plan.name_of(case.label)
 
 
 def _in_one_group(report: Report, group: Group) -> str:

@@ -152,7 +152,9 @@ def notebook_shell() -> Any:
     """IPython's shell where it is that of a notebook's kernel, else None. Nobody is made to import IPython."""
     module = sys.modules.get("IPython")
     shell = module.get_ipython() if module is not None and hasattr(module, "get_ipython") else None
-    return shell if shell is not None and hasattr(shell, "kernel") else None
+    if shell is not None and hasattr(shell, "kernel"):
+        return shell
+    return None
 
 
 def written_to(path: str | os.PathLike[str], writers: Mapping[str, Write], stem: str) -> Path:
@@ -275,9 +277,20 @@ class ShownReport(Shows, Report):
     """
 
     READ = (
-        "comparisons", "costs", "created", "environment", "failures", "interrupted", "measured", "plan", "plot",
-        "runs", "samples", "version", "warnings",
-    )  # fmt: skip
+        "comparisons",
+        "costs",
+        "created",
+        "environment",
+        "failures",
+        "interrupted",
+        "measured",
+        "plan",
+        "plot",
+        "runs",
+        "samples",
+        "version",
+        "warnings",
+    )
 
     @property
     def _stem(self) -> str:

@@ -77,7 +77,9 @@ def _way_text(report: Report, label: str) -> str:
     if case.workload.weights != Weights.NONE:
         text = f"{case.workload.weights} by {text}"
     variants = {other.variant.partition("@")[0] for other in report.plan.shown}
-    return text if len(variants) == 1 else f"{case.variant.partition('@')[0]} {text}"
+    if len(variants) == 1:
+        return text
+    return f"{case.variant.partition('@')[0]} {text}"
 
 
 def _speed_text(report: Report, label: str) -> str:

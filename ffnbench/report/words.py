@@ -47,7 +47,9 @@ def seconds_text(estimate: Estimate, size: float = 1.0) -> str:
     beside it that is known better than its seconds.
     """
     value, spread = estimate.value / size, estimate.half_width
-    return digits(value) if spread is None else supported(value, spread * value, least=3, most=4)
+    if spread is None:
+        return digits(value)
+    return supported(value, spread * value, least=3, most=4)
 
 
 def interval_text(ratio: Estimate) -> str:
@@ -123,12 +125,16 @@ def backend_text(work: Workload) -> str:
         details.append(work.compile)
     if work.freeze:
         details.append("frozen")
-    return f"{work.backend} ({', '.join(details)})" if details else work.backend
+    if details:
+        return f"{work.backend} ({', '.join(details)})"
+    return work.backend
 
 
 def device_text(work: Workload) -> str:
     """`cuda`; `CPU x2` with two threads."""
-    return f"CPU x{work.threads}" if work.device == "cpu" else work.device
+    if work.device == "cpu":
+        return f"CPU x{work.threads}"
+    return work.device
 
 
 def error_text(error: float) -> str:

@@ -147,10 +147,27 @@ def _html(text: str) -> str:
 # LaTeX with booktabs
 
 LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$", "≥": r"$\ge$", "≤": r"$\le$", "²": "$^2$",
-    "×": r"$\times$", "·": r"$\cdot$", "…": r"\ldots{}", "<": "$<$", ">": "$>$", "|": r"$|$",
-}  # fmt: skip
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+    "≥": r"$\ge$",
+    "≤": r"$\le$",
+    "²": "$^2$",
+    "×": r"$\times$",
+    "·": r"$\cdot$",
+    "…": r"\ldots{}",
+    "<": "$<$",
+    ">": "$>$",
+    "|": r"$|$",
+}
 
 
 def latex(frame: Frame) -> str:

@@ -35,9 +35,14 @@ if TYPE_CHECKING:
     from ffnbench.run.session import Session
 
 EAGERLY: dict[str, Any] = {
-    "backend": Backend.EAGER, "compile": CompileMode.DEFAULT, "freeze": False, "time": Time.WALL,
-    "cache": Cache.HOT, "matmul_precision": MatmulPrecision.HIGHEST, "reduced_reductions": True,
-}  # fmt: skip
+    "backend": Backend.EAGER,
+    "compile": CompileMode.DEFAULT,
+    "freeze": False,
+    "time": Time.WALL,
+    "cache": Cache.HOT,
+    "matmul_precision": MatmulPrecision.HIGHEST,
+    "reduced_reductions": True,
+}
 BY_ITSELF = "does it import by itself, in a plain `python`?"
 
 

@@ -233,7 +233,9 @@ def _verdict_on_control(control: Mean, slack: float) -> Verdict:
     """The reference against itself: the same, unless it differs by more than chance."""
     if slack:
         return Verdict.SLOWER if control.mean > 0 else Verdict.FASTER
-    return Verdict.SAME if control.half_width(CONFIDENCE) <= CONTROL_WITHIN else Verdict.UNCLEAR
+    if control.half_width(CONFIDENCE) <= CONTROL_WITHIN:
+        return Verdict.SAME
+    return Verdict.UNCLEAR
 
 
 def is_launch_bound(device: Estimate | None, host: Estimate | None) -> bool | None:

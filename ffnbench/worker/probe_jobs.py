@@ -53,14 +53,52 @@ if TYPE_CHECKING:
 SMALL, META = (1, 8), "torch's meta device"
 UNNAMED = "kernels outside torch's dispatcher"
 # neither a matrix product nor arithmetic: moving, making and looking at data
-BOOKKEEPING = frozenset({
-    "clone", "copy_", "_to_copy", "detach", "empty", "empty_like", "zeros", "zeros_like", "ones", "ones_like", "full",
-    "new_empty", "new_zeros", "cat", "stack", "contiguous", "bernoulli_", "native_dropout", "native_dropout_backward",
-    "sum", "mean", "amax", "index_select", "scalar_tensor", "lift_fresh", "_unsafe_view", "fill_", "new_empty_strided",
-    "_local_scalar_dense", "native_layer_norm", "native_layer_norm_backward", "_softmax", "_softmax_backward_data",
-    "arange", "set_", "new_ones", "new_full", "full_like", "empty_strided", "split", "split_with_sizes",
-    "_fused_rms_norm",
-})  # fmt: skip
+BOOKKEEPING = frozenset(
+    {
+        "clone",
+        "copy_",
+        "_to_copy",
+        "detach",
+        "empty",
+        "empty_like",
+        "zeros",
+        "zeros_like",
+        "ones",
+        "ones_like",
+        "full",
+        "new_empty",
+        "new_zeros",
+        "cat",
+        "stack",
+        "contiguous",
+        "bernoulli_",
+        "native_dropout",
+        "native_dropout_backward",
+        "sum",
+        "mean",
+        "amax",
+        "index_select",
+        "scalar_tensor",
+        "lift_fresh",
+        "_unsafe_view",
+        "fill_",
+        "new_empty_strided",
+        "_local_scalar_dense",
+        "native_layer_norm",
+        "native_layer_norm_backward",
+        "_softmax",
+        "_softmax_backward_data",
+        "arange",
+        "set_",
+        "new_ones",
+        "new_full",
+        "full_like",
+        "empty_strided",
+        "split",
+        "split_with_sizes",
+        "_fused_rms_norm",
+    }
+)
 
 
 class _Census(TorchDispatchMode):

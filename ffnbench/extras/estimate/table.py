@@ -66,7 +66,9 @@ def _frame(report: Report, machines: Sequence[Hardware], rows: list[Row], near: 
 
     def name(row: Row) -> str:
         label = plan.name_of(row["label"])
-        return f"{label} on {row['hardware']}" if len(machines) > 1 else label
+        if len(machines) > 1:
+            return f"{label} on {row['hardware']}"
+        return label
 
     swept = [column(key) for key in swept_columns(plan) if key in rows[0] and key != "d_ff"]
     is_split = rows[0]["devices"] > 1

@@ -174,7 +174,9 @@ def commit_text(row: Series, at: int) -> str:
 
 def metric_text(row: Series) -> str:
     """`time vs relu`; `latency`."""
-    return f"time vs {row.reference}" if row.metric == RATIO else NAMES.get(row.metric, row.metric)
+    if row.metric == RATIO:
+        return f"time vs {row.reference}"
+    return NAMES.get(row.metric, row.metric)
 
 
 def value_text(row: Series, value: Estimate) -> str:

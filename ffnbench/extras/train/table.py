@@ -35,9 +35,19 @@ LEARNS = VERDICTS | {Verdict.FASTER: "better", Verdict.SLOWER: "worse"}
 WORDS = {Verdict.FASTER: "better", Verdict.SAME: "as good", Verdict.SLOWER: "worse", Verdict.UNCLEAR: "can't tell"}
 STYLES = {"better": "green", "worse": "red", "can't tell": "yellow"}
 SHOWN = (
-    "variant", "d_ff", "params", "lr", "loss", "loss_interval", "difference", "verdict", "step_s", "step_ratio",
-    "tokens_per_s", "pareto_front_step",
-)  # fmt: skip
+    "variant",
+    "d_ff",
+    "params",
+    "lr",
+    "loss",
+    "loss_interval",
+    "difference",
+    "verdict",
+    "step_s",
+    "step_ratio",
+    "tokens_per_s",
+    "pareto_front_step",
+)
 
 
 def training_frame(report: Report) -> Frame:

@@ -72,7 +72,9 @@ class Value:
         self.graph, self.name = graph, name
 
     def _as_value(self, other: Value | float) -> Value:
-        return other if isinstance(other, Value) else self.graph.constant(torch.tensor(other, dtype=torch.float32))
+        if isinstance(other, Value):
+            return other
+        return self.graph.constant(torch.tensor(other, dtype=torch.float32))
 
     def __mul__(self, other: Value | float) -> Value:
         return self.graph.add("Mul", self, self._as_value(other))
@@ -157,7 +159,9 @@ def model_of(module: FeedForward, weights: Weights = Weights.NONE, group: int = 
     def linear(name: str, x: Value) -> Value:
         layer = getattr(module, name)
         y = product(graph, x, layer.weight.detach().float(), weights, group)
-        return y if layer.bias is None else y + graph.constant(layer.bias.detach().float())
+        if layer.bias is None:
+            return y
+        return y + graph.constant(layer.bias.detach().float())
 
     def act(x: Value) -> Value:
         learned = [graph.constant(getattr(module, name).detach().float()) for name, _ in spec.row.learned]
@@ -183,7 +187,9 @@ def model_of(module: FeedForward, weights: Weights = Weights.NONE, group: int = 
 def bytes_held(subject: Subject, work: Workload) -> int:
     """Bytes of all weights in the graph of a subject's module."""
     held = format_of(work.weights, work.backend)
-    return subject.weight_bytes() if held is None else quantised_bytes(subject.module.spec, work, held)
+    if held is None:
+        return subject.weight_bytes()
+    return quantised_bytes(subject.module.spec, work, held)
 
 
 def product(graph: Graph, x: Value, weight: Tensor, weights: Weights, group: int) -> Value:
