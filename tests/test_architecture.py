@@ -37,8 +37,8 @@ ROOMS = (
 APART = {("report", room) for room in ("run", "worker", "device")}  # neither knows the other
 APART |= set(permutations(QUESTIONS, 2))
 # what commands load, in the parent and its workers together (benchmarks/weight.py)
-MODULES_OF_COMPARE, NODES_OF_COMPARE = 94, 125_000
-MODULES_OF_COST, NODES_OF_HELP = 60, 22_000
+MODULES_OF_COMPARE, NODES_OF_COMPARE = 93, 121_500
+MODULES_OF_COST, NODES_OF_HELP = 60, 18_000
 
 
 def part_of(name: str) -> str:
