@@ -19,7 +19,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import LATER, STATED, among, least, typed
 from ffnbench.features import of_features
 from ffnbench.ffn.activations import OwnActivation
-from ffnbench.ffn.cost import Cost, activation_cost, cost, params
+from ffnbench.ffn.cost import Cost, activation_cost, cost
 from ffnbench.ffn.spec import (
     DTYPES,
     GROUP,
@@ -584,7 +584,13 @@ def cost_of(case: Case, probe: Probe) -> Cost:
     """What is known of a case without timing it."""
     work = case.workload
     if isinstance(case.ffn, ImportedSpec):
-        return probe.within(case.arm).count(case.ffn, work)
+        counted = probe.within(case.arm).count(case.ffn, work)
+        held = format_of(work.weights, work.backend)
+        if held is None or case.ffn.like is None or counted.failed:
+            return counted
+        return replace(
+            counted, weight_bytes=quantised_bytes(counted.weight_bytes, case.ffn.like, work, held), peak_bytes=None
+        )
     if isinstance(case.ffn, ActivationSpec):
         return activation_cost(case.ffn)
     if isinstance(case.ffn, AttentionSpec):
@@ -602,13 +608,15 @@ def cost_of(case: Case, probe: Probe) -> Cost:
     held = format_of(work.weights, work.backend)
     if held is None:
         return known
-    return replace(known, weight_bytes=quantised_bytes(case.ffn, work, held), weight_bytes_touched=None)
+    return replace(
+        known, weight_bytes=quantised_bytes(known.weight_bytes, case.ffn, work, held), weight_bytes_touched=None
+    )
 
 
-def quantised_bytes(spec: FFNSpec, work: Workload, held: WeightFormat) -> int:
-    """Bytes of all weights whose matrices are held so; biases and trained scalars are in the call's dtype."""
+def quantised_bytes(weight_bytes: int, spec: FFNSpec, work: Workload, held: WeightFormat) -> int:
+    """Bytes of all weights, which take `weight_bytes` in the call's dtype, where the matrices of a form are held so."""
     item = item_bytes(work.dtype)
-    matrices = spec.matrices.values()
-    elements = sum(rows * columns for rows, columns in matrices)
-    quantised = sum(held.bytes_of(rows, columns, group=work.group, item=item) for rows, columns in matrices)
-    return quantised + (params(spec) - elements) * item
+    total = weight_bytes
+    for rows, columns in spec.matrices.values():
+        total += held.bytes_of(rows, columns, group=work.group, item=item) - rows * columns * item
+    return total

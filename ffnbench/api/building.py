@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ffnbench.backends import BACKENDS
+from ffnbench.choices import Weights
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.plan import OWN
 from ffnbench.request import CompareRequest
@@ -24,6 +26,9 @@ def build(request: CompareRequest, device: Any = None) -> nn.Module:
     if len(plan.cases) > 1:
         raise FfnbenchError(f"{request.variants!r} names {len(plan.cases)} variants", "build one at a time")
     case = plan.cases[0]
+    work = case.workload
+    if work.weights != Weights.NONE or BACKENDS[work.backend].apart:
+        raise FfnbenchError("build gives a module as it is written", "leave out @weights and @backend")
     if case.arm != OWN:
         raise FfnbenchError(f"{case.arm} needs a process of its own", "leave out @python, @source and @env")
     own_device = None if case.workload.device == "auto" else case.workload.device

@@ -74,6 +74,8 @@ def compare_frame(report: Report) -> Frame:
     priorities = MEASURED if is_measured else COUNTED
     if report.figures.trade_offs:
         priorities = MEASURED | OF_TRADE_OFF
+    elif not is_measured and "weight_format" in named:
+        priorities = COUNTED | {"weight_bytes": 1}
     columns += _known(report, rows, priorities)
     if is_timed:
         columns += timed_columns(report, reference_title(report))
@@ -89,7 +91,7 @@ def compare_frame(report: Report) -> Frame:
         summary += machine_line(report) if is_measured else []
     header = conditions_line(plan, measured=is_measured)
     if "label" not in named:
-        header = f"{variant_of(plan.shown[0])}, {header}"
+        header = f"{name_without_way(plan, plan.shown[0].label)}, {header}"
     notes: list[str] = []
     if is_measured:
         notes = details(report)
@@ -120,7 +122,7 @@ def _named(plan: Plan) -> list[Column]:
     ways = [column("backend", 0, left=True), column("weight_format", 0, left=True)]
     if len(plan.shown) == len({(way_of(case), plan.reference_of(case.label)) for case in plan.shown}):
         return ways
-    return [column("label", text=lambda row: variant_of(plan.case(row["label"]))), *ways]
+    return [column("label", text=lambda row: name_without_way(plan, row["label"])), *ways]
 
 
 def way_of(case: Case) -> tuple[str, str]:
@@ -128,10 +130,10 @@ def way_of(case: Case) -> tuple[str, str]:
     return case.workload.backend, case.workload.weights
 
 
-def variant_of(case: Case) -> str:
-    """A variant without how it is run."""
-    parts = case.variant.split("@")
-    return "@".join(part for part in parts if not part.startswith(("backend=", "weights=")))
+def name_without_way(plan: Plan, label: str) -> str:
+    """What a row is called, without how it is run."""
+    work = plan.case(label).workload
+    return plan.name_of(label).removesuffix(f"@weights={work.weights}").removesuffix(f"@backend={work.backend}")
 
 
 def reference_title(report: Report) -> str:
@@ -160,7 +162,8 @@ def _known(report: Report, rows: list[Row], priorities: dict[str, int]) -> list[
     imported = {case.label: case.ffn for case in report.plan.shown if isinstance(case.ffn, ImportedSpec)}
     unchecked = {label for label, spec in imported.items() if spec.like is None}
     is_eager = all(work.eager for work in works)
-    left_out = {HELD if is_eager else "weight_bytes"}
+    is_counted = report.environment is None
+    left_out = {HELD if is_eager or is_counted else "weight_bytes"}
     if all(work.mode == FORWARD for work in works):
         left_out |= {SAVED, "flops_forward"}
     if not any(row["experts"] for row in rows):

@@ -103,9 +103,10 @@ def opened(path: str) -> Any:
 
 
 def shapes_in(path: str) -> dict[str, Shape]:
-    """The names and shapes of all tensors."""
+    """The names and shapes of all tensors of numbers with a point; whole ones are quantised, and say nothing alone."""
     with opened(path) as file:
-        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 - no mapping
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        return {name: tuple(part.get_shape()) for name, part in slices.items() if "F" in part.get_dtype()}
 
 
 def tensors_of(path: str, spec: FFNSpec, prefix: str) -> dict[str, Any]:

@@ -57,7 +57,7 @@ CONDITIONS = (
     Condition("cache", "cache", Cache.HOT, lambda work: work.cache, "{} cache"),
     Condition("matmul_precision", "matmul", MatmulPrecision.HIGHEST, _precision, "{} matmul precision"),
     Condition("reduced_reductions", "reductions", True, _reductions, "no reduced reductions"),
-    Condition("weight_format", "weights", Weights.NONE, lambda work: work.weights, "{} weights"),
+    Condition("weight_format", "format", Weights.NONE, lambda work: work.weights, "{} weights"),
     Condition("weight_group", "group", GROUP, _group, "groups of {}"),
     Condition("spin", "spin", False, _spin, "spinning threads"),
 )

@@ -137,10 +137,15 @@ def device_text(work: Workload) -> str:
     return work.device
 
 
+LEAST_IN_FULL = 1e-3  # of an error
+
+
 def error_text(error: float) -> str:
-    """`8e-7`: one digit, for an error has no more."""
+    """`8e-7`: one digit, for what rounding makes has no more; `0.014` of what weights in few bits make."""
     if not error:
         return "0"
+    if error >= LEAST_IN_FULL:
+        return f"{error:.2g}"
     mantissa, _, exponent = f"{error:.0e}".partition("e")
     return f"{mantissa}e{int(exponent)}"
 

@@ -14,7 +14,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from ffnbench.choices import MatmulPrecision
+from ffnbench.choices import MatmulPrecision, Weights
 from ffnbench.ffn.spec import item_bytes
 from ffnbench.metrics import ROOF
 from ffnbench.plan import Case, Needed, needed_by
@@ -43,6 +43,8 @@ def fits(roof: Roof, case: Case, needed: Needed) -> bool:
     if roof.bound is Bound.BYTES:
         both_of_memory = roof.level == MEMORY and roof.read_bytes <= needed.bytes
         return both_of_memory or abs(roof.read_bytes - needed.bytes) <= 2 * ALIKE * needed.bytes
+    if work.weights != Weights.NONE:  # runtimes compute these products in 8 bits, which no roof is of
+        return False
     if work.dtype == "float32":
         is_as_exact = COARSEST_FIRST.index(roof.matmul_precision) >= COARSEST_FIRST.index(work.matmul_precision)
         return is_as_exact and item_bytes(roof.dtype) >= item_bytes(work.dtype)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import random
 from typing import Any
 
 import pytest
 from fake_machine import FakeLaunch, measure, prepare
+from paths import ROOT
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
@@ -72,7 +75,7 @@ def test_one_sentence_and_the_table_say_it() -> None:
     report = measured()
     [line] = trade_off_line(report)
     assert line.startswith("int4 by eager is 4.0")
-    assert " times as fast as eager, with an error of 1e-1, and int8 by eager 2.499" in line
+    assert " times as fast as eager, with an error of 0.12, and int8 by eager 2.499" in line
     text = plain(compare_frame(report), 80)
     rows = [line.split()[:2] for line in text.splitlines() if line.startswith(BACKENDS)]
     weights = ["none", "int8", "int8-dynamic", "int4", "none"]
@@ -124,3 +127,16 @@ def test_a_runtime_that_is_not_installed_names_its_extra(monkeypatch: pytest.Mon
     assert any("pip install 'ffnbench[ort]'" in note.text for note in plan.notes)
     elsewhere = plan_compare(CompareRequest(variants="swiglu@backend=ort@python=/env/python", threads=1))
     assert elsewhere.cases[0].arm.python == "/env/python"
+
+
+def test_weights_of_code_that_is_said_to_be_a_form_are_counted_as_those_of_the_form(in_process) -> None:
+    """By hand: 2 matrices of 64 x 256 in 8 bits, a scale of 4 bytes for each of 256 + 64 rows."""
+    code, out, _ = in_process(
+        "cost", f"mine={ROOT}/tests/hostile.py:Plain@like=relu,relu", "--d-model", "64", "--weights", "none,int8",
+        "--columns", "label,weight_bytes", "-f", "csv",
+    )  # fmt: skip
+    assert code == 0
+    weights = {row["label"]: int(row["weight_bytes"]) for row in csv.DictReader(io.StringIO(out))}
+    assert weights["relu@weights=int8"] == 2 * 64 * 256 + 4 * (256 + 64)
+    biases = weights["mine"] - weights["relu"]
+    assert weights["mine@weights=int8"] == weights["relu@weights=int8"] + biases

@@ -189,7 +189,7 @@ def bytes_held(subject: Subject, work: Workload) -> int:
     held = format_of(work.weights, work.backend)
     if held is None:
         return subject.weight_bytes()
-    return quantised_bytes(subject.module.spec, work, held)
+    return quantised_bytes(subject.weight_bytes(), subject.module.spec, work, held)
 
 
 def product(graph: Graph, x: Value, weight: Tensor, weights: Weights, group: int) -> Value:
