@@ -147,9 +147,9 @@ def _saved_run(
     refuse_another_plan(request, before.plan, now.plan)
     if not is_timed(before) or request.exact_only:
         return now, ()
-    reasons = [of_another_method(request.baseline, before), of_another_method(path, now)]
-    if any(reasons):
-        return now, incomparable(before, policy, "; ".join(filter(None, reasons)))
+    reasons = {of_another_method(request.baseline, before), of_another_method(path, now)} - {""}
+    if reasons:
+        return now, incomparable(before, policy, "; ".join(sorted(reasons)))
     return now, latency_findings(baseline_times(before, policy), now, policy)
 
 

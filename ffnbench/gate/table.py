@@ -12,8 +12,9 @@ from ffnbench.common.units import counted, percent, signed_percent
 from ffnbench.gate.decision import OUTPUT, TIMED, Checked, Finding, Status
 from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import NoteKind
+from ffnbench.plan import METHOD, NoteKind
 from ffnbench.report.columns import column
+from ffnbench.report.files.store import command_of
 from ffnbench.report.frame import UNKNOWN, Column, Frame, Row
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
@@ -195,7 +196,10 @@ def _summary(checked: Checked, equal: int) -> list[str]:
 
     remarks = []
     if checked.against and any(finding.status is Status.REGRESSED for finding in findings):
-        remarks.append(f"a change that is meant becomes the baseline: {check_command(checked, '--update')}")
+        command = check_command(checked, "--update")
+        if checked.before.plan.protocol.method != METHOD:  # its latencies can't be compared: all is measured anew
+            command = f"{command_of(checked.before)} -o {shlex.quote(checked.against)}"
+        remarks.append(f"a change that is meant becomes the baseline: {command}")
     if len(timed) > 1 and all(finding.status is Status.IMPROVED for finding in timed):
         references = listed(group.reference for group in now.plan.groups)
         remarks.append(f"every row improved: has {references}, the reference, become slower?")
