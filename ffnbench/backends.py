@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 
 from ffnbench.choices import Backend, Mode, Weights
@@ -29,8 +30,9 @@ class BackendRow:
 
     `says` is what it does, and `keys` are those of a variant that belong to it, for `ffnbench list backends`. `doing`
     is what opening a case is called, and `copies` is how often the weights are in memory then. `requires` are the
-    modules of its extra, which has its name. One with threads of its own runs `apart`, in processes where no other
-    backend does. One `of_form` runs ffnbench's forms alone: code of the user's as the form that it is said to be.
+    modules of its extra, which has its name. A runtime beside torch has threads of its own, so that it runs in
+    processes where no other backend does; it is given the graph of a form, and code of the user's as the form that it
+    is said to be.
     `lack` tells what it can't run, as far as that is known without a machine; device `auto` says nothing yet.
     """
 
@@ -39,8 +41,7 @@ class BackendRow:
     doing: str = "opening"
     copies: int = 1
     requires: tuple[str, ...] = ()
-    apart: bool = False
-    of_form: bool = False
+    is_runtime: bool = False
     lack: Callable[[AnySpec, Workload], Lack] = _lacks_nothing
 
 
@@ -92,6 +93,10 @@ def _lack_of_compile(ffn: AnySpec, work: Workload) -> Lack:
     return "", ""
 
 
+def _other_dtype(backend: Backend, dtypes: tuple[str, ...]) -> Lack:
+    return f"{backend} computes in {' and '.join(dtypes)} alone", f"use --dtype {dtypes[0]}"
+
+
 ONEDNN_DTYPES = ("float32", "bfloat16")
 
 
@@ -99,7 +104,7 @@ def _lack_of_onednn(ffn: AnySpec, work: Workload) -> Lack:
     if work.accelerated:
         return "oneDNN runs on the CPU", "use --device cpu"
     if work.dtype not in ONEDNN_DTYPES:
-        return f"onednn computes in {' and '.join(ONEDNN_DTYPES)} alone", f"use --dtype {ONEDNN_DTYPES[0]}"
+        return _other_dtype(work.backend, ONEDNN_DTYPES)
     if work.mode != Mode.FORWARD:
         return "onednn is for inference: its packed weights have no gradient", "use --mode forward"
     if isinstance(ffn, ActivationSpec):
@@ -109,8 +114,10 @@ def _lack_of_onednn(ffn: AnySpec, work: Workload) -> Lack:
     return "", ""
 
 
-def _lack_of_graph(ffn: AnySpec, work: Workload) -> Lack:
-    """Of a runtime that is given the graph of a form."""
+def _lack_of_graph(ffn: AnySpec, work: Workload, *, dtypes: tuple[str, ...]) -> Lack:
+    """Of a runtime that is given the graph of a form, and computes in these dtypes."""
+    if work.dtype not in dtypes:
+        return _other_dtype(work.backend, dtypes)
     if work.accelerated:
         return f"{work.backend} runs on the CPU", "use --device cpu"
     if work.mode != Mode.FORWARD:
@@ -123,18 +130,6 @@ def _lack_of_graph(ffn: AnySpec, work: Workload) -> Lack:
     if form.own:
         return f"{form.activation} is code that no runtime but torch can run", ""
     return "", ""
-
-
-def _lack_of_ort(ffn: AnySpec, work: Workload) -> Lack:
-    if work.dtype != "float32":
-        return "ort computes in float32 alone", "use --dtype float32"
-    return _lack_of_graph(ffn, work)
-
-
-def _lack_of_openvino(ffn: AnySpec, work: Workload) -> Lack:
-    if work.dtype not in ("float32", "bfloat16"):
-        return "openvino computes in float32 and bfloat16 alone", "use --dtype float32"
-    return _lack_of_graph(ffn, work)
 
 
 BACKENDS = {
@@ -153,18 +148,16 @@ BACKENDS = {
         doing="making a session of",
         copies=3,
         requires=("onnxruntime", "onnx"),
-        apart=True,
-        of_form=True,
-        lack=_lack_of_ort,
+        is_runtime=True,
+        lack=partial(_lack_of_graph, dtypes=("float32",)),
     ),
     Backend.OPENVINO: BackendRow(
         says="OpenVINO's CPU plugin",
         doing="compiling",
         copies=3,
         requires=("openvino", "onnx"),
-        apart=True,
-        of_form=True,
-        lack=_lack_of_openvino,
+        is_runtime=True,
+        lack=partial(_lack_of_graph, dtypes=("float32", "bfloat16")),
     ),
 }
 

@@ -27,7 +27,7 @@ def build(request: CompareRequest, device: Any = None) -> nn.Module:
         raise FfnbenchError(f"{request.variants!r} names {len(plan.cases)} variants", "build one at a time")
     case = plan.cases[0]
     work = case.workload
-    if work.weights != Weights.NONE or BACKENDS[work.backend].apart:
+    if work.weights != Weights.NONE or BACKENDS[work.backend].is_runtime:
         raise FfnbenchError("build gives a module as it is written", "leave out @weights and @backend")
     if case.arm != OWN:
         raise FfnbenchError(f"{case.arm} needs a process of its own", "leave out @python, @source and @env")

@@ -12,6 +12,7 @@ from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import usable_cpus
 from ffnbench.features import function_of
 from ffnbench.ffn.cost import cost_unknown
+from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import CONTROL, OWN, Arm, Case, Note, NoteKind, Plan, Probe, cost_of
 from ffnbench.planning.effort import check_timeout, pause_of, repeated
 from ffnbench.planning.workload import device_of
@@ -97,7 +98,19 @@ def prepare(
                 refuse_device(device, world)
     with world.prober(check_timeout(request.timeout)) as prober:
         plan = asked_as(_plan(asked, prober, planned), request, counts=counts)
+        if plan.state:
+            _refuse_weights(plan)
         return with_costs(with_notes(plan, notes), prober, lenient=isinstance(request, CompareRequest | AddedRequest))
+
+
+def _refuse_weights(plan: Plan) -> None:
+    """Raise FfnbenchError where the plan's file of weights lacks a matrix of a case, or has it in another size."""
+    from ffnbench.ffn.state import shapes_in, stored_matrices
+
+    shapes = shapes_in(plan.state)
+    for case in plan.cases:
+        if isinstance(case.ffn, FFNSpec):
+            stored_matrices(shapes, case.ffn, plan.prefix)
 
 
 def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:

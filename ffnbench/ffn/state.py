@@ -1,6 +1,6 @@
-"""The weights of a published FFN in a safetensors file: which of its tensors are gate, up and down. Pure.
+"""The weights of a published FFN in a safetensors file: which of its tensors are gate, up and down.
 
-Reading needs the package safetensors; names and shapes are read without the tensors.
+Reading needs the package safetensors. Names and shapes are read without the tensors, and without torch.
 """
 
 from __future__ import annotations
@@ -90,21 +90,21 @@ def _sizes_hint(matrix: str, stored: Shape) -> str:
     return f"give --d-model {d_model} --d-ff {d_ff}"
 
 
-def opened(path: str) -> Any:
-    """The file, as safetensors opens it for torch; raises FfnbenchError where it can't be read."""
+def opened(path: str, framework: str) -> Any:
+    """The file, as safetensors opens it for torch (`pt`) or `numpy`; raises FfnbenchError where it can't be read."""
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError:
         raise FfnbenchError("--state needs safetensors", "pip install 'ffnbench[state]'") from None
     try:
-        return safe_open(path, framework="pt")
+        return safe_open(path, framework=framework)
     except (OSError, SafetensorError) as problem:
         raise FfnbenchError(f"cannot read {path}: {problem}", "--state takes a file of safetensors") from problem
 
 
 def shapes_in(path: str) -> dict[str, Shape]:
     """The names and shapes of all tensors of numbers with a point; whole ones are quantised, and say nothing alone."""
-    with opened(path) as file:
+    with opened(path, "numpy") as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no mapping
         return {name: tuple(part.get_shape()) for name, part in slices.items() if "F" in part.get_dtype()}
 
@@ -113,7 +113,7 @@ def tensors_of(path: str, spec: FFNSpec, prefix: str) -> dict[str, Any]:
     """gate, up and down as tensors (rows, columns). Needs torch."""
     matrices = stored_matrices(shapes_in(path), spec, prefix)
     tensors = {}
-    with opened(path) as file:
+    with opened(path, "pt") as file:
         for matrix, stored_matrix in matrices.items():
             tensor = file.get_tensor(stored_matrix.tensor)
             if stored_matrix.half is not None:

@@ -161,7 +161,7 @@ def _group(request: CompareRequest, point: Point, rows: list[_Row], references: 
         if variant.label not in sized:
             sized[variant.label] = sizer.case(variant, work)
         arm = variant.arm
-        if BACKENDS[work.backend].apart and not arm.name:
+        if BACKENDS[work.backend].is_runtime and not arm.name:
             arm = replace(arm, name=work.backend)
         case = replace(sized[variant.label], label=row.label, workload=work, arm=arm)
         cases.append(case)
@@ -225,18 +225,14 @@ def refuse_own_values(swept: Set[str], variants: Iterable[Variant]) -> None:
 
 
 def _refuse_state(request: CompareRequest, cases: Iterable[Case]) -> None:
-    """Raise FfnbenchError where the file of weights has none for one of the cases."""
+    """Raise FfnbenchError where a file of weights can have none for one of the cases."""
     if not request.state:
         if request.prefix:
             raise FfnbenchError("--prefix is of --state, which is not given", "add --state FILE.safetensors")
         return
-    from ffnbench.ffn.state import shapes_in, stored_matrices
-
-    shapes = shapes_in(request.state)
     for case in cases:
         if not isinstance(case.ffn, FFNSpec) or case.ffn.moe is not None or case.ffn.bias:
             raise FfnbenchError(f"--state has no weights for {case.label!r}", "it is for dense forms without biases")
-        stored_matrices(shapes, case.ffn, request.prefix or "")
 
 
 def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...]:

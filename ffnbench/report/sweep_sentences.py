@@ -49,8 +49,8 @@ def _at_others(place: Crossing) -> str:
 
 
 def trade_off_line(report: Report) -> list[str]:
-    """`at seq_len 1 int4 by ort is 4.1 [3.9, 4.3] times as fast as eager, with an error of 1e-1, and int8 by eager 3.1
-    [3.0, 3.2] times with one of 7e-3`, for each group.
+    """`at seq_len 1 int4 by ort is 4.1 [3.9, 4.3] times as fast as eager, with an error of 0.12, and int8 by eager 3.1
+    [3.0, 3.2] times with one of 0.007`, for each group.
     """
     lines = [_trade_off_text(report, trade_off) for trade_off in report.figures.trade_offs]
     return ["; ".join(lines)] if lines else []

@@ -31,18 +31,21 @@ def _trade_off(report: Report, group: Group, pairs: Pairs) -> TradeOff | None:
     if len({case.workload.weights for case in group.cases}) == 1:
         return None
     timed = {label for pair in pairs for label in pair}
-    errors = {case.label: report.value(case.label, ERROR) for case in group.cases if case.label in timed}
-    known = {label: error for label, error in errors.items() if error is not None}
-    if len(known) <= 1:
+    errors: dict[str, float] = {}
+    for case in group.cases:
+        error = report.value(case.label, ERROR)
+        if case.label in timed and error is not None:
+            errors[case.label] = error
+    if len(errors) <= 1:
         return None
-    seconds = {label: report.value(label, LATENCY) or inf for label in known}
-    worse = {(one, other): error_side(known[one], known[other]) for one, other in permutations(known, 2)}
+    seconds = {label: report.value(label, LATENCY) or inf for label in errors}
+    worse = {(label, other): error_side(errors[label], errors[other]) for label, other in permutations(errors, 2)}
     slower = {labels: time_side(pair) for labels, pair in pairs.items()}
-    small = [label for label, error in known.items() if error <= SMALL_ERROR]
+    small = [label for label, error in errors.items() if error <= SMALL_ERROR]
     return TradeOff(
         reference=group.reference,
-        front=tuple(pareto_front(known, slower, worse)),
-        fastest=min(known, key=lambda label: seconds[label]),
+        front=tuple(pareto_front(errors, slower, worse)),
+        fastest=min(errors, key=lambda label: seconds[label]),
         fastest_of_small_error=min(small, key=lambda label: seconds[label], default=None),
     )
 
@@ -51,7 +54,9 @@ def time_side(pair: Pair) -> int:
     """1 where the first is slower, -1 where it is faster, 0 where the two are the same."""
     if pair.verdict is Verdict.SAME:
         return 0
-    return pair.side or (1 if pair.mean.mean > 0 else -1)
+    if pair.side:
+        return pair.side
+    return 1 if pair.mean.mean > 0 else -1
 
 
 def error_side(error: float, other: float) -> int:

@@ -221,7 +221,7 @@ class Jobs:
     def measure_memory(self, request: MeasureMemory) -> Values:
         """Exact bytes: peak of one call, and in train mode what is kept for backward."""
         subject, work = self.subjects[request.label], self.plan.case(request.label).workload
-        if BACKENDS[work.backend].apart:  # what a runtime takes is hidden from torch
+        if BACKENDS[work.backend].is_runtime:  # what a runtime takes is hidden from torch
             return Values(values={})
         _settle(work)
         peak = peak_memory.peak_bytes(subject)
@@ -274,7 +274,7 @@ def _settle(work: Workload) -> None:
         accelerator.settle()
     # beside a runtime with threads of its own torch has one: others would still spin, after inputs are made, while a
     # call is timed
-    threads = 1 if BACKENDS[work.backend].apart else work.threads
+    threads = 1 if BACKENDS[work.backend].is_runtime else work.threads
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
     set_precision_of(work)

@@ -114,7 +114,7 @@ def test_rows_of_one_precision_have_no_trade_off() -> None:
 )
 def test_what_can_not_be_is_told_before_anything_is_measured(asked: dict[str, Any], says: str, hint: str) -> None:
     with pytest.raises(FfnbenchError) as problem:
-        plan_compare(CompareRequest(**{"variants": "swiglu", "threads": 1, "device": "cpu"} | asked))
+        prepare(CompareRequest(**{"variants": "swiglu", "threads": 1, "device": "cpu"} | asked))
     assert says in problem.value.message
     assert hint in problem.value.hint
 

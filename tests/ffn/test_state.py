@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -37,6 +40,14 @@ def test_the_matrices_of_a_checkpoint_are_found(tmp_path, prefix: str) -> None:
     expected = {"up": UP, "down": DOWN} | ({"gate": GATE} if spec.gated else {})
     assert found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_names_and_shapes_are_read_without_torch(tmp_path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file({"a": torch.zeros(2, 3, dtype=torch.bfloat16), "whole": torch.zeros(2, 2, dtype=torch.int8)}, path)
+    code = "import sys; from ffnbench.ffn.state import shapes_in; print(shapes_in(sys.argv[1]), 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "{'a': (2, 3)} False"
 
 
 def test_what_is_not_there_or_has_another_shape_is_told(tmp_path) -> None:

@@ -74,7 +74,7 @@ def trade_off_figure(report: Report) -> Figure:
 
 def _draw(axes: Axes, report: Report, trade_off: TradeOff, rows: list[Row], colours: dict[str, str]) -> None:
     """The rows of one group."""
-    group = next(group for group in report.plan.groups if group.reference == trade_off.reference)
+    [group] = [group for group in report.plan.groups if group.reference == trade_off.reference]
     axes.set(xlabel="latency (ms)", ylabel="error", title=literal(heading(group)))
     points = {row["label"]: (MILLISECONDS * row["latency_s"], max(row[ERROR], LEAST_ERROR)) for row in rows}
     ends = [MILLISECONDS * row[key] for row in rows for key in ("latency_low_s", "latency_high_s") if row[key]]

@@ -141,7 +141,7 @@ def changed(module: nn.Module, ffn: AnySpec, backend: Backend) -> nn.Module:
         from ffnbench.worker.backends.packed import joined
 
         return joined(module, ffn, gate_first=backend == Backend.PACKED)
-    if BACKENDS[backend].of_form and isinstance(ffn, ImportedSpec):
+    if BACKENDS[backend].is_runtime and isinstance(ffn, ImportedSpec):
         from ffnbench.worker.backends.packed import form_of
 
         return form_of(module, ffn)
